@@ -1,0 +1,83 @@
+"""Agent profiles: Markdown whose frontmatter may hold an agent's default artifacts (ADR-0029).
+
+Profiles belong to the agents' own tools first: keys that Runward doesn't know are no mistake, but a key that looks
+like one of ours misspelt is warned of.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, WithJsonSchema
+
+from runward.config.contract import ExpectedArtifact, declared_artifacts
+from runward.config.contract_schema import DECLARATION_SCHEMA
+from runward.config.document import Document
+from runward.config.frontmatter import read_frontmatter
+from runward.config.problem import Complaint, Parsed, has_errors, nearest, unknown_key
+from runward.config.pydantic_problems import complaints_of
+
+_SUFFIX = ".md"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentProfile:
+    """One agent profile. `artifact_defaults` is None where the profile declares none."""
+
+    name: str
+    model: str | None = None
+    artifact_defaults: tuple[ExpectedArtifact, ...] | None = None
+
+
+class AgentFrontmatter(BaseModel):
+    """The frontmatter of an agent profile: what its runs usually leave behind."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", title="Runward agent profile")
+
+    name: str | None = Field(None, description="The agent's name. Default: the file's name without .md.")
+    model: str | None = Field(
+        None, description="The model that the agent's tool starts; kept for the record."
+    )
+    artifact_defaults: Annotated[JsonValue, WithJsonSchema(dict(DECLARATION_SCHEMA))] = Field(
+        None,
+        description="What a run of this agent usually leaves behind; a playbook's entries override these by id.",
+    )
+
+
+KNOWN_KEYS: Final = tuple(AgentFrontmatter.model_fields)
+
+
+def read_agent(text: str, name: str) -> Parsed[AgentProfile]:
+    """The profile in `text`, which came from file `name` (any path), or everything that is wrong with it."""
+    parsed = read_frontmatter(text, name)
+    if parsed.value is None:
+        return Parsed(None, parsed.problems)
+    document = parsed.value
+    complaints: list[Complaint] = []
+    profile = _profile(document, complaints)
+    problems = document.problems(complaints)
+    return Parsed(None if has_errors(problems) else profile, problems)
+
+
+def name_from_file(file: str) -> str:
+    """What an agent is called unless its profile says otherwise: its file's name without `.md`."""
+    base = file.rsplit("/", 1)[-1]
+    return base.removesuffix(_SUFFIX) if base != _SUFFIX else base
+
+
+def _profile(document: Document, complaints: list[Complaint]) -> AgentProfile | None:
+    root = document.root if document.root is not None else {}
+    if not isinstance(root, dict):
+        complaints.append(
+            Complaint((), "the frontmatter must be a table of keys", "write 'name: …', or remove it")
+        )
+        return None
+    defaults = declared_artifacts(root.get("artifact_defaults"), ("artifact_defaults",), complaints)
+    for key in root:
+        if key not in KNOWN_KEYS and nearest(key, KNOWN_KEYS, cutoff=0.8):
+            complaints.append(unknown_key((key,), KNOWN_KEYS, "warning"))
+    try:
+        frontmatter = AgentFrontmatter.model_validate(root)
+    except ValidationError as error:
+        complaints.extend(complaints_of(error, KNOWN_KEYS))
+        return None
+    return AgentProfile(frontmatter.name or name_from_file(document.name), frontmatter.model, defaults)

@@ -1,0 +1,252 @@
+"""The artifact contract (ADR-0029): what a run must leave behind, by the text alone.
+
+It reads the declarations of playbooks and agent profiles, merges them, and turns contracts into their snapshot
+and back. Whether an artifact is there is for `runward.handlers` to say. Plain Python on purpose: the launcher
+imports this module within its start-up budget, and a snapshot in a run directory is read once for every run.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from runward.config.json_value import JsonValue
+from runward.config.path_rule import PathRuleError, relative_parts
+from runward.config.plain_data import is_text
+from runward.config.problem import (
+    MAX_PROBLEMS,
+    Complaint,
+    Location,
+    Parsed,
+    has_errors,
+    kind,
+    quoted,
+    unknown_key,
+)
+
+Source: TypeAlias = Literal["playbook", "agent_profile", "role_default"]
+
+SOURCES: Final[tuple[Source, ...]] = ("playbook", "agent_profile", "role_default")
+MAX_ID = 200
+MAX_DESCRIPTION = 4000
+MAX_EXPECTED = 1000
+
+RESERVED_KEYS: Final = ("kind", "min_size", "mime_type", "outcome_kind")
+"""Keys that ADR-0029 keeps for a later version of contracts."""
+
+_DECLARED_KEYS = ("id", "path", "required", "description")
+_SNAPSHOT_KEYS = (*_DECLARED_KEYS, "source")
+
+
+class ExpectedArtifact(NamedTuple):
+    """One declared artifact. `path` is as it was written, relative to the run's artifacts directory."""
+
+    id: str
+    path: str
+    required: bool = True
+    description: str = ""
+
+
+class ContractEntry(NamedTuple):
+    """One artifact of a contract in force, and who declared it."""
+
+    id: str
+    path: str
+    required: bool
+    description: str
+    source: Source
+
+
+class Contract(NamedTuple):
+    """What a run must leave behind. Nothing expected is not the same as no contract."""
+
+    expected: tuple[ContractEntry, ...]
+
+
+def resolve_contract(
+    *, playbook: tuple[ExpectedArtifact, ...] | None, agent: tuple[ExpectedArtifact, ...] | None
+) -> Contract | None:
+    """ADR-0029's `resolve_artifact_contract`: the union by id, the playbook's entry replacing the agent's whole.
+
+    The agent's entries come first, and a replaced one keeps its position. None where neither side declares
+    anything; a declaration that lists nothing gives a contract that expects nothing.
+    """
+    if playbook is None and agent is None:
+        return None
+    by_id = {artifact.id: _entry(artifact, "agent_profile") for artifact in agent or ()}
+    by_id.update({artifact.id: _entry(artifact, "playbook") for artifact in playbook or ()})
+    return Contract(tuple(by_id.values()))
+
+
+def contract_to_json(contract: Contract) -> JsonValue:
+    """The snapshot, as `run.json`, the store and `--json` hold it."""
+    return {"expected": [entry_to_json(entry) for entry in contract.expected]}
+
+
+def entry_to_json(entry: ContractEntry) -> JsonValue:
+    """One entry of the snapshot."""
+    return {
+        "id": entry.id,
+        "path": entry.path,
+        "required": entry.required,
+        "description": entry.description,
+        "source": entry.source,
+    }
+
+
+def contract_from_json(value: JsonValue, name: str) -> Parsed[Contract]:
+    """The contract that a snapshot found in file `name` (a `run.json`) says; the snapshot may be hostile.
+
+    An entry without a `source`, as in a `run.json` written by hand, counts as the playbook's.
+    """
+    complaints: list[Complaint] = []
+    loc: Location = ("contract",)
+    if not isinstance(value, dict):
+        complaints.append(_wrong_kind(loc, value, "an object", 'write {"expected": […]}'))
+        value = {}
+    entries: list[ContractEntry] = []
+    for index, spec, artifact in _artifacts(value, loc, _SNAPSHOT_KEYS, complaints):
+        source = _source(spec, (*loc, "expected", index, "source"), complaints)
+        if artifact is not None and source is not None:
+            entries.append(_entry(artifact, source))
+    if "expected" not in value and not complaints:
+        complaints.append(Complaint(loc, "has no 'expected'", "list the expected artifacts, or leave it out"))
+    problems = tuple(complaint.problem(name) for complaint in complaints)
+    return Parsed(None if has_errors(problems) else Contract(tuple(entries)), problems)
+
+
+def declared_artifacts(
+    value: JsonValue, loc: Location, complaints: list[Complaint]
+) -> tuple[ExpectedArtifact, ...] | None:
+    """What an `artifacts` or `artifact_defaults` block at `loc` declares; None where it declares nothing.
+
+    As in ADR-0029, an empty block declares nothing and any other block declares its `expected`, if only `[]`.
+    Complaints are added to the given list; the result holds where none of them is an error.
+    """
+    if value is None or value == {}:
+        return None
+    if not isinstance(value, dict):
+        complaints.append(_wrong_kind(loc, value, "a table of keys", "list the artifacts under 'expected'"))
+        return None
+    found = _artifacts(value, loc, _DECLARED_KEYS, complaints)
+    return tuple(artifact for _, _, artifact in found if artifact is not None)
+
+
+def _artifacts(
+    block: Mapping[str, JsonValue], loc: Location, known: tuple[str, ...], complaints: list[Complaint]
+) -> Iterator[tuple[int, Mapping[str, JsonValue], ExpectedArtifact | None]]:
+    """Each table in `expected` with its index and, unless something is wrong with it, its artifact."""
+    complaints.extend(
+        unknown_key((*loc, key), ("expected",), "warning") for key in block if key != "expected"
+    )
+    expected = block.get("expected", [])
+    loc = (*loc, "expected")
+    if not isinstance(expected, list):
+        complaints.append(_wrong_kind(loc, expected, "a list", "list the artifacts; [] expects none"))
+        return
+    if len(expected) > MAX_EXPECTED:
+        complaints.append(Complaint(loc, f"has more than {MAX_EXPECTED} entries", "expect fewer artifacts"))
+        return
+    first_index: dict[str, int] = {}
+    for index, spec in enumerate(expected):
+        if len(complaints) > MAX_PROBLEMS and has_errors(complaints):
+            return
+        if not isinstance(spec, dict):
+            complaints.append(_wrong_kind((*loc, index), spec, "a table of keys", "write {id: …, path: …}"))
+            continue
+        artifact = _artifact(spec, (*loc, index), known, complaints)
+        if artifact is not None and first_index.setdefault(artifact.id, index) != index:
+            message = f"{quoted(artifact.id)} is the id of entry {first_index[artifact.id]} already"
+            complaints.append(Complaint((*loc, index, "id"), message, "give each artifact its own id"))
+        yield index, spec, artifact
+
+
+def _artifact(
+    spec: Mapping[str, JsonValue], loc: Location, known: tuple[str, ...], complaints: list[Complaint]
+) -> ExpectedArtifact | None:
+    before = len(complaints)
+    identifier = _text(spec, "id", loc, complaints)
+    path = _text(spec, "path", loc, complaints)
+    required, description = spec.get("required", True), spec.get("description", "")
+    if identifier is not None:
+        _check_id(identifier, (*loc, "id"), complaints)
+    if path is not None:
+        _check_path(path, (*loc, "path"), complaints)
+    if not isinstance(required, bool):
+        complaints.append(
+            _wrong_kind((*loc, "required"), required, "true or false", "write it without quotes")
+        )
+    if not isinstance(description, str):
+        complaints.append(_wrong_kind((*loc, "description"), description, "a text", "put it in quotes"))
+    elif len(description) > MAX_DESCRIPTION or not is_text(description):
+        message = f"must be valid text of at most {MAX_DESCRIPTION} characters"
+        complaints.append(Complaint((*loc, "description"), message, "shorten it"))
+    _warn_of_extra_keys(spec, loc, known, complaints)
+    if identifier is None or path is None or has_errors(complaints[before:]):
+        return None
+    assert isinstance(required, bool)
+    assert isinstance(description, str)
+    return ExpectedArtifact(identifier, path, required, description)
+
+
+def _check_id(identifier: str, loc: Location, complaints: list[Complaint]) -> None:
+    plain = identifier.replace("-", "").replace("_", "")
+    if not (plain.isascii() and plain.isalnum()):
+        message = f"{quoted(identifier)} is no id"
+        complaints.append(
+            Complaint(loc, message, "use ASCII letters, digits, '-' and '_', as in 'pr-review'")
+        )
+    elif len(identifier) > MAX_ID:
+        complaints.append(Complaint(loc, f"is longer than {MAX_ID} characters", "shorten it"))
+
+
+def _check_path(path: str, loc: Location, complaints: list[Complaint]) -> None:
+    try:
+        plain = "/".join(relative_parts(path))
+    except PathRuleError as error:
+        complaints.append(Complaint(loc, f"{quoted(path)} {error}", error.mend))
+        return
+    if plain != path:
+        message = f"{quoted(path)} is read as {quoted(plain)}"
+        complaints.append(Complaint(loc, message, f"write {quoted(plain)}", "warning"))
+
+
+def _text(spec: Mapping[str, JsonValue], key: str, loc: Location, complaints: list[Complaint]) -> str | None:
+    if key not in spec:
+        complaints.append(Complaint(loc, f"has no '{key}'", f"add '{key}: …'"))
+        return None
+    value = spec[key]
+    if isinstance(value, str):
+        return value
+    complaints.append(_wrong_kind((*loc, key), value, "a text", "put it in quotes"))
+    return None
+
+
+def _source(spec: Mapping[str, JsonValue], loc: Location, complaints: list[Complaint]) -> Source | None:
+    value = spec.get("source", "playbook")
+    for source in SOURCES:
+        if value == source:
+            return source
+    message = f"{quoted(value)} is no source"
+    complaints.append(Complaint(loc, message, f"one of {', '.join(SOURCES)}"))
+    return None
+
+
+def _entry(artifact: ExpectedArtifact, source: Source) -> ContractEntry:
+    return ContractEntry(artifact.id, artifact.path, artifact.required, artifact.description, source)
+
+
+def _warn_of_extra_keys(
+    table: Mapping[str, JsonValue], loc: Location, known: tuple[str, ...], complaints: list[Complaint]
+) -> None:
+    for key in table:
+        if key in known or len(complaints) >= MAX_PROBLEMS:
+            continue
+        if key in RESERVED_KEYS and "id" in known:
+            message = "is reserved for a later version and not checked"
+            mend = "remove it: this version checks that the file exists and is not empty"
+            complaints.append(Complaint((*loc, key), message, mend, "warning", at_key=True))
+        else:
+            complaints.append(unknown_key((*loc, key), known, "warning"))
+
+
+def _wrong_kind(loc: Location, value: JsonValue, wanted: str, mend: str) -> Complaint:
+    return Complaint(loc, f"must be {wanted}, not {kind(value)}", mend)

@@ -1,0 +1,129 @@
+"""Durations as systemd.time(7) writes them: `30s`, `5min`, `1h30m`, `1h 30min`, `500ms`, `2d`.
+
+A bare number is refused: nobody can tell whether `90` means seconds or minutes. Nothing here needs pydantic:
+the launcher reads its own options with this module.
+"""
+
+import math
+import re
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
+
+# The units of systemd.time(7), but for months and years, which have no fixed length there either.
+_SECONDS_BY_UNIT = {
+    **dict.fromkeys(("us", "usec", "µs", "μs"), 1e-6),
+    **dict.fromkeys(("ms", "msec"), 1e-3),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hr", "hour", "hours"), 3600),
+    **dict.fromkeys(("d", "day", "days"), 86400),
+    **dict.fromkeys(("w", "week", "weeks"), 7 * 86400),
+}
+_UNIT = "|".join(sorted(_SECONDS_BY_UNIT, key=lambda unit: (-len(unit), unit)))
+_TERM = rf"[0-9]{{1,12}}(?:\.[0-9]{{1,9}})? *(?:{_UNIT})"
+
+DURATION_PATTERN = rf"^ *{_TERM}(?: *{_TERM})* *$"
+"""The grammar as a regular expression that JSON Schema (ECMA 262) and Python read alike."""
+
+MAX_DURATION_S = 366 * 86400.0
+"""The longest duration that anything here may last: a year."""
+
+_MAX_TEXT = 200
+
+# Texts, compiled by `re` when first needed: most starts of the launcher never read a duration.
+_EACH_TERM = rf"([0-9]+(?:\.[0-9]+)?) *({_UNIT})(?![a-zµμ])"
+_MICROSECONDS = (
+    ("d", 86_400_000_000),
+    ("h", 3_600_000_000),
+    ("min", 60_000_000),
+    ("s", 1_000_000),
+    ("ms", 1_000),
+    ("us", 1),
+)
+
+DURATION_MEND = "write a number with its unit, as in 30s, 5min, 1h30m or 2d"
+
+
+class DurationError(ValueError):
+    """A text that is no duration; the message says why, `mend` what to write instead."""
+
+    def __init__(self, message: str, mend: str = DURATION_MEND) -> None:
+        super().__init__(message)
+        self.mend = mend
+
+
+def parse_duration(text: str) -> float:
+    """The duration in seconds, to the microsecond; at most `MAX_DURATION_S`. Raises `DurationError`."""
+    if len(text) > _MAX_TEXT:
+        raise DurationError(f"is no duration: {len(text)} characters long")
+    if not re.match(DURATION_PATTERN, text) or text.endswith("\n"):
+        raise DurationError(_why_not(text))
+    seconds = sum(float(number) * _SECONDS_BY_UNIT[unit] for number, unit in re.findall(_EACH_TERM, text))
+    return check_duration(round(seconds, 6))
+
+
+def check_duration(seconds: float) -> float:
+    """`seconds` if a duration may be so long. Raises `DurationError`."""
+    if not 0 < seconds <= MAX_DURATION_S:
+        message = f"must be at least 1us and at most 366d, not {seconds:g} s"
+        raise DurationError(message, "leave it out where there is no limit")
+    return seconds
+
+
+def render_duration(seconds: float) -> str:
+    """The duration to the microsecond, as `1h30min`; `parse_duration` reads it back. Raises `DurationError`."""
+    if not math.isfinite(seconds) or seconds < 0:
+        raise DurationError(f"is no duration: {seconds!r}")
+    rest = round(seconds * 1_000_000)
+    parts = []
+    for unit, size in _MICROSECONDS:
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"
+
+
+class _DurationField:
+    """Makes pydantic read a duration's text, and only a text; imports pydantic only where it is asked."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(cls._read)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: "CoreSchema", handler: "GetJsonSchemaHandler"
+    ) -> "JsonSchemaValue":
+        return {"type": "string", "pattern": DURATION_PATTERN, "examples": ["30s", "5min", "1h30m", "2d"]}
+
+    @staticmethod
+    def _read(value: object) -> float:
+        from pydantic_core import PydanticCustomError
+
+        if not isinstance(value, str):
+            raise PydanticCustomError("duration", "must be a duration", {"mend": DURATION_MEND})
+        try:
+            return parse_duration(value)
+        except DurationError as error:
+            raise PydanticCustomError("duration", "{why}", {"why": str(error), "mend": error.mend}) from error
+
+
+Duration: TypeAlias = Annotated[float, _DurationField]
+"""A field of a pydantic model that is written as a duration and read as seconds."""
+
+
+def _why_not(text: str) -> str:
+    shown = repr(text)
+    if not text.strip():
+        return "is no duration: it is empty"
+    if re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*", text):
+        return f"is no duration: {shown} has no unit"
+    if re.search(r"[0-9] *(months?|M|y|years?)([^a-z]|$)", text):
+        return f"is no duration: {shown}; months and years have no fixed length"
+    return f"is no duration: {shown}"

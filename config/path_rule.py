@@ -1,0 +1,58 @@
+"""The rule for a contract's paths: relative, and inside the directory they are relative to.
+
+It judges the text alone, as ADR-0029's `_safe_join` does before it looks at the disk. That no link leads out
+is for the one who opens the file.
+"""
+
+GLOB_CHARACTERS = "*?[]"
+MAX_PATH_BYTES = 1024
+MAX_NAME_BYTES = 255
+"""Linux's own limit (NAME_MAX) for one part of a path."""
+
+
+class PathRuleError(ValueError):
+    """A path that the rule refuses; the message says why, `mend` what to write instead."""
+
+    def __init__(self, message: str, mend: str) -> None:
+        super().__init__(message)
+        self.mend = mend
+
+
+def relative_parts(path: str) -> tuple[str, ...]:
+    """The names from the root down to the file, at least one. Raises `PathRuleError`.
+
+    As in ADR-0029, which reads a path as `PurePosixPath` does, `a//b`, `./a/b` and `a/b/` are all `a/b`.
+    """
+    if not path:
+        raise PathRuleError("is empty", "name the file, relative to the run's artifacts")
+    if path.startswith("/"):
+        raise PathRuleError("is an absolute path", "write it relative to the run's artifacts")
+    _refuse_characters(path)
+    parts = tuple(part for part in path.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise PathRuleError("has a '..' in it", "name a file below the run's artifacts")
+    if not parts:
+        raise PathRuleError("is the directory itself", "name a file in it")
+    _refuse_length(path, parts)
+    return parts
+
+
+def _refuse_characters(path: str) -> None:
+    found = [char for char in GLOB_CHARACTERS if char in path]
+    if found:
+        raise PathRuleError(
+            f"has a glob character in it: {' '.join(found)}", "list each file by its own name"
+        )
+    if "\0" in path:
+        raise PathRuleError("has a NUL character in it", "remove it")
+
+
+def _refuse_length(path: str, parts: tuple[str, ...]) -> None:
+    try:
+        longest, whole = max(len(part.encode()) for part in parts), len(path.encode())
+    except UnicodeEncodeError:
+        raise PathRuleError("is no valid Unicode text", "remove the lone surrogate") from None
+    if longest > MAX_NAME_BYTES:
+        raise PathRuleError(f"has a name of more than {MAX_NAME_BYTES} bytes in it", "shorten it")
+    if whole > MAX_PATH_BYTES:
+        raise PathRuleError(f"is longer than {MAX_PATH_BYTES} bytes", "shorten it")

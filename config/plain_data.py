@@ -1,0 +1,58 @@
+"""What a parsed document may hold to count as plain data: JSON's kinds of values, within bounds."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from runward.config.problem import Complaint, Location, kind
+
+MAX_BYTES: Final = 1 << 20
+MAX_DEPTH: Final = 50
+MAX_INTEGER: Final = (1 << 63) - 1
+"""Beyond 64 bits neither the store nor other readers of the same file agree on a number."""
+
+
+def not_plain(root: object) -> Iterator[Complaint]:
+    """A complaint for each value in the tree that is no plain data. Needs no stack, however deep the tree."""
+    waiting: list[tuple[Location, object]] = [((), root)]
+    while waiting:
+        loc, value = waiting.pop()
+        complaint = _fault(loc, value)
+        if complaint is not None:
+            yield complaint
+        elif isinstance(value, dict):
+            waiting.extend(((*loc, key), item) for key, item in value.items())
+        elif isinstance(value, list):
+            waiting.extend(((*loc, index), item) for index, item in enumerate(value))
+
+
+def is_text(value: str) -> bool:
+    """Whether it can be written as UTF-8: a lone surrogate can't, and escapes in YAML and JSON can make one."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _fault(loc: Location, value: object) -> Complaint | None:
+    match value:
+        case None | bool():
+            return None
+        case str():
+            fine = is_text(value)
+            return (
+                None if fine else Complaint(loc, "has a lone surrogate in it", "write the character itself")
+            )
+        case int():
+            big = abs(value) > MAX_INTEGER
+            return (
+                Complaint(loc, "is a whole number of more than 64 bits", "put it in quotes") if big else None
+            )
+        case float():
+            finite = abs(value) < float("inf")
+            return None if finite else Complaint(loc, "is no finite number", "write a number that has an end")
+        case list() | dict():
+            deep = len(loc) >= MAX_DEPTH
+            return Complaint(loc[:1], f"is nested more than {MAX_DEPTH} deep", "nest less") if deep else None
+        case _:
+            return Complaint(loc, f"must be plain data, not {kind(value)}", "put it in quotes")

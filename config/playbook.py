@@ -1,0 +1,151 @@
+"""Playbooks: `NAME.playbook.yaml`, what is to be run and what it must leave behind (ADR-0029).
+
+A playbook may belong to other tools too: keys that Runward doesn't know are warned of, not refused.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from runward.config.contract import ExpectedArtifact, declared_artifacts
+from runward.config.contract_schema import DECLARATION_SCHEMA
+from runward.config.document import Document
+from runward.config.duration import Duration
+from runward.config.problem import Complaint, Parsed, has_errors, quoted, unknown_key
+from runward.config.pydantic_problems import complaints_of
+from runward.config.yaml_document import read_yaml
+
+PLAYBOOK_SUFFIX = ".playbook.yaml"
+
+FOREIGN_KEYS: Final = (
+    "model",
+    "prompt",
+    "description",
+    "effort",
+    "args",
+    "argument-hint",
+    "team_mode",
+    "yolo",
+)
+"""Keys of ADR-0029's playbooks and of the tools that share them: read by those, passed over here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Playbook:
+    """One playbook. Durations are seconds; None means that the playbook says nothing about it.
+
+    `command` still holds its templates (`{{ with.pr }}`). `artifacts` is what its contract adds to the agent's
+    defaults: None where nothing is declared, empty where the declaration lists nothing.
+    """
+
+    name: str
+    command: tuple[str, ...] | None = None
+    timeout: float | None = None
+    grace: float | None = None
+    agent: str | None = None
+    artifacts: tuple[ExpectedArtifact, ...] | None = None
+
+
+def _refuse_nul(text: str) -> str:
+    if "\0" in text:
+        raise PydanticCustomError("nul", "has a NUL character in it", {"mend": "remove it"})
+    return text
+
+
+def _refuse_empty_program(command: list[str]) -> list[str]:
+    if not command or not command[0]:
+        mend = {"mend": 'write the program and its arguments: ["python3", "review.py"]'}
+        raise PydanticCustomError("no_program", "names no program", mend)
+    return command
+
+
+class PlaybookFile(BaseModel):
+    """A playbook: a command, and the artifacts that its runs must leave behind."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", title="Runward playbook")
+
+    name: Annotated[str, AfterValidator(_refuse_nul)] | None = Field(
+        None, description="The playbook's name. Default: the file's name without .playbook.yaml."
+    )
+    command: (
+        Annotated[list[Annotated[str, AfterValidator(_refuse_nul)]], AfterValidator(_refuse_empty_program)]
+        | None
+    ) = Field(
+        None,
+        description="The program and its arguments, one text each, started without a shell. "
+        "'{{ with.KEY }}' stands for a value given at the start.",
+    )
+    timeout: Duration | None = Field(
+        None,
+        description="How long the command may run, as in 30m; after that its whole process tree is killed.",
+    )
+    grace: Duration | None = Field(
+        None, description="The time between SIGTERM and SIGKILL at the timeout, as in 5s. Default: 5s."
+    )
+    agent: Annotated[str, AfterValidator(_refuse_nul)] | None = Field(
+        None, description="The agent profile whose artifact_defaults the contract starts from."
+    )
+    artifacts: Annotated[JsonValue, WithJsonSchema(dict(DECLARATION_SCHEMA))] = Field(
+        None, description="What a run must leave behind. Without it nothing is verified."
+    )
+
+
+KNOWN_KEYS: Final = tuple(PlaybookFile.model_fields)
+
+
+def read_playbook(text: str, name: str) -> Parsed[Playbook]:
+    """The playbook in `text`, which came from file `name` (any path), or everything that is wrong with it."""
+    parsed = read_yaml(text, name)
+    if parsed.value is None:
+        return Parsed(None, parsed.problems)
+    document = parsed.value
+    complaints: list[Complaint] = []
+    playbook = _playbook(document, complaints)
+    problems = document.problems(complaints)
+    return Parsed(None if has_errors(problems) else playbook, problems)
+
+
+def name_from_file(file: str) -> str:
+    """What a playbook is called unless it says otherwise: its file's name without the suffix."""
+    base = file.rsplit("/", 1)[-1]
+    for suffix in (PLAYBOOK_SUFFIX, ".yaml", ".yml"):
+        if base.endswith(suffix) and base != suffix:
+            return base.removesuffix(suffix)
+    return base
+
+
+def _playbook(document: Document, complaints: list[Complaint]) -> Playbook | None:
+    root = document.root
+    if not isinstance(root, dict):
+        mend = "write at least 'command:' or 'artifacts:'"
+        complaints.append(Complaint((), "a playbook must be a table of keys", mend))
+        return None
+    artifacts = declared_artifacts(root.get("artifacts"), ("artifacts",), complaints)
+    for key in root:
+        if key not in KNOWN_KEYS and key not in FOREIGN_KEYS:
+            complaints.append(unknown_key((key,), KNOWN_KEYS, "warning"))
+    try:
+        file = PlaybookFile.model_validate(root)
+    except ValidationError as error:
+        complaints.extend(complaints_of(error, KNOWN_KEYS))
+        return None
+    return Playbook(
+        name=_name(file.name, document.name, complaints),
+        command=tuple(file.command) if file.command is not None else None,
+        timeout=file.timeout,
+        grace=file.grace,
+        agent=file.agent,
+        artifacts=artifacts,
+    )
+
+
+def _name(declared: str | None, file: str, complaints: list[Complaint]) -> str:
+    by_file = name_from_file(file)
+    if declared is not None and declared != by_file:
+        message = f"{quoted(declared)} differs from the file's name, by which it is found"
+        complaints.append(
+            Complaint(("name",), message, f"write {quoted(by_file)} or rename the file", "warning")
+        )
+    return declared if declared is not None else by_file

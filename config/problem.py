@@ -1,0 +1,146 @@
+"""What is wrong with a text that somebody wrote, where, and how to mend it.
+
+Every reader of this package returns a `Parsed`: the typed value, or all complaints at once. Nothing here
+reads, prints or raises.
+"""
+
+from collections.abc import Iterable
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+Location: TypeAlias = tuple[str | int, ...]
+"""The way from a document's root to a value: keys and zero-based indices, as in pydantic's `loc`."""
+
+Place: TypeAlias = tuple[int, int]
+"""Line and column, both from 1, the column in characters."""
+
+Severity: TypeAlias = Literal["error", "warning"]
+
+MAX_QUOTED = 60
+MAX_PROBLEMS = 100
+"""A reader stops after so many complaints: nobody mends more in one go, and a hostile file has no end of them."""
+
+
+class Problem(NamedTuple):
+    """One complaint. `line` and `column` count from 1 and are None where the text has no such place."""
+
+    file: str
+    line: int | None
+    column: int | None
+    message: str
+    mend: str | None
+    severity: Severity = "error"
+
+    def render(self) -> str:
+        """`file:line:column: message (mend)`, on one line and safe for a terminal."""
+        place = "".join(f":{number}" for number in (self.line, self.column) if number is not None)
+        warning = "warning: " if self.severity == "warning" else ""
+        mend = f" ({self.mend})" if self.mend else ""
+        return printable(f"{self.file}{place}: {warning}{self.message}{mend}")
+
+
+class Complaint(NamedTuple):
+    """A problem before its place is looked up: `loc` leads to the value, or to its key where `at_key`."""
+
+    loc: Location
+    message: str
+    mend: str | None
+    severity: Severity = "error"
+    at_key: bool = False
+
+    def problem(self, file: str, place: Place | None = None) -> Problem:
+        """The complaint as a problem of `file`, its message led by the value's dotted name."""
+        line, column = place if place is not None else (None, None)
+        where = dotted(self.loc)
+        message = f"{where}: {self.message}" if where else self.message
+        return Problem(file, line, column, message, self.mend, self.severity)
+
+
+class Parsed(NamedTuple, Generic[T]):
+    """What a reader made of a text: `value` is None exactly where some problem is an error."""
+
+    value: T | None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """The problems that made the text unusable."""
+        return tuple(problem for problem in self.problems if problem.severity == "error")
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """The problems that the text can be used with."""
+        return tuple(problem for problem in self.problems if problem.severity == "warning")
+
+
+def has_errors(problems: Iterable[Problem | Complaint]) -> bool:
+    """Whether any of them is an error and not just a warning."""
+    return any(problem.severity == "error" for problem in problems)
+
+
+def dotted(loc: Location) -> str:
+    """A location as people write it: `artifacts.expected[0].path`."""
+    parts = [f"[{part}]" if isinstance(part, int) else f".{_key(part)}" for part in loc]
+    return "".join(parts).removeprefix(".")
+
+
+def quoted(value: object) -> str:
+    """A foreign value for a message: quoted, escaped, and short however long it is."""
+    match value:
+        case str():
+            shown = value if len(value) <= MAX_QUOTED else value[:MAX_QUOTED] + "…"
+            return repr(shown)
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"{value:.15g}" if abs(value) < float("inf") else str(value)
+        case _:
+            return kind(value)
+
+
+def kind(value: object) -> str:
+    """The sort of a foreign value, in the words of those who write YAML, TOML and JSON."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case dict():
+            return "a table of keys"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def printable(text: str) -> str:
+    """The text with everything that could steer a terminal (or break a line) shown as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known word that `word` was probably meant to be; `cutoff` is how alike they must be, at most 1."""
+    from difflib import get_close_matches  # 2 ms that only a mistake costs
+
+    matches = get_close_matches(word[:MAX_QUOTED], list(known), n=1, cutoff=cutoff)
+    return matches[0] if matches else None
+
+
+def unknown_key(loc: Location, known: Iterable[str], severity: Severity = "error") -> Complaint:
+    """The complaint about the key at the end of `loc`, with the nearest of the known ones as its mend."""
+    known = tuple(known)
+    guess = nearest(str(loc[-1]), known)
+    mend = f"did you mean '{guess}'?" if guess else f"known here: {', '.join(known)}"
+    return Complaint(loc, "unknown key", mend, severity, at_key=True)
+
+
+def _key(key: str) -> str:
+    plain = key.replace("-", "").replace("_", "")
+    return key if plain.isascii() and plain.isalnum() and len(key) <= MAX_QUOTED else quoted(key)

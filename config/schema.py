@@ -1,0 +1,44 @@
+"""JSON Schemas (draft 2020-12) of the files that people write, for editors: `runward schema NAME`.
+
+A schema helps while typing; what decides is the reader, which also knows rules that no schema can say.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from runward.config.json_value import JsonValue
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+def _settings() -> Mapping[str, JsonValue]:
+    from runward.config.settings_keys import SETTINGS
+    from runward.config.shape import described
+
+    return {"title": "Runward settings", **described(SETTINGS)}
+
+
+def _playbook() -> Mapping[str, JsonValue]:
+    from runward.config.playbook import PlaybookFile
+
+    return PlaybookFile.model_json_schema()
+
+
+def _agent() -> Mapping[str, JsonValue]:
+    from runward.config.agent import AgentFrontmatter
+
+    return AgentFrontmatter.model_json_schema()
+
+
+_MAKERS: Final[Mapping[str, Callable[[], Mapping[str, JsonValue]]]] = MappingProxyType(
+    {"settings": _settings, "playbook": _playbook, "agent": _agent}
+)
+
+SCHEMAS: Final = tuple(_MAKERS)
+"""The names that `schema` knows."""
+
+
+def schema(name: str) -> JsonValue:
+    """The JSON Schema called `name`, one of `SCHEMAS`. Raises KeyError for any other name."""
+    return {"$schema": DIALECT, **_MAKERS[name]()}

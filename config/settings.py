@@ -1,0 +1,200 @@
+"""The settings in force (`runward.toml`, its drop-ins, the environment): read, merged, checked, and their origins."""
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.config.problem import Parsed, Problem, has_errors
+from runward.config.root_rules import OWN_ROOTS, misplaced_roots
+from runward.config.settings_keys import (
+    DEFAULT_BATCH,
+    DEFAULT_DEBOUNCE_MS,
+    DEFAULT_LAYOUT,
+    DEFAULT_LIMIT_SHARE,
+    DEFAULT_SCAN_PERIOD_S,
+    DEFAULT_STEP_MS,
+)
+from runward.config.settings_layers import (
+    DEFAULT,
+    Layer,
+    Placed,
+    Source,
+    layer_of_file,
+    layers_of_environment,
+    merge_layers,
+)
+
+__all__ = ["Root", "Scan", "Settings", "Source", "Watch", "read_settings", "settings_to_json"]
+
+
+class Root(NamedTuple):
+    """A directory that the daemon watches. `path` is absolute; `ignore` are globs of run directories' names."""
+
+    name: str
+    path: str
+    layout: str = DEFAULT_LAYOUT
+    history: Literal["live", "record"] = "live"
+    ignore: tuple[str, ...] = ()
+
+
+class Watch(NamedTuple):
+    """How changes are noticed: milliseconds of rest and at most, and the share of inotify watches to take."""
+
+    step: int = DEFAULT_STEP_MS
+    debounce: int = DEFAULT_DEBOUNCE_MS
+    limit_share: float = DEFAULT_LIMIT_SHARE
+
+
+class Scan(NamedTuple):
+    """The periodic scan: at least `period` seconds apart."""
+
+    period: float = DEFAULT_SCAN_PERIOD_S
+
+
+class Settings(NamedTuple):
+    """All settings in force; every path is absolute.
+
+    `origin` says of each key (`state_dir`, `watch.step`, `roots.<name>`, …) where it was set: `file:line`,
+    `environment VARIABLE` or `default`.
+    """
+
+    state_dir: str
+    playbooks: tuple[str, ...]
+    agents: tuple[str, ...]
+    roots: tuple[Root, ...]
+    batch: int = DEFAULT_BATCH
+    watch: Watch = Watch()
+    scan: Scan = Scan()
+    origin: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def launch_root(self) -> Root | None:
+        """Where new native runs go: the first native root."""
+        return next((root for root in self.roots if root.layout == "native"), None)
+
+
+def read_settings(
+    sources: Sequence[Source], environment: Mapping[str, str], *, home: str, working_directory: str
+) -> Parsed[Settings]:
+    """The settings that `sources` (the file, then its drop-ins in order) and the environment say together.
+
+    `home` and `working_directory` are absolute; relative paths in variables start from the latter. The problems
+    are everything that is wrong anywhere, in the order of the sources. Never raises.
+    """
+    layers: list[Layer] = [_defaults(sources, environment, home)]
+    problems: list[Problem] = []
+    for source in sources:
+        layer, found = layer_of_file(source, home)
+        layers.append(layer)
+        problems.extend(found)
+    of_environment, found_there = layers_of_environment(environment, working_directory, home)
+    layers.extend(of_environment)
+    problems.extend(found_there)
+    merged = _with_own_root(merge_layers(layers))
+    state_dir = None if has_errors(problems) else merged.values["state_dir"]
+    problems.extend(misplaced_roots(merged.roots or {}, state_dir))
+    return Parsed(None if has_errors(problems) else _settings(merged), tuple(problems))
+
+
+def settings_to_json(settings: Settings) -> JsonValue:
+    """The settings as `runward config show --json` prints them: durations are seconds."""
+    roots: list[JsonValue] = [
+        {
+            "name": root.name,
+            "path": root.path,
+            "layout": root.layout,
+            "history": root.history,
+            "ignore": list(root.ignore),
+        }
+        for root in settings.roots
+    ]
+    return {
+        "state_dir": settings.state_dir,
+        "playbooks": list(settings.playbooks),
+        "agents": list(settings.agents),
+        "roots": roots,
+        "batch": settings.batch,
+        "watch": {
+            "step": settings.watch.step,
+            "debounce": settings.watch.debounce,
+            "limit_share": settings.watch.limit_share,
+        },
+        "scan": {"period": settings.scan.period},
+    }
+
+
+def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: str) -> Layer:
+    """Playbooks and agents lie beside the settings file, or where it would be the user's."""
+    base = (
+        sources[0].base if sources else f"{_base_directory(environment, 'CONFIG', home, '.config')}/runward"
+    )
+    values: dict[str, JsonValue] = {
+        "state_dir": f"{_base_directory(environment, 'STATE', home, '.local/state')}/runward",
+        "playbooks": [posixpath.join(base, "playbooks")],
+        "agents": [posixpath.join(base, "agents")],
+        "batch": DEFAULT_BATCH,
+        "watch.step": DEFAULT_STEP_MS,
+        "watch.debounce": DEFAULT_DEBOUNCE_MS,
+        "watch.limit_share": DEFAULT_LIMIT_SHARE,
+        "scan.period": DEFAULT_SCAN_PERIOD_S,
+    }
+    return Layer({key: Placed(value, DEFAULT) for key, value in values.items()})
+
+
+def _base_directory(environment: Mapping[str, str], kind: str, home: str, below_home: str) -> str:
+    """`$XDG_<KIND>_HOME`; as the XDG specification says, a relative one is passed over."""
+    declared = environment.get(f"XDG_{kind}_HOME", "")
+    return declared.rstrip("/") if declared.startswith("/") else f"{home.rstrip('/')}/{below_home}"
+
+
+def _with_own_root(merged: Layer) -> Layer:
+    """Where no root was written at all, the native one in the state directory."""
+    if merged.roots is not None:
+        return merged
+    path = f"{merged.values['state_dir'].value}/{OWN_ROOTS}"
+    return Layer(merged.values, {OWN_ROOTS: Placed({"name": OWN_ROOTS, "path": path}, DEFAULT)})
+
+
+def _settings(merged: Layer) -> Settings:
+    """The typed settings of a layer in which all is right."""
+    values = {key: placed.value for key, placed in merged.values.items()}
+    roots = merged.roots or {}
+    origin = {key: placed.origin for key, placed in merged.values.items()}
+    origin |= {f"roots.{name}": placed.origin for name, placed in roots.items()}
+    return Settings(
+        state_dir=str(values["state_dir"]),
+        playbooks=_texts(values["playbooks"]),
+        agents=_texts(values["agents"]),
+        roots=tuple(_root(placed.value) for placed in roots.values()),
+        batch=int(_number(values["batch"])),
+        watch=Watch(
+            step=int(_number(values["watch.step"])),
+            debounce=int(_number(values["watch.debounce"])),
+            limit_share=_number(values["watch.limit_share"]),
+        ),
+        scan=Scan(period=_number(values["scan.period"])),
+        origin=MappingProxyType(origin),
+    )
+
+
+def _root(value: JsonValue) -> Root:
+    assert isinstance(value, dict)
+    return Root(
+        name=str(value["name"]),
+        path=str(value["path"]),
+        layout=str(value.get("layout", DEFAULT_LAYOUT)),
+        history="record" if value.get("history") == "record" else "live",
+        ignore=_texts(value.get("ignore", [])),
+    )
+
+
+def _texts(value: JsonValue) -> tuple[str, ...]:
+    assert isinstance(value, list)
+    return tuple(str(item) for item in value)
+
+
+def _number(value: JsonValue) -> float:
+    assert isinstance(value, int | float)
+    return value

@@ -1,0 +1,111 @@
+"""The keys of `runward.toml`: what each may hold, and which ones this version doesn't support yet."""
+
+from types import MappingProxyType
+from typing import Final
+
+from runward.config.shape import Choice, DurationText, ListOf, Shape, Share, Table, Text, WholeNumber
+
+LAYOUTS: Final = ("native",)
+"""The layouts that this version reads."""
+
+LAYOUTS_NOT_YET: Final = ("auto", "ctcp", "adjutant", "lionagi", "claude-code", "codex")
+
+KEYS_NOT_YET: Final = MappingProxyType(
+    {
+        "chains": "directories of chains",
+        "contracts": "playbooks for the sessions of foreign agents",
+        "actions": "commands for chains to call",
+    }
+)
+"""Top-level keys that are documented and come with a later version: refused, so that nobody relies on them."""
+
+ROOT_KEYS_NOT_YET: Final = MappingProxyType(
+    {
+        "settle": "the time that a growing file must rest",
+        "stale_after": "ending sessions by their silence",
+        "start_within": "ending sessions that never begin",
+    }
+)
+
+DEFAULT_LAYOUT: Final = "native"
+DEFAULT_BATCH: Final = 256
+DEFAULT_STEP_MS: Final = 5
+DEFAULT_DEBOUNCE_MS: Final = 5
+DEFAULT_LIMIT_SHARE: Final = 0.5
+DEFAULT_SCAN_PERIOD_S: Final = 30.0
+
+_LONGEST_PATH = 4096
+_MOST_DIRECTORIES = 100
+_MOST_ROOTS = 100
+
+_PATH: Final = Text("A path, absolute, from ~, or relative to the directory of this file.", _LONGEST_PATH)
+
+PATHS: Final = ("state_dir", "playbooks", "agents")
+"""Top-level keys that hold a path or a list of them."""
+
+ROOT_NAME: Final = Text(
+    "The root's name, unique; part of its sessions' keys. Default: the last part of its path.", 100, "/:#"
+)
+
+_ROOT: Final = Table(
+    "A directory that the daemon watches, with one run in each of its directories.",
+    {
+        "name": ROOT_NAME,
+        "path": Text(
+            "The directory: absolute, from ~, or relative to the directory of this file.", _LONGEST_PATH
+        ),
+        "layout": Choice("How the runs in it are written. Default: native.", LAYOUTS, LAYOUTS_NOT_YET),
+        "history": Choice(
+            "What becomes of runs that ended before the root was first seen: 'live' judges them like any other, "
+            "'record' only records their status. Default for native roots: live.",
+            ("live", "record"),
+        ),
+        "ignore": ListOf(
+            "Run directories to pass over, as globs of their names.",
+            Text("A glob of a directory's name.", 255, "/"),
+            100,
+        ),
+    },
+    required=("path",),
+    not_yet=ROOT_KEYS_NOT_YET,
+)
+
+_WATCH: Final = Table(
+    "How changes in the roots are noticed.",
+    {
+        "step": WholeNumber(
+            "Milliseconds without a change after which a look begins. Default: 5.", 1, 10_000
+        ),
+        "debounce": WholeNumber("Milliseconds after which a look begins in any case. Default: 5.", 1, 10_000),
+        "limit_share": Share("How much of the user's inotify watches may be taken. Default: 0.5."),
+    },
+)
+
+_SCAN: Final = Table(
+    "The scan that finds what no notification told.",
+    {"period": DurationText("The time between two scans, at least. Default: 30s.", 1.0)},
+)
+
+_KEYS: Final[dict[str, Shape]] = {
+    "state_dir": Text(
+        "Where Runward keeps its own state. Default: $XDG_STATE_HOME/runward, or ~/.local/state/runward.",
+        _LONGEST_PATH,
+    ),
+    "playbooks": ListOf(
+        "Directories of NAME.playbook.yaml. Default: ['playbooks'].", _PATH, _MOST_DIRECTORIES
+    ),
+    "agents": ListOf(
+        "Directories of agent profiles, NAME.md or NAME/NAME.md. Default: ['agents'].",
+        _PATH,
+        _MOST_DIRECTORIES,
+    ),
+    "roots": ListOf("The directories to watch. Default: <state_dir>/runs.", _ROOT, _MOST_ROOTS),
+    "batch": WholeNumber("The most jobs that one turn of the worker takes. Default: 256.", 1, 256),
+    "watch": _WATCH,
+    "scan": _SCAN,
+}
+
+SETTINGS: Final = Table(
+    "The settings of Runward (runward.toml).", MappingProxyType(_KEYS), not_yet=KEYS_NOT_YET
+)
+"""The whole file."""

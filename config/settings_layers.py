@@ -1,0 +1,211 @@
+"""Layers of settings: the file, its drop-ins, the environment; what each says, and how a later one wins.
+
+Over files a later value replaces an earlier one key by key (`watch.step` by itself), a later list replaces the
+whole list, and `[[roots]]` are added, one of the same name taking the other's position. An environment variable
+replaces its whole key.
+"""
+
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from runward.config.document import Document
+from runward.config.json_value import JsonValue
+from runward.config.problem import Complaint, Location, Parsed, Place, Problem, nearest, quoted
+from runward.config.settings_keys import KEYS_NOT_YET, PATHS, ROOT_NAME, SETTINGS
+
+DEFAULT: Final = "default"
+PREFIX: Final = "RUNWARD_"
+OTHER_VARIABLES: Final = (
+    "RUNWARD_CONFIG",
+    "RUNWARD_SESSION_ID",
+    "RUNWARD_RUN_DIR",
+    "RUNWARD_ARTIFACTS_DIR",
+    "RUNWARD_FAULT",
+    "RUNWARD_TEST_MATERIAL",
+)
+"""Variables with our prefix that are no settings."""
+
+
+class Source(NamedTuple):
+    """The text of one settings file. Its relative paths start from `base`, the absolute directory it lies in."""
+
+    file: str
+    text: str
+    base: str
+
+
+class Placed(NamedTuple):
+    """A value in force, and where it was written."""
+
+    value: JsonValue
+    file: str
+    place: Place | None = None
+
+    @property
+    def origin(self) -> str:
+        """`file:line`, `environment VARIABLE` or `default`."""
+        if self.place is not None:
+            return f"{self.file}:{self.place[0]}"
+        return self.file if self.file == DEFAULT else f"environment {self.file}"
+
+    def problem(self, loc: Location, message: str, mend: str) -> Problem:
+        """A complaint about this value."""
+        return Complaint(loc, message, mend).problem(self.file, self.place)
+
+
+class Layer(NamedTuple):
+    """What one place says: values by dotted key, roots by name; `whole` are the keys that it replaces entirely."""
+
+    values: Mapping[str, Placed] = MappingProxyType({})
+    roots: Mapping[str, Placed] | None = None
+    whole: frozenset[str] = frozenset()
+
+
+def merge_layers(layers: Iterable[Layer]) -> Layer:
+    """All layers as one, later ones winning as the module says."""
+    values: dict[str, Placed] = {}
+    roots: dict[str, Placed] | None = None
+    for layer in layers:
+        values = {key: value for key, value in values.items() if key.split(".")[0] not in layer.whole}
+        values.update(layer.values)
+        if "roots" in layer.whole:
+            roots = None
+        if layer.roots is not None:
+            roots = {**(roots or {}), **layer.roots}
+    return Layer(values, roots)
+
+
+def layer_of_file(source: Source, home: str) -> tuple[Layer, tuple[Problem, ...]]:
+    """What is right in a settings file, and everything that is wrong."""
+    from runward.config.toml_document import read_toml  # a millisecond or two that only a file costs
+
+    parsed = read_toml(source.text, source.file)
+    if parsed.value is None:
+        return Layer(), parsed.problems
+    return _layer(parsed.value, source.base, home, frozenset())
+
+
+def layers_of_environment(
+    environment: Mapping[str, str], working_directory: str, home: str
+) -> tuple[list[Layer], list[Problem]]:
+    """What the variables `RUNWARD_<KEY>` say, one layer each. An empty variable counts as not set."""
+    layers: list[Layer] = []
+    problems: list[Problem] = []
+    for variable in sorted(name for name in environment if name.startswith(PREFIX) and environment[name]):
+        key = variable.removeprefix(PREFIX).lower()
+        if key not in SETTINGS.keys and key not in KEYS_NOT_YET:
+            problems.extend(_perhaps_misspelt(variable))
+            continue
+        parsed = _variable(variable, key, environment[variable])
+        problems.extend(parsed.problems)
+        if parsed.value is not None:
+            layer, found = _layer(parsed.value, working_directory, home, frozenset((key,)))
+            layers.append(layer)
+            problems.extend(found)
+    return layers, problems
+
+
+def resolve_path(path: str, base: str, home: str) -> str:
+    """The absolute path that is meant, by its text alone. Raises ValueError for another user's home."""
+    if path == "~" or path.startswith("~/"):
+        path = home + path[1:]
+    elif path.startswith("~"):
+        raise ValueError("names the home of another user")
+    return "/" + posixpath.normpath(posixpath.join(base, path)).lstrip("/")
+
+
+def _layer(
+    document: Document, base: str, home: str, whole: frozenset[str]
+) -> tuple[Layer, tuple[Problem, ...]]:
+    complaints: list[Complaint] = []
+    checked = SETTINGS.check(document.root, (), complaints.append)
+    values: dict[str, Placed] = {}
+    roots: dict[str, Placed] | None = None
+    for key, value in checked.items() if isinstance(checked, dict) else ():
+        if key == "roots" and isinstance(value, list):
+            roots = _roots(document, value, base, home, complaints)
+        elif isinstance(value, dict):
+            for inner, item in value.items():
+                values[f"{key}.{inner}"] = _placed(document, item, (key, inner))
+        elif key in PATHS:
+            values[key] = _placed(document, _resolved(value, (key,), base, home, complaints), (key,))
+        else:
+            values[key] = _placed(document, value, (key,))
+    right = {key: value for key, value in values.items() if value.value is not None}
+    return Layer(right, roots, whole), document.problems(complaints)
+
+
+def _roots(
+    document: Document, items: Sequence[JsonValue], base: str, home: str, complaints: list[Complaint]
+) -> dict[str, Placed]:
+    """The roots by name, each with its absolute path; those without either are left out."""
+    roots: dict[str, Placed] = {}
+    for index, item in enumerate(items):
+        loc: Location = ("roots", index)
+        if not isinstance(item, dict):
+            continue
+        path = _resolved(item.get("path"), (*loc, "path"), base, home, complaints)
+        name = item.get("name", _name_of(path, (*loc, "path"), complaints))
+        if not isinstance(path, str) or not isinstance(name, str):
+            continue
+        if name in roots:
+            where = "name" if "name" in item else "path"
+            message = f"{quoted(name)} is the name of another root already"
+            complaints.append(Complaint((*loc, where), message, "give each root a name of its own"))
+        else:
+            roots[name] = _placed(document, {**item, "name": name, "path": path}, loc)
+    return roots
+
+
+def _name_of(path: JsonValue, loc: Location, complaints: list[Complaint]) -> JsonValue:
+    """The last part of a root's path, where that can be a name."""
+    if not isinstance(path, str):
+        return None
+    found: list[Complaint] = []
+    name = ROOT_NAME.check(posixpath.basename(path), loc, found.append)
+    if found:
+        message = f"the last part of {quoted(path)} can't be a name"
+        complaints.append(Complaint(loc, message, "give the root a name"))
+    return name
+
+
+def _resolved(
+    value: JsonValue, loc: Location, base: str, home: str, complaints: list[Complaint]
+) -> JsonValue:
+    """The path, or each of a list of paths, made absolute; None for what is no path or is wrong."""
+    if isinstance(value, list):
+        return [_resolved(item, (*loc, index), base, home, complaints) for index, item in enumerate(value)]
+    if not isinstance(value, str):
+        return None
+    try:
+        return resolve_path(value, base, home)
+    except ValueError as error:
+        complaints.append(Complaint(loc, f"{quoted(value)} {error}", "write the whole path"))
+        return None
+
+
+def _placed(document: Document, value: JsonValue, loc: Location) -> Placed:
+    return Placed(value, document.name, document.place(loc, key=True))
+
+
+def _variable(variable: str, key: str, text: str) -> Parsed[Document]:
+    """The variable as a document with its one key. Texts are taken as they are, everything else is JSON."""
+    if key == "state_dir":
+        return Parsed(Document(variable, {key: text}, {}))
+    from runward.config.json_document import read_json
+
+    parsed = read_json(text, variable)
+    if parsed.value is None:
+        return parsed
+    return Parsed(Document(variable, {key: parsed.value.root}, {}))
+
+
+def _perhaps_misspelt(variable: str) -> list[Problem]:
+    known = [PREFIX + key.upper() for key in SETTINGS.keys]
+    guess = nearest(variable, known, cutoff=0.9)
+    if guess is None or variable in OTHER_VARIABLES:
+        return []
+    message = "no setting has this name"
+    return [Problem(variable, None, None, message, f"did you mean {guess}?", "warning")]

@@ -1,0 +1,221 @@
+"""The shapes that settings may have: each checks a value by itself and describes itself as JSON Schema.
+
+Plain Python, where playbooks and other documents are pydantic models: every command reads the settings first,
+the launcher within its start-up budget, and importing pydantic alone would overrun that.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Protocol, TypeAlias
+
+from runward.config.duration import DURATION_PATTERN, DurationError, parse_duration, render_duration
+from runward.config.json_value import JsonValue
+from runward.config.problem import Complaint, Location, kind, quoted, unknown_key
+
+_CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
+
+Complain: TypeAlias = Callable[[Complaint], None]
+
+
+class Shape(Protocol):
+    """What a value may look like."""
+
+    @property
+    def description(self) -> str:
+        """What the value is for, for those who write it."""
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        """The value as it is meant (a duration in seconds), or None after a complaint."""
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        """The shape as JSON Schema, but for its description."""
+
+
+class Text(NamedTuple):
+    """A text of 1 to `longest` characters without any of `forbidden` and without control characters."""
+
+    description: str
+    longest: int
+    forbidden: str = ""
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        if not isinstance(value, str):
+            complain(_wrong_kind(loc, value, "a text", "put it in quotes"))
+            return None
+        found = [char for char in self.forbidden if char in value]
+        if not value:
+            complain(Complaint(loc, "is empty", "leave it out for the default"))
+        elif len(value) > self.longest:
+            complain(Complaint(loc, f"is longer than {self.longest} characters", "shorten it"))
+        elif found:
+            complain(
+                Complaint(
+                    loc, f"{quoted(value)} has '{found[0]}' in it", f"write it without {self.forbidden}"
+                )
+            )
+        elif re.search(_CONTROL, value):
+            complain(Complaint(loc, f"{quoted(value)} has a control character in it", "remove it"))
+        else:
+            return value
+        return None
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        schema: dict[str, JsonValue] = {"type": "string", "minLength": 1, "maxLength": self.longest}
+        if self.forbidden:
+            schema["pattern"] = f"^[^{self.forbidden}]*$"
+        return schema
+
+
+class Choice(NamedTuple):
+    """One of a few words; those of `not_yet` are known, and refused until a later version supports them."""
+
+    description: str
+    options: tuple[str, ...]
+    not_yet: tuple[str, ...] = ()
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        if isinstance(value, str) and value in self.options:
+            return value
+        mend = f"one of: {', '.join(self.options)}"
+        if isinstance(value, str) and value in self.not_yet:
+            complain(Complaint(loc, f"{quoted(value)} is not supported by this version yet", mend))
+        else:
+            complain(Complaint(loc, f"{quoted(value)} is not known", mend))
+        return None
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        return {"enum": list(self.options)}
+
+
+class WholeNumber(NamedTuple):
+    """A whole number from `low` to `high`."""
+
+    description: str
+    low: int
+    high: int
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        if isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high:
+            return value
+        wanted = f"must be a whole number from {self.low} to {self.high}, not {quoted(value)}"
+        complain(Complaint(loc, wanted, _without_quotes(value)))
+        return None
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        return {"type": "integer", "minimum": self.low, "maximum": self.high}
+
+
+class Share(NamedTuple):
+    """A number above 0 and at most 1."""
+
+    description: str
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1:
+            return float(value)
+        complain(
+            Complaint(loc, f"must be above 0 and at most 1, not {quoted(value)}", _without_quotes(value))
+        )
+        return None
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        return {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
+
+
+class DurationText(NamedTuple):
+    """A duration with its unit, at least `shortest` seconds; read as seconds."""
+
+    description: str
+    shortest: float
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        if not isinstance(value, str):
+            complain(_wrong_kind(loc, value, "a duration", 'write it with its unit and in quotes: "30s"'))
+            return None
+        try:
+            seconds = parse_duration(value)
+        except DurationError as error:
+            complain(Complaint(loc, str(error), error.mend))
+            return None
+        if seconds < self.shortest:
+            least = render_duration(self.shortest)
+            complain(
+                Complaint(loc, f"must be at least {least}, not {quoted(value)}", f'write "{least}" or more')
+            )
+            return None
+        return seconds
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        return {"type": "string", "pattern": DURATION_PATTERN}
+
+
+class ListOf(NamedTuple):
+    """A list of one shape, at most `longest` long."""
+
+    description: str
+    item: Shape
+    longest: int
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        if not isinstance(value, list):
+            complain(_wrong_kind(loc, value, "a list", "put it in square brackets"))
+            return None
+        if len(value) > self.longest:
+            complain(Complaint(loc, f"has more than {self.longest} entries", "list fewer"))
+            return None
+        return [self.item.check(item, (*loc, index), complain) for index, item in enumerate(value)]
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        return {"type": "array", "maxItems": self.longest, "items": described(self.item)}
+
+
+class Table(NamedTuple):
+    """A table of known keys; those of `not_yet` are known, and refused until a later version supports them."""
+
+    description: str
+    keys: Mapping[str, Shape]
+    required: tuple[str, ...] = ()
+    not_yet: Mapping[str, str] = MappingProxyType({})
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        """A table of the keys that are there and right."""
+        if not isinstance(value, dict):
+            complain(_wrong_kind(loc, value, "a table of keys", "give it keys of its own"))
+            return None
+        for key in self.required:
+            if key not in value:
+                complain(Complaint(loc, f"has no '{key}'", f"add {key} = …"))
+        checked: dict[str, JsonValue] = {}
+        for key, item in value.items():
+            if key in self.keys:
+                checked[key] = self.keys[key].check(item, (*loc, key), complain)
+            elif key in self.not_yet:
+                message = f"is not supported by this version yet: {self.not_yet[key]}"
+                complain(Complaint((*loc, key), message, "remove it", at_key=True))
+            else:
+                complain(unknown_key((*loc, key), self.keys))
+        return checked
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        schema: dict[str, JsonValue] = {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {key: described(shape) for key, shape in self.keys.items()},
+        }
+        return schema | {"required": list(self.required)} if self.required else schema
+
+
+def described(shape: Shape) -> dict[str, JsonValue]:
+    """The shape's JSON Schema with its description."""
+    return {"description": shape.description, **shape.json_schema()}
+
+
+def _wrong_kind(loc: Location, value: JsonValue, wanted: str, mend: str) -> Complaint:
+    return Complaint(loc, f"must be {wanted}, not {kind(value)}", mend)
+
+
+def _without_quotes(value: JsonValue) -> str:
+    return (
+        "write the number without quotes" if isinstance(value, str) else "write a number within these bounds"
+    )

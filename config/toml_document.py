@@ -1,0 +1,45 @@
+"""Strict TOML: `tomllib` reads it, and what it reads must be plain data with known places."""
+
+import re
+import tomllib
+from typing import Final
+
+from runward.config.document import Document
+from runward.config.plain_data import MAX_BYTES, not_plain
+from runward.config.problem import MAX_PROBLEMS, Parsed, Problem
+from runward.config.toml_positions import toml_positions
+
+_PLACE_IN_MESSAGE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def read_toml(text: str, name: str) -> Parsed[Document]:
+    """The document in `text`, which came from file `name`, or everything that is wrong with it. Never raises."""
+    text = text.removeprefix("\ufeff")
+    if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
+        return _refused(name, f"is larger than {MAX_BYTES >> 20} MiB", "split it")
+    try:
+        root = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return Parsed(None, (_syntax_problem(text, name, str(error)),))
+    except ValueError:
+        return _refused(name, "a number here is out of bounds", "put it in quotes")
+    except RecursionError:
+        return _refused(name, "is nested too deeply to be read", "nest less")
+    faults = [fault for fault, _ in zip(not_plain(root), range(MAX_PROBLEMS), strict=False)]
+    too_deep = any("nested" in fault.message for fault in faults)
+    document = Document(name, root, {} if too_deep else toml_positions(text))
+    return Parsed(None, document.problems(faults)) if faults else Parsed(document)
+
+
+def _syntax_problem(text: str, name: str, message: str) -> Problem:
+    found = _PLACE_IN_MESSAGE.search(message)
+    line, column = text.count("\n") + 1, len(text) - text.rfind("\n")
+    if found and found[1]:
+        line, column = int(found[1]), int(found[2])
+    message = message[: found.start()] if found else message
+    mend = "correct it; texts and durations stand in quotes"
+    return Problem(name, line, column, f"is no TOML: {message[:1].lower()}{message[1:]}", mend)
+
+
+def _refused(name: str, message: str, mend: str) -> Parsed[Document]:
+    return Parsed(None, (Problem(name, None, None, message, mend),))

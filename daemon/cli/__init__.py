@@ -1,0 +1,20 @@
+"""The `runward` command. Its start decides how quick it feels, so everything is imported late."""
+
+import sys
+
+
+def main() -> None:
+    """The console script: the launcher goes its own short way, everything else goes through click."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["run"]:
+        from runward.daemon.cli.run import main as run
+
+        sys.exit(run(arguments[1:]))
+    if arguments == ["--version"]:
+        from runward.daemon import __version__
+
+        print(f"runward {__version__}")
+        return
+    from runward.daemon.cli.commands import runward
+
+    runward(prog_name="runward")

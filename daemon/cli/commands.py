@@ -1,0 +1,57 @@
+"""All commands, by name: each lives in a module of its own that is imported when it is called."""
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+from runward.daemon import __version__
+from runward.daemon.cli.output import wants_colour
+
+COMMANDS: Final = {
+    "run": ("run_command", "Launch a command as a recorded session."),
+    "daemon": ("daemon", "Run the daemon in the foreground, as systemd does."),
+    "session": ("session", "Sessions: what ran, and what became of it."),
+    "contract": ("contract", "Hold a directory against a contract."),
+    "play": ("play", "Playbooks: what they ask for."),
+}
+"""Command name -> (module, one line of help). The modules have an object of the command's name."""
+
+
+class LateGroup(click.Group):
+    """A group whose commands are imported only when they are called."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        entry = COMMANDS.get(name)
+        if entry is None:
+            return None
+        module = import_module(f"runward.daemon.cli.{entry[0]}")
+        command = getattr(module, name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LateGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="runward", message="%(prog)s %(version)s")
+@click.option("--config", metavar="FILE", help="The settings file (default: runward.toml in the usual places).")
+@click.option("--debug", is_flag=True, help="Show tracebacks, and log more.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.pass_context
+def runward(context: click.Context, config: str | None, debug: bool, color: str) -> None:
+    """Runward knows whether an agent run really delivered.
+
+    \b
+    Example:
+      runward daemon &
+      runward run --playbook review -- python3 review.py
+      runward session list
+    """
+    context.obj = {"config": config, "debug": debug}
+    context.color = wants_colour(color)

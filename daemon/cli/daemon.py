@@ -1,0 +1,98 @@
+"""`runward daemon`: the daemon in the foreground, or once."""
+
+import sqlite3
+import sys
+
+import click
+
+from runward.daemon.cli.context import read_settings_of, settings_in_force
+from runward.daemon.cli.exits import GOOD, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
+from runward.daemon.cli.output import complain, fail
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Scan every root, work until nothing is due soon, and end.")
+@click.option("--check", is_flag=True, help="Read and check all configuration, print every complaint, and end.")
+@click.option("--quiet", is_flag=True, help="Log to the file only.")
+@click.pass_context
+def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None:
+    """Run the daemon in the foreground, as systemd does.
+
+    It ends with 0 on SIGTERM and SIGINT, and reads its settings again on SIGHUP.
+
+    \b
+    Example:
+      runward daemon --check && runward daemon
+    """
+    if check:
+        sys.exit(_check(context))
+    settings = settings_in_force(context)
+    import anyio
+
+    from runward.daemon import faults
+    from runward.daemon.log import open_log
+    from runward.daemon.service import serve
+    from runward.daemon.store.migrate import StoreTooNew
+    from runward.daemon.store.ownership import StateDirectoryHeld, prepare
+    from runward.daemon.store.transaction import EpochRefused
+
+    root = context.find_root().obj
+    try:
+        from pathlib import Path
+
+        prepare(Path(settings.state_dir))
+        log = open_log(Path(settings.state_dir), None if quiet else sys.stderr, "debug" if root["debug"] else "info")
+        faults.from_environment(_fault())
+        anyio.run(serve, settings, log, lambda: read_settings_of(root["config"]), once)
+    except StateDirectoryHeld as error:
+        if once and _ask_for_scan(settings.state_dir):
+            return
+        fail(str(error), TRY_AGAIN)
+    except (StoreTooNew, EpochRefused) as error:
+        fail(str(error), TRY_AGAIN)
+    except (OSError, sqlite3.Error) as error:
+        if root["debug"]:
+            raise
+        fail(f"the state directory {settings.state_dir} can't be used: {error}", TRY_AGAIN)
+
+
+def _fault() -> str | None:
+    import os
+
+    return os.environ.get("RUNWARD_FAULT")
+
+
+def _ask_for_scan(state_dir: str) -> bool:
+    """Ask the daemon that holds the state directory for a scan."""
+    import time
+    import uuid
+    from pathlib import Path
+
+    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.spool import put
+    from runward.handlers.events import ScanRequested
+
+    name = str(uuid.uuid4())
+    put(Path(state_dir), name, dump_request(ScanRequested(name, time.time())))
+    click.echo("another daemon holds the state directory: it was asked for a scan", err=True)
+    return True
+
+
+def _check(context: click.Context) -> int:
+    """Every complaint about the settings and the playbooks."""
+    from runward.daemon.settings import find_playbook, playbook_names
+
+    parsed = read_settings_of(context.find_root().obj["config"])
+    complain(parsed.problems)
+    if parsed.value is None:
+        return WRONG_SETTINGS
+    wrong = False
+    for name in playbook_names(parsed.value):
+        read = find_playbook(parsed.value, name)
+        complain(read.problems)
+        wrong = wrong or read.value is None
+    if not wrong:
+        click.echo("the configuration is right")
+    return WRONG_USAGE if wrong else GOOD
+
+

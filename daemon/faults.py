@@ -1,0 +1,52 @@
+"""Named points at which a test may kill or stop the daemon. In ordinary use they do nothing.
+
+`RUNWARD_FAULT=kill@N` or `stop@N` sends the process SIGKILL or SIGSTOP at the N-th point it
+reaches, `kill@NAME` at the first of that name, `list` prints the points to stderr as they pass.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+Hook = Callable[[str], None]
+
+
+def _nothing(name: str) -> None:
+    return None
+
+
+_hook: Hook = _nothing
+
+
+def point(name: str) -> None:
+    """Pass the point `name`, unless a test has other plans."""
+    _hook(name)
+
+
+def install(hook: Hook) -> None:
+    """Have `hook` called at every point."""
+    global _hook
+    _hook = hook
+
+
+def from_environment(text: str | None) -> None:
+    """Arm what `RUNWARD_FAULT` asks for. Raises `ValueError` for anything else."""
+    if not text:
+        return
+    if text == "list":
+        install(lambda name: print(f"point {name}", file=sys.stderr, flush=True))  # noqa: T201 - its purpose
+        return
+    deed, _, where = text.partition("@")
+    sent = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}.get(deed)
+    if sent is None or not where:
+        raise ValueError(f"RUNWARD_FAULT is {text!r}, not kill@POINT, stop@POINT or list")
+    passed = 0
+
+    def strike(name: str) -> None:
+        nonlocal passed
+        passed += 1
+        if where == name or where == str(passed):
+            os.kill(os.getpid(), sent)
+
+    install(strike)

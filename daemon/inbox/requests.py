@@ -1,0 +1,51 @@
+"""Requests as bytes: what commands put into the inbox, and what the daemon makes of it."""
+
+from dataclasses import replace
+from typing import Final
+
+from pydantic_core import to_json
+
+from runward.config.json_value import JsonValue
+from runward.daemon.ports import InboxFile
+from runward.handlers.events import (
+    Event,
+    JobDiscardRequested,
+    JobRetryRequested,
+    ScanRequested,
+    UnknownEvent,
+    dump_payload,
+    load_payload,
+)
+from runward.handlers.layouts.foreign_json import NotJson, read_json
+
+Request = JobRetryRequested | JobDiscardRequested | ScanRequested
+REQUESTS: Final = (JobRetryRequested, JobDiscardRequested, ScanRequested)
+
+
+def dump_request(request: Request) -> bytes:
+    """The bytes of a request's file."""
+    head = to_json({"type": request.type, "version": request.version}).decode()
+    return f'{head[:-1]},"payload":{dump_payload(request)}}}\n'.encode()
+
+
+def load_request(file: InboxFile) -> Event | str:
+    """The event that a file asks for, said by the file's owner; or why it is none."""
+    value = read_json(file.content)
+    if isinstance(value, NotJson):
+        return value.message
+    if not isinstance(value, dict):
+        return "holds no JSON object"
+    kind, version, payload = value.get("type"), value.get("version"), value.get("payload")
+    if kind not in [each.type for each in REQUESTS] or not isinstance(version, int):
+        return f"asks for {kind!r}, which is no request"
+    try:
+        event = load_payload(str(kind), version, to_json(_named(payload, file.name)))
+    except UnknownEvent as error:
+        return str(error)
+    assert isinstance(event, REQUESTS)
+    return replace(event, said_by=file.owner)
+
+
+def _named(payload: JsonValue, name: str) -> JsonValue:
+    """The payload under the key that its file's name gives it, whatever it says itself."""
+    return {**payload, "request": name} if isinstance(payload, dict) else payload

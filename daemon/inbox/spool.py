@@ -1,0 +1,70 @@
+"""The inbox as a directory: put a request durably, list what waits, clear what was recorded.
+
+A request is durable when `put` returns, the daemon up or down. The file's owner is who said it.
+"""
+
+import os
+import pwd
+import stat
+from pathlib import Path
+from typing import Final
+
+from runward.daemon.ports import InboxFile
+from runward.daemon.rundir.durable import write_durably
+
+INBOX: Final = "inbox"
+REJECTED: Final = "rejected"
+SUFFIX: Final = ".json"
+MAXIMUM_REQUEST: Final = 1 << 20
+
+
+def put(state: Path, name: str, content: bytes) -> None:
+    """Put a request into the inbox under `name` (a uuid); raises `OSError`."""
+    inbox = state / INBOX
+    inbox.mkdir(mode=0o700, exist_ok=True)
+    write_durably(inbox, name + SUFFIX, content)
+
+
+def list_inbox(state: Path) -> tuple[InboxFile, ...]:
+    """What waits in the inbox, oldest first. What is no request file at all is left alone."""
+    found: list[tuple[int, InboxFile]] = []
+    inbox = state / INBOX
+    try:
+        names = sorted(os.listdir(inbox))
+    except FileNotFoundError:
+        return ()
+    for name in names:
+        if name.startswith(".") or not name.endswith(SUFFIX):
+            continue
+        try:
+            descriptor = os.open(inbox / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue  # a link, or gone: either way no request
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                continue
+            content = os.read(descriptor, MAXIMUM_REQUEST + 1)
+        finally:
+            os.close(descriptor)
+        request = InboxFile(name.removesuffix(SUFFIX), _owner(status.st_uid), content)
+        found.append((status.st_mtime_ns, request))
+    return tuple(request for _, request in sorted(found, key=lambda each: (each[0], each[1].name)))
+
+
+def clear(state: Path, name: str, rejected: bool) -> None:
+    """Take a request out: its event is recorded, or it is no request and kept aside."""
+    path = state / INBOX / (name + SUFFIX)
+    if rejected:
+        aside = state / REJECTED
+        aside.mkdir(mode=0o700, exist_ok=True)
+        path.replace(aside / path.name)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _owner(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,116 @@
+"""The daemon's structured log: JSON lines in `<state>/log/runward.jsonl`, and short lines on stderr.
+
+An event name, then keys. A line never raises, never shows local variables, and never carries the
+content of a file.
+"""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Final, NoReturn, TextIO
+
+import structlog
+from pydantic_core import PydanticSerializationError, to_json
+
+LOG: Final = "log/runward.jsonl"
+MAXIMUM_BYTES: Final = 64 << 20
+"""From this size on the log is set aside as `runward.jsonl.1` and begun anew."""
+
+_LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+
+
+class LogFile:
+    """The file that lines go to: append only, 0600, rotated once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._size = 0
+        self._descriptor = self._open()
+
+    def _open(self) -> int:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(descriptor).st_size
+        return descriptor
+
+    def write(self, line: bytes) -> None:
+        """Append a line. A full disk loses log lines and nothing else."""
+        if self._size + len(line) > MAXIMUM_BYTES:
+            os.close(self._descriptor)
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+            self._descriptor = self._open()
+        try:
+            self._size += os.write(self._descriptor, line)
+        except OSError:
+            return
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class _Renderer:
+    """From an event's keys to one JSON line in the file, and one for a person on stderr."""
+
+    def __init__(self, file: LogFile | None, console: TextIO | None, level: int) -> None:
+        self._file = file
+        self._console = console
+        self._level = level
+
+    def __call__(self, logger: object, method: str, event: MutableMapping[str, object]) -> NoReturn:
+        if self._file is not None:
+            self._file.write(render(event))
+        if self._console is not None and _LEVELS.get(method, 20) >= self._level:
+            self._console.write(_for_people(event))
+            self._console.flush()
+        raise structlog.DropEvent
+
+
+def render(event: MutableMapping[str, object]) -> bytes:
+    """One JSON line, whatever the values are."""
+    try:
+        return to_json(event, inf_nan_mode="constants", fallback=repr) + b"\n"
+    except (PydanticSerializationError, ValueError, RecursionError):
+        return json.dumps({str(key): repr(value) for key, value in event.items()}).encode() + b"\n"
+
+
+def _for_people(event: MutableMapping[str, object]) -> str:
+    level, name, at = event.get("level", "info"), event.get("event"), event.get("ts", "")
+    rest = " ".join(
+        f"{key}={_short(value)}" for key, value in event.items() if key not in ("level", "event", "ts")
+    )
+    mark = "" if level == "info" else f"{level}: "
+    return f"{str(at)[11:19]} {mark}{name} {rest}\n"
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def open_log(
+    state: Path | None, console: TextIO | None = sys.stderr, level: str = "info"
+) -> structlog.typing.FilteringBoundLogger:
+    """The log of the daemon whose state directory is `state`; without one only the console."""
+    file = LogFile(state / LOG) if state is not None else None
+    # aiosqlite logs every statement with its parameters, at a level that nobody wants.
+    logging.getLogger("aiosqlite").setLevel(logging.INFO)
+    logging.getLogger("apscheduler").setLevel(logging.WARNING)
+    logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+        structlog.PrintLogger(),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+            structlog.processors.ExceptionRenderer(
+                structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+            ),
+            _Renderer(file, console, _LEVELS[level]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.DEBUG if level == "debug" else logging.INFO
+        ),
+        cache_logger_on_first_use=True,
+    )
+    return logger

@@ -1,0 +1,129 @@
+"""The four ports through which the daemon reaches the world: clock, files, processes, randomness.
+
+Everything else is ordinary code, so that a whole daemon runs in one process and in virtual time
+under `tests/simulation/`. Calls are plain and blocking; the worker makes them in bounded threads.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from runward.handlers.facts import RootFacts, Unreadable
+from runward.handlers.layouts.scanner import Document, RecordedProcess, Signature
+from runward.handlers.sessions.observe import ProcessState
+
+
+class Clock(Protocol):
+    """Wall time in Unix seconds, and a time that only moves forward, suspends included."""
+
+    def now(self) -> float: ...
+
+    def monotonic(self) -> float: ...
+
+
+class Randomness(Protocol):
+    """Where tokens come from."""
+
+    def token(self) -> str: ...
+
+
+class Processes(Protocol):
+    """What the machine knows of processes that were recorded by pid, start time and boot."""
+
+    def host(self) -> str: ...
+
+    def state(self, process: RecordedProcess) -> ProcessState: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a look into a run directory found.
+
+    `signatures` are those of every wanted document that is there, `documents` the ones that differ
+    from what was known. `directory` is the directory's own signature, to skip a look next time.
+    """
+
+    directory: Signature
+    signatures: tuple[tuple[str, Signature], ...]
+    documents: tuple[Document, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """There is no such directory, while the root that would hold it can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The directories directly inside a root, by name, and the names that can't be watched."""
+
+    directories: Mapping[str, Signature]
+    unusable: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLine:
+    """Bytes that are to stand once in the file `name` of `directory`, appended as a whole.
+
+    `after` is an offset before which they can't stand; `check` says that they may be there
+    already (an earlier daemon owed them). `live` means that the run may be in the middle of a line.
+    """
+
+    directory: str
+    name: str
+    content: bytes
+    after: int
+    check: bool
+    live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The line stands at `offset`. `closed` bytes of a foreign torn line were closed off before it."""
+
+    offset: int
+    already: bool = False
+    closed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NotAppended:
+    """The line doesn't stand. `for_good` means that it never will: its directory is gone."""
+
+    why: str
+    for_good: bool = False
+
+
+class EpochPassed(Exception):
+    """Another daemon has taken over the state directory: this one may do nothing any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class InboxFile:
+    """One request in the inbox: its name without the ending, who owns the file, and its bytes."""
+
+    name: str
+    owner: str
+    content: bytes
+
+
+class Files(Protocol):
+    """What the daemon does with agents' files, and with the inbox. Nothing here follows a link."""
+
+    def identity(self, path: str) -> str | None: ...
+
+    def list_root(self, root: str) -> Listing | Unreadable | Gone: ...
+
+    def look(
+        self, root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]
+    ) -> Sight | Unreadable | Gone: ...
+
+    def artifacts(self, root: str, within: str, paths: Sequence[str]) -> RootFacts | Unreadable: ...
+
+    def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended: ...
+
+    def sync(self, journals: Sequence[tuple[str, str]]) -> None: ...
+
+    def inbox(self) -> tuple[InboxFile, ...]: ...
+
+    def clear(self, name: str, rejected: bool) -> None: ...

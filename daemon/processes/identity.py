@@ -1,0 +1,104 @@
+"""Who a process is, beyond its number: numbers are used again, start times within one boot are not.
+
+Written down as `process.json` (the native layout), and asked again after any restart of daemon or launcher.
+Nothing here needs more than /proc, and nothing that costs the launcher start-up time: so the values are
+named tuples (dataclasses import `inspect`, 10 ms).
+"""
+
+import os
+from typing import Literal, NamedTuple, TypeAlias
+
+ProcessState: TypeAlias = Literal["alive", "gone", "unknown"]
+
+_PROC = "/proc"
+_DEAD_STATES = "ZXx"
+
+
+class ProcessIdentity(NamedTuple):
+    """One process for all time: its number, its start (clock ticks since the boot), and the boot."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
+class ProcessStat(NamedTuple):
+    """What /proc/PID/stat says, as far as anybody here needs it (proc(5))."""
+
+    pid: int
+    state: str
+    parent: int
+    terminal: int
+    """The device number of the controlling terminal, 0 without one."""
+    threads: int
+    start_ticks: int
+
+    @property
+    def is_dead(self) -> bool:
+        """A zombie is dead; but a leader that ended before its other threads shows as one and is not."""
+        return self.state in _DEAD_STATES and self.threads <= 1
+
+
+def identity_of(pid: int) -> ProcessIdentity:
+    """The identity of a process that runs now. Raises ProcessLookupError if none does under this number."""
+    try:
+        stat = read_stat(pid)
+    except FileNotFoundError:
+        raise ProcessLookupError(f"no process {pid}") from None
+    if stat.is_dead:
+        raise ProcessLookupError(f"process {pid} has ended")
+    return ProcessIdentity(pid, stat.start_ticks, current_boot_id())
+
+
+def state_of(identity: ProcessIdentity, *, proc: str = _PROC) -> ProcessState:
+    """Whether that very process still runs. `unknown` where nobody of our rights can tell."""
+    try:
+        if identity.boot_id != current_boot_id(proc):
+            return "gone"
+        stat = read_stat(identity.pid, proc)
+    except (FileNotFoundError, ProcessLookupError):
+        return _state_by_signal(identity.pid)
+    except OSError:
+        return "unknown"
+    if stat.start_ticks != identity.start_ticks or stat.is_dead:
+        return "gone"
+    return "alive"
+
+
+def read_stat(pid: int, proc: str = _PROC) -> ProcessStat:
+    """The fields of /proc/PID/stat. Raises FileNotFoundError or ProcessLookupError if it is gone."""
+    with open(f"{proc}/{pid}/stat", "rb") as file:
+        return parse_stat(file.read())
+
+
+def parse_stat(line: bytes) -> ProcessStat:
+    """One line of /proc/PID/stat. The name, field 2, may hold anything: the last `)` ends it."""
+    pid = int(line[: line.index(b" ")])
+    fields = line[line.rindex(b")") + 2 :].split()  # from field 3 on
+    return ProcessStat(
+        pid=pid,
+        state=fields[0].decode(),
+        parent=int(fields[1]),
+        terminal=int(fields[4]),
+        threads=int(fields[17]),
+        start_ticks=int(fields[19]),
+    )
+
+
+def current_boot_id(proc: str = _PROC) -> str:
+    """The kernel's random name for this boot."""
+    with open(f"{proc}/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def _state_by_signal(pid: int) -> ProcessState:
+    """What can be said without /proc/PID: it is also missing where hidepid hides other people's processes."""
+    if pid <= 0:
+        return "gone"
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return "gone"
+    except PermissionError:
+        pass
+    return "unknown"

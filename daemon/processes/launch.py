@@ -1,0 +1,192 @@
+"""A launch: the run directory, the command in it, and its record from `run.json` to `exit.json`.
+
+It needs no daemon. Whatever happens after `run.json` stands, `exit.json` is written, unless this process
+itself is killed; then `process.json` says who the command is.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.daemon.processes import record
+from runward.daemon.processes.command import StartFailure, fork_command
+from runward.daemon.processes.containment import Containment, choose_containment
+from runward.daemon.processes.ending import Ending
+from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.output import PassedStream, open_sink
+from runward.daemon.processes.record import RunDirectory
+from runward.daemon.processes.requests import SignalInbox
+from runward.daemon.processes.supervision import Supervision, pass_on_rest
+
+_LOGS = {1: "stdout.log", 2: "stderr.log"}
+
+
+class Order(NamedTuple):
+    """What to launch. `root` is where run directories lie, `artifacts` absolute or None for the run's own."""
+
+    command: tuple[str, ...]
+    root: str
+    name: str | None = None
+    playbook: str | None = None
+    agent: str | None = None
+    contract: JsonValue = None
+    artifacts: str | None = None
+    timeout: float | None = None
+    grace: float = 5.0
+    containment: str = "auto"
+
+
+class Launched(NamedTuple):
+    """What came of it."""
+
+    session_id: str
+    path: str
+    artifacts: str
+    ending: Ending
+
+
+def launch(order: Order, environment: Mapping[str, str]) -> Launched:
+    """Runs the command to its end. Raises FileExistsError where the name is taken, ContainmentUnavailable,
+    and OSError where there can be no run directory; nothing was started then."""
+    _open_standard_streams()
+    containment = choose_containment(order.containment)
+    started_at = time.time()
+    directory = record.make_run_directory(order.root, order.name or record.new_name(started_at))
+    try:
+        return _Launch(order, environment, directory, containment, started_at).run()
+    finally:
+        directory.close()
+
+
+class _Launch:
+    def __init__(
+        self,
+        order: Order,
+        environment: Mapping[str, str],
+        directory: RunDirectory,
+        containment: Containment,
+        started_at: float,
+    ) -> None:
+        self._order = order
+        self._directory = directory
+        self._containment = containment
+        self._started_at = started_at
+        self._artifacts = order.artifacts or os.path.join(directory.path, record.ARTIFACTS)
+        self._environment = {**environment, **self._session_variables(environment)}
+        self._signals = SignalInbox()
+        self._streams: list[PassedStream] = []
+
+    def run(self) -> Launched:
+        os.makedirs(self._artifacts, mode=0o700, exist_ok=True)
+        streams = self._open_streams()
+        command = fork_command(
+            self._order.command, self._environment, streams=streams, signal_mask=self._signals.caller_mask
+        )
+        for descriptor in streams.values():
+            os.close(descriptor)
+        self._containment.admit(command.pid)
+        self._directory.write_json("run.json", self._run_json())
+        self._directory.write_json("process.json", record.process_json(identity_of(command.pid)))
+        failure = command.release()
+        if failure is None:
+            ending, left = self._supervise(command.pid)
+        else:
+            os.waitpid(command.pid, 0)
+            ending, left = self._not_started(failure), frozenset()
+        self._containment.close()
+        self._directory.write_json("exit.json", record.exit_json(ending))
+        self._finish(ending, left)
+        return Launched(self._directory.name, self._directory.path, self._artifacts, ending)
+
+    def _open_streams(self) -> dict[int, int]:
+        """The pipes for the command's output, by its descriptor; a terminal is handed over as it is."""
+        write_ends = {}
+        for number, log_name in _LOGS.items():
+            if os.isatty(number):
+                continue
+            source, write_ends[number] = os.pipe()
+            os.set_blocking(source, False)
+            log = self._directory.open_log(log_name)
+            self._streams.append(PassedStream(source, log, open_sink(number)))
+        return write_ends
+
+    def _supervise(self, pid: int) -> tuple[Ending, frozenset[int]]:
+        return Supervision(
+            pid,
+            signals=self._signals,
+            streams=self._streams,
+            containment=self._containment,
+            timeout=self._order.timeout,
+            grace=self._order.grace,
+            is_interactive=os.isatty(0) and os.isatty(1),
+        ).run()
+
+    def _not_started(self, failure: StartFailure) -> Ending:
+        for stream in self._streams:
+            stream.close_source()
+        message = f"{self._order.command[0]}: {failure.message}"
+        now = time.time()
+        return Ending("not_started", failure.exit_code, None, now, 0.0, error=record.as_text(message))
+
+    def _finish(self, ending: Ending, left: frozenset[int]) -> None:
+        is_stopped = ending.cause in ("timed_out", "cancelled")
+        pass_on_rest(self._streams, self._signals, self._order.grace if is_stopped else None)
+        for stream in self._streams:
+            stream.close_log()
+            if stream.log_problem is not None:
+                _complain(f"the log of the run is incomplete: {stream.log_problem}")
+        self._signals.close()
+        if left:
+            _complain(f"could not be killed and live on: {' '.join(map(str, sorted(left)))}")
+
+    def _session_variables(self, environment: Mapping[str, str]) -> dict[str, str]:
+        return {
+            "RUNWARD_SESSION_ID": self._directory.name,
+            "RUNWARD_RUN_DIR": self._directory.path,
+            "RUNWARD_ARTIFACTS_DIR": self._artifacts,
+            "TRACEPARENT": child_traceparent(environment.get("TRACEPARENT")),
+        }
+
+    def _run_json(self) -> dict[str, JsonValue]:
+        order = self._order
+        launcher = identity_of(os.getpid())
+        return {
+            "schema": record.SCHEMA,
+            "session_id": self._directory.name,
+            "kind": "agent",
+            "playbook": order.playbook,
+            "agent": order.agent,
+            "contract": order.contract,
+            "invocation_id": None,
+            "started_at": record.iso_time(self._started_at),
+            "host": os.uname().nodename,
+            "launcher": {**record.process_json(launcher), "uid": os.getuid()},
+            "containment": self._containment.name,
+            "command": [record.as_text(argument) for argument in order.command],
+            "artifacts_path": record.ARTIFACTS if order.artifacts is None else record.as_text(order.artifacts),
+            "timeout": order.timeout,
+            "metadata": {},
+        }
+
+
+def child_traceparent(parent: str | None) -> str:
+    """A W3C trace context for the command: in the caller's trace where there is one, as a span of its own."""
+    version, trace, _, flags = (parent or "").split("-") if (parent or "").count("-") == 3 else ("", "", "", "")
+    span = os.urandom(8).hex()
+    if version == "00" and len(trace) == 32 and len(flags) == 2 and set(trace) <= set("0123456789abcdef"):
+        return f"00-{trace}-{span}-{flags}"
+    return f"00-{os.urandom(16).hex()}-{span}-01"
+
+
+def _open_standard_streams() -> None:
+    """Sees to it that 0, 1 and 2 are taken: a pipe of ours under such a number would be mistaken for them."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+
+
+def _complain(message: str) -> None:
+    print(f"runward run: {message}", file=sys.stderr)

@@ -1,0 +1,20 @@
+"""The processes port on a real machine."""
+
+import socket
+
+from runward.daemon.processes.identity import ProcessIdentity, state_of
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.observe import ProcessState
+
+
+class RealProcesses:
+    """What /proc knows of recorded processes."""
+
+    def __init__(self) -> None:
+        self._host = socket.gethostname()
+
+    def host(self) -> str:
+        return self._host
+
+    def state(self, process: RecordedProcess) -> ProcessState:
+        return state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))

@@ -1,0 +1,168 @@
+"""A command's output on its two ways: into the log, and on to whoever reads the launcher's own output.
+
+The log comes first and is whole. A reader that is slow slows the command, as a pipe does; a reader that went
+away stops neither command nor log. Nothing here ever blocks but a write to a plain file.
+"""
+
+import os
+import select
+import stat
+from typing import Protocol
+
+_CHUNK = 65536
+_LARGEST_PIPE = 1 << 20
+"""What /proc/sys/fs/pipe-max-size lets anybody keep in a pipe."""
+
+
+class Sink(Protocol):
+    """Where output goes on to."""
+
+    descriptor: int
+
+    def write(self, content: bytes) -> int:
+        """How much of it was taken. Raises BlockingIOError for nothing, and OSError where nobody reads."""
+
+
+class PassedStream:
+    """One output stream of a command: `source` is read, `log` is written, `sink` gets what was read.
+
+    `source` must be non-blocking. `log_problem` and `sink_problem` say why one of the ways was given up.
+    """
+
+    def __init__(self, source: int, log: int, sink: Sink | None) -> None:
+        self.source = source
+        self.is_open = True
+        self.log_problem: OSError | None = None
+        self.sink_problem: OSError | None = None
+        self._log = log
+        self._sink = sink
+        self._pending = b""
+
+    @property
+    def sink_descriptor(self) -> int | None:
+        """What to wait for before `pass_on` can do more; None where nothing is left to pass on."""
+        return self._sink.descriptor if self._sink is not None and self._pending else None
+
+    @property
+    def wants_input(self) -> bool:
+        """Whether the command's next output should be read now: not before the last was taken."""
+        return self.is_open and not self._pending
+
+    def take_in(self) -> int:
+        """Reads what is there (at most a chunk), logs it, and passes on what the reader takes."""
+        try:
+            content = os.read(self.source, _CHUNK)
+        except BlockingIOError:
+            return 0
+        if not content:
+            self.close_source()
+            return 0
+        self._write_log(content)
+        if self._sink is not None:
+            self._pending += content
+            self.pass_on()
+        return len(content)
+
+    def take_in_rest(self) -> None:
+        """What the pipe still holds. It doesn't wait for an end that an escaped process may withhold."""
+        taken = 0
+        while self.is_open and taken < _LARGEST_PIPE and (size := self.take_in()):
+            taken += size
+        self.close_source()
+
+    def pass_on(self) -> None:
+        """Gives the reader as much as it takes now."""
+        while self._pending and self._sink is not None:
+            try:
+                taken = self._sink.write(self._pending)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self.sink_problem = error
+                self.give_up_sink()
+                return
+            self._pending = self._pending[taken:]
+
+    def give_up_sink(self) -> None:
+        """Nobody reads any more: what is pending is dropped, the log goes on."""
+        self._sink = None
+        self._pending = b""
+
+    def close_source(self) -> None:
+        """The command's side is over."""
+        if self.is_open:
+            self.is_open = False
+            os.close(self.source)
+
+    def close_log(self) -> None:
+        """The log is complete."""
+        os.close(self._log)
+
+    def _write_log(self, content: bytes) -> None:
+        if self.log_problem is not None:
+            return
+        rest = memoryview(content)
+        try:
+            while rest:
+                rest = rest[os.write(self._log, rest) :]
+        except OSError as error:
+            self.log_problem = error
+
+
+class PlainSink:
+    """A file, a device, or a pipe opened so that it doesn't block."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def write(self, content: bytes) -> int:
+        """See `Sink`."""
+        return os.write(self.descriptor, content)
+
+
+class SharedPipeSink:
+    """A pipe that can only be used as it came, blocking: at most what surely fits is written at a time."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+
+    def write(self, content: bytes) -> int:
+        """See `Sink`."""
+        if not self._poll.poll(0):
+            raise BlockingIOError
+        return os.write(self.descriptor, content[: select.PIPE_BUF])
+
+
+class SocketSink:
+    """A socket. Others share it, so it is not made non-blocking; each write is."""
+
+    def __init__(self, descriptor: int) -> None:
+        import socket  # 10 ms that only those pay whose output is one
+
+        self.descriptor = descriptor
+        self._flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+        self._socket = socket.socket(fileno=os.dup(descriptor))
+
+    def write(self, content: bytes) -> int:
+        """See `Sink`."""
+        return self._socket.send(content, self._flags)
+
+
+def open_sink(descriptor: int) -> Sink | None:
+    """The sink for one of the launcher's own output descriptors; None where nobody reads it."""
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISSOCK(mode):
+        return SocketSink(descriptor)
+    if not stat.S_ISFIFO(mode):
+        return PlainSink(descriptor)
+    try:
+        # Opened again it has flags of its own, so that no one who shares the pipe sees it non-blocking.
+        return PlainSink(
+            os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        )
+    except OSError as error:
+        import errno
+
+        return None if error.errno == errno.ENXIO else SharedPipeSink(descriptor)

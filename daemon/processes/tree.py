@@ -1,0 +1,139 @@
+"""The processes below this one, and how all of them are ended, whatever they do against it.
+
+It relies on the launcher being their subreaper: whoever loses its parent becomes a child of ours, so from our
+own children everybody can be reached. A process may fork while we look, so each is stopped when it is found
+and the look is repeated until it finds nobody new; stopped processes fork no more. Then all are killed, and
+that again until there is no child left.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence, Set
+from typing import NamedTuple
+
+from runward.daemon.processes.identity import read_stat
+
+_PATIENCE_S = 10.0
+"""How long killed processes may take to be gone: one that waits for a dead disk takes for ever."""
+
+
+class Killed(NamedTuple):
+    """What a kill found: `exits` are wait statuses by pid, `left` those that could not be killed."""
+
+    found: frozenset[int]
+    exits: dict[int, int]
+    left: frozenset[int]
+
+
+def descendants(without: Set[int] = frozenset()) -> Iterator[int]:
+    """Everybody below this process, parents first, but for the children in `without` and what is below them."""
+    children_of = _children_lookup()
+    waiting = [child for child in children_of(os.getpid()) if child not in without]
+    seen = set(waiting)
+    while waiting:
+        pid = waiting.pop(0)
+        yield pid  # before its children are asked for: the caller may stop it first
+        for child in children_of(pid):
+            if child not in seen:
+                seen.add(child)
+                waiting.append(child)
+
+
+def children() -> frozenset[int]:
+    """The direct children of this process."""
+    return frozenset(_children_lookup()(os.getpid()))
+
+
+def signal_tree(number: int, without: Set[int] = frozenset()) -> None:
+    """Sends a signal to everybody below who can be reached now."""
+    for pid in list(descendants(without)):
+        send_signal(pid, number)
+
+
+def send_signal(pid: int, number: int) -> bool:
+    """Whether the signal could be sent: false for a process that is gone or belongs to somebody else."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def kill_tree(without: Set[int] = frozenset()) -> Killed:
+    """Ends everybody below this process, and returns when they are gone and reaped."""
+    found: set[int] = set()
+    exits: dict[int, int] = {}
+    give_up = time.monotonic() + _PATIENCE_S
+    while True:
+        refused = _stop_and_kill(without, found)
+        exits.update(reap())
+        left = {pid for pid in descendants(without) if not _is_dead(pid)}
+        if not left or left <= refused or time.monotonic() > give_up:
+            return Killed(frozenset(found), exits, frozenset(left))
+        signal.sigtimedwait({signal.SIGCHLD}, 0.01)
+
+
+def reap() -> dict[int, int]:
+    """The wait statuses of all children that have ended and were not waited for yet."""
+    exits = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return exits
+        if pid == 0:
+            return exits
+        exits[pid] = status
+
+
+def _stop_and_kill(without: Set[int], found: set[int]) -> set[int]:
+    """One go at everybody; returns those that may not be signalled."""
+    stopped: set[int] = set()
+    refused: set[int] = set()
+    is_complete = False
+    while not is_complete:
+        is_complete = True
+        for pid in descendants(without):
+            if pid in stopped or pid in refused or _is_dead(pid):
+                continue
+            is_complete = False
+            (stopped if send_signal(pid, signal.SIGSTOP) else refused).add(pid)
+    for pid in stopped:
+        send_signal(pid, signal.SIGKILL)
+    found |= stopped
+    return refused
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        return read_stat(pid).is_dead
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def _children_lookup() -> Callable[[int], Sequence[int]]:
+    """How to ask for somebody's children, for the length of one look."""
+    if os.path.exists("/proc/thread-self/children"):
+        return _children_by_kernel
+    children_of: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                parent = read_stat(int(entry)).parent
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            children_of.setdefault(parent, []).append(int(entry))
+    return lambda pid: children_of.get(pid, ())
+
+
+def _children_by_kernel(pid: int) -> Sequence[int]:
+    """By /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN): quick, so that little can happen meanwhile."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found.extend(map(int, file.read().split()))
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return found

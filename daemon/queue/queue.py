@@ -1,0 +1,314 @@
+"""Putting, claiming and completing, each in a transaction of its own that holds a whole batch.
+
+Every claim carries a token that is new for its turn; a job completes under the token it was
+claimed with, and every write checks the epoch. If the database refuses a batch, it is halved by
+lane until the guilty one stands alone, whose failure becomes its job's next state.
+"""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from runward.daemon.ports import Clock, Randomness
+from runward.daemon.store import queries
+from runward.daemon.store.rows import Batch, Counters, Job, Outcome, OwedLine
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
+from runward.handlers.effects import Emit
+from runward.handlers.events import Event
+
+REFUSALS: Final = (
+    Fenced,
+    sqlite3.IntegrityError,
+    sqlite3.ProgrammingError,
+    sqlite3.InterfaceError,
+    sqlite3.DataError,
+    ValueError,
+    TypeError,
+    OverflowError,
+)
+"""What a wrong row causes, again and again; anything else is the world's doing and is retried."""
+
+
+class StoreTrouble(Exception):
+    """The world keeps the store from writing (busy, full, broken): try the same again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Events that belong together, with what is to be remembered with them."""
+
+    subject: str
+    events: Sequence[Event]
+    statements: Sequence[Statement] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Jobs that this turn may carry out, in order, and the token that says so.
+
+    `trouble` says that not everything could be recorded: it must be observed again.
+    """
+
+    token: str
+    jobs: tuple[Job, ...]
+    trouble: str | None = None
+
+
+@dataclass(slots=True)
+class Completed:
+    """What a completed batch hands on: lines for journals, and whether a scan was asked for."""
+
+    lines: list[OwedLine] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    scan: bool = False
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened to the queue since this daemon started, for `status` and for proofs."""
+
+    stolen: int = 0
+    halved: int = 0
+    refused: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Queue:
+    """The queue of one daemon. Only one turn at a time uses it."""
+
+    def __init__(self, store: Store, clock: Clock, randomness: Randomness) -> None:
+        self._store = store
+        self._clock = clock
+        self._randomness = randomness
+        self._counters: Counters
+        self._open: dict[str, int] = {}
+        self.may_be_due = True
+        self.tally = Tally()
+
+    async def start(self) -> None:
+        """Free what an earlier daemon had claimed and find the ends of the tables."""
+        self.tally.stolen = await queries.take_back(self._store, self._clock.now())
+        self._counters = await queries.counters(self._store)
+        self._open = await queries.open_lanes(self._store)
+
+    async def due(self, limit: int) -> list[Job]:
+        """Jobs that wait and may run now; a job whose event can't be read is held."""
+        if not self.may_be_due or limit <= 0:
+            return []
+        now = self._clock.now()
+        jobs, broken = await queries.due_jobs(self._store, now, limit)
+        if broken:
+            rows = [(error, now, number) for number, error in broken]
+            await self._attempt([Statement(queries.HOLD, rows)], "hold")
+        if not jobs and not broken:
+            self.may_be_due = False
+        return jobs
+
+    async def next_due(self) -> float | None:
+        """When a waiting job is due next (Unix seconds)."""
+        return await queries.next_due(self._store)
+
+    async def put(self, observed: Sequence[Observation], due: Sequence[Job]) -> Claim:
+        """Record what was observed and claim its jobs, together with those that are due.
+
+        Raises `StoreTrouble`, after which nothing was recorded, and `EpochRefused`. What the database
+        refuses for good is left out and kept in `tally.refused`.
+        """
+        token = self._randomness.token()
+        jobs: list[Job] = []
+        trouble: str | None = None
+        try:
+            await self._put(observed, due, token, jobs)
+        except StoreTrouble as error:
+            if not jobs:
+                raise
+            trouble = str(error)
+        return Claim(token, tuple(sorted(jobs, key=lambda job: job.id)), trouble)
+
+    async def _put(
+        self, observed: Sequence[Observation], due: Sequence[Job], token: str, jobs: list[Job]
+    ) -> None:
+        batch = self._batch()
+        claimed = Counter(job.lane for job in due)
+        for each in observed:
+            for event in each.events:
+                blocked = self._open.get(event.lane, 0) > claimed[event.lane]
+                batch.add_event(event, token, blocked)
+            for statement in each.statements:
+                batch.add(statement)
+        statements = batch.statements()
+        if due:
+            rows = [(token, self._store.epoch, job.id) for job in due]
+            statements.append(Statement(queries.CLAIM, rows, exact=True))
+        if not statements:
+            return
+        try:
+            await self._attempt(statements, "put", batch)
+        except REFUSALS as error:
+            await self._put_apart(observed, due, token, jobs, error)
+            return
+        self._counters = batch.counters
+        for job in batch.waiting:
+            self._open[job.lane] = self._open.get(job.lane, 0) + 1
+        for job in due:
+            self._close(job.lane)
+        jobs += [*due, *batch.jobs]
+
+    async def _put_apart(
+        self,
+        observed: Sequence[Observation],
+        due: Sequence[Job],
+        token: str,
+        jobs: list[Job],
+        error: Exception,
+    ) -> None:
+        """The database refused: leave known events out, then halve until the guilty one stands alone."""
+        known = await queries.known_events(
+            self._store, [event.key for each in observed for event in each.events]
+        )
+        if known:
+            unknown = [
+                Observation(
+                    each.subject,
+                    [event for event in each.events if event.key not in known],
+                    each.statements,
+                )
+                for each in observed
+            ]
+            await self._put(unknown, due, token, jobs)
+        elif due and observed:
+            await self._put((), due, token, jobs)
+            await self._put(observed, (), token, jobs)
+        elif len(observed) > 1:
+            self.tally.halved += 1
+            middle = len(observed) // 2
+            await self._put(observed[:middle], (), token, jobs)
+            await self._put(observed[middle:], (), token, jobs)
+        elif due:
+            raise error
+        else:
+            self.tally.refused.append((observed[0].subject, f"{type(error).__name__}: {error}"))
+
+    async def complete(self, claim: Claim, outcomes: Sequence[Outcome], completed: Completed) -> None:
+        """Apply what was decided and complete the jobs under the claim's token.
+
+        What is durable is added to `completed`, also where this raises `StoreTrouble`: the rest is to
+        be tried again. Raises `EpochRefused` where this daemon's time is over.
+        """
+        await self._complete(claim.token, outcomes, completed)
+
+    async def _complete(self, token: str, outcomes: Sequence[Outcome], completed: Completed) -> None:
+        if not outcomes:
+            return
+        batch = self._batch()
+        for outcome in outcomes:
+            batch.add_outcome(outcome, token)
+        try:
+            await self._attempt(batch.statements(), "apply", batch, [each.job for each in outcomes], token)
+        except REFUSALS as error:
+            await self._complete_apart(token, outcomes, completed, error)
+            return
+        self._counters = batch.counters
+        await self._settle(outcomes, batch)
+        completed.lines += batch.lines
+        completed.outcomes += outcomes
+        completed.scan = completed.scan or batch.scan
+
+    async def _complete_apart(
+        self, token: str, outcomes: Sequence[Outcome], completed: Completed, error: Exception
+    ) -> None:
+        known = await queries.known_events(self._store, _emitted(outcomes))
+        if known:
+            await self._complete(token, [_without(each, known) for each in outcomes], completed)
+            return
+        lanes = list(dict.fromkeys(outcome.job.lane for outcome in outcomes))
+        if len(lanes) > 1:
+            self.tally.halved += 1
+            half = set(lanes[: len(lanes) // 2])
+            await self._complete(token, [each for each in outcomes if each.job.lane in half], completed)
+            await self._complete(token, [each for each in outcomes if each.job.lane not in half], completed)
+            return
+        first, *rest = outcomes
+        if rest:
+            before = len(completed.outcomes)
+            await self._complete(token, [first], completed)
+            if completed.outcomes[before].state == "done":
+                await self._complete(token, rest, completed)
+            else:
+                released = [Outcome(each.job, "waiting") for each in rest]
+                await self._complete(token, released, completed)
+            return
+        if first.state == "held":
+            raise error
+        reason = f"the store refused what was decided: {type(error).__name__}: {error}"
+        await self._complete(token, [Outcome(first.job, "held", error=reason)], completed)
+
+    def _batch(self) -> Batch:
+        return Batch(self._counters, self._store.epoch, self._clock.now())
+
+    async def _settle(self, outcomes: Sequence[Outcome], batch: Batch) -> None:
+        for outcome in outcomes:
+            if outcome.state in ("waiting", "held"):
+                lane = outcome.job.lane
+                self._open[lane] = self._open.get(lane, 0) + 1
+                self.may_be_due = True
+        for job in batch.waiting:
+            self._open[job.lane] = self._open.get(job.lane, 0) + 1
+            self.may_be_due = True
+        if batch.released:
+            self.may_be_due = True
+            self._open = await queries.open_lanes(self._store)
+
+    def _close(self, lane: str) -> None:
+        left = self._open.get(lane, 0) - 1
+        if left > 0:
+            self._open[lane] = left
+        else:
+            self._open.pop(lane, None)
+
+    async def _attempt(
+        self,
+        statements: Sequence[Statement],
+        name: str,
+        batch: Batch | None = None,
+        jobs: Sequence[Job] = (),
+        token: str = "",
+    ) -> None:
+        """Run a transaction; find out about an uncertain commit; name the world's trouble."""
+        try:
+            await self._store.run(statements, name)
+        except EpochRefused:
+            raise
+        except CommitUnknown as error:
+            if not await self._happened(batch, jobs, token):
+                raise StoreTrouble(str(error)) from error
+        except REFUSALS:
+            raise
+        except sqlite3.Error as error:
+            raise StoreTrouble(str(error)) from error
+
+    async def _happened(self, batch: Batch | None, jobs: Sequence[Job], token: str) -> bool:
+        """Whether a commit whose result is unknown took place."""
+        try:
+            if jobs:
+                states = await queries.states_under(self._store, (job.id for job in jobs))
+                return all(states[job.id][1] != token for job in jobs)
+            if batch is not None and batch.counters.head.seq > self._counters.head.seq:
+                return (await queries.counters(self._store)).head == batch.counters.head
+        except sqlite3.Error as error:
+            raise StoreTrouble(str(error)) from error
+        return False
+
+
+def _emitted(outcomes: Sequence[Outcome]) -> list[str]:
+    return [
+        effect.event.key for outcome in outcomes for effect in outcome.effects if isinstance(effect, Emit)
+    ]
+
+
+def _without(outcome: Outcome, known: frozenset[str]) -> Outcome:
+    """The outcome without events that are recorded already: a second report is harmless."""
+    effects = [each for each in outcome.effects if not (isinstance(each, Emit) and each.event.key in known)]
+    return replace(outcome, effects=effects)

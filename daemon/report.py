@@ -1,0 +1,65 @@
+"""What the running daemon says of itself: `<state>/status.json`, for `runward status` to read."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pydantic import TypeAdapter
+from pydantic_core import ValidationError
+
+from runward.daemon.watch.coverage import Coverage
+
+NAME: Final = "status.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RootReport:
+    """A root as the daemon sees it."""
+
+    name: str
+    path: str
+    layout: str
+    health: str
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A daemon's own figures. Times are Unix seconds, durations seconds."""
+
+    pid: int
+    epoch: int
+    version: str
+    since: float
+    coverage: Coverage
+    lag_p50_s: float | None
+    lag_p99_s: float | None
+    fences_refused: int
+    stolen: int
+    degraded: list[str]
+    roots: list[RootReport]
+    problems: list[dict[str, str | int | float | None]] = field(default_factory=list)
+
+
+def percentile(values: list[float], share: float) -> float | None:
+    """The value below which `share` of the sorted `values` lie."""
+    return values[min(len(values) - 1, int(len(values) * share))] if values else None
+
+
+def write_report(state: Path, report: Report) -> None:
+    """Put the report in place of the last one. It is a convenience, so it is not synced."""
+    temporary = state / f".{NAME}.tmp"
+    temporary.write_bytes(_ADAPTER.dump_json(report))
+    temporary.chmod(0o600)
+    temporary.replace(state / NAME)
+
+
+def read_report(state: Path) -> Report | None:
+    """The last report of a daemon, None where there is none that can be read."""
+    try:
+        return _ADAPTER.validate_json((state / NAME).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+_ADAPTER: Final = TypeAdapter(Report)

@@ -1,0 +1,1 @@
+"""Run directories: the only code that touches agents' files. Everything in them is hostile."""

@@ -1,0 +1,145 @@
+"""Facts about expected artifacts: what lies at a contract's paths, without leaving their root.
+
+A link that stays inside the root counts as what it leads to (ADR-0029 resolves paths); one that
+leads outside doesn't. Each step of the way is taken by descriptor.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+from typing import Final
+
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, ROOT, open_below, unreadable
+from runward.handlers.facts import FileFact, RootFacts, Unreadable
+
+MAXIMUM_LINKS: Final = 40
+"""Links that are followed for one path, as the kernel does."""
+
+_ABSENT: Final = FileFact("absent")
+_OUTSIDE: Final = FileFact("outside")
+_DENIED: Final = FileFact("denied")
+_NOT_REGULAR: Final = FileFact("not_regular")
+
+
+def artifact_facts(root: str, within: str, paths: Sequence[str]) -> RootFacts | Unreadable:
+    """A fact for each of `paths`, relative to the directory `root`.
+
+    Where `within` is given, `root` lies below it and no component after `within` may be a link.
+    """
+    try:
+        descriptor = _open(root, within)
+    except OSError as error:
+        if error.errno in ABSENT or error.errno == LINK or error.errno in REFUSED:
+            return RootFacts(exists=False)
+        return unreadable(error)
+    try:
+        return RootFacts(True, tuple(_fact(descriptor, path) for path in paths))
+    except OSError as error:
+        return unreadable(error)
+    finally:
+        os.close(descriptor)
+
+
+def _open(root: str, within: str) -> int:
+    if not within:
+        return os.open(root, ROOT)
+    descriptor = os.open(within, DIRECTORY)
+    try:
+        return open_below(descriptor, root[len(within) + 1 :].split("/"))
+    finally:
+        os.close(descriptor)
+
+
+def _fact(root: int, path: str) -> FileFact:
+    """What lies at `path`. Raises `OSError` where the machine, not the path, is the trouble."""
+    parts = path.split("/")
+    try:
+        if len(parts) == 1:
+            return _judge(root, path, root)
+        descriptor = open_below(root, parts[:-1])
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            return _through_links(root, parts)
+        return _refusal(error)
+    try:
+        return _judge(descriptor, parts[-1], root, parts)
+    except OSError as error:
+        return _refusal(error)
+    finally:
+        os.close(descriptor)
+
+
+def _judge(directory: int, name: str, root: int, parts: list[str] | None = None) -> FileFact:
+    try:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return _ABSENT
+    if stat.S_ISLNK(status.st_mode):
+        return _through_links(root, parts or [name])
+    return _of(status)
+
+
+def _of(status: os.stat_result) -> FileFact:
+    if not stat.S_ISREG(status.st_mode):
+        return _NOT_REGULAR
+    if status.st_size == 0:
+        return FileFact("empty", 0, status.st_mtime_ns)
+    return FileFact("file", status.st_size, status.st_mtime_ns)
+
+
+def _refusal(error: OSError) -> FileFact:
+    if error.errno in ABSENT or error.errno == errno.ENAMETOOLONG:
+        return _ABSENT
+    if error.errno in REFUSED:
+        return _DENIED
+    if error.errno == errno.ELOOP:
+        return _NOT_REGULAR
+    raise error
+
+
+def _through_links(root: int, parts: list[str]) -> FileFact:
+    """The rare way: resolve `parts` by hand, following links only while they stay below `root`."""
+    held = [os.dup(root)]
+    todo = list(reversed(parts))
+    links = 0
+    try:
+        while todo:
+            part = todo.pop()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                if len(held) == 1:
+                    return _OUTSIDE
+                os.close(held.pop())
+                continue
+            status = os.stat(part, dir_fd=held[-1], follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                links += 1
+                target = os.readlink(part, dir_fd=held[-1])
+                if links > MAXIMUM_LINKS:
+                    return _NOT_REGULAR
+                if target.startswith("/"):
+                    inside = _below(root, target)
+                    if inside is None:
+                        return _OUTSIDE
+                    while len(held) > 1:
+                        os.close(held.pop())
+                    target = inside
+                todo.extend(reversed(target.split("/")))
+            elif todo:
+                held.append(os.open(part, DIRECTORY, dir_fd=held[-1]))
+            else:
+                return _of(status)
+        return _NOT_REGULAR
+    except OSError as error:
+        return _refusal(error)
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
+def _below(root: int, target: str) -> str | None:
+    """An absolute link's way below `root`, or None where it leads elsewhere."""
+    place = os.readlink(f"/proc/self/fd/{root}")
+    return target[len(place) + 1 :] if target.startswith(place + "/") else None

@@ -1,0 +1,61 @@
+"""The files port on a real file system."""
+
+import ctypes
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from runward.daemon.inbox import spool
+from runward.daemon.ports import (
+    Appended,
+    Gone,
+    InboxFile,
+    JournalLine,
+    Listing,
+    NotAppended,
+    Sight,
+)
+from runward.daemon.rundir import journals, looking
+from runward.daemon.rundir.artifacts import artifact_facts
+from runward.daemon.store.epoch import read_epoch
+from runward.handlers.facts import RootFacts, Unreadable
+from runward.handlers.layouts.scanner import Signature
+
+
+class RealFiles:
+    """Agents' files, and the inbox, of the daemon whose state directory is `state`."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    def identity(self, path: str) -> str | None:
+        return looking.identity(path)
+
+    def list_root(self, root: str) -> Listing | Unreadable | Gone:
+        return looking.list_root(root)
+
+    def look(
+        self, root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]
+    ) -> Sight | Unreadable | Gone:
+        return looking.look(root, directory, names, known)
+
+    def artifacts(self, root: str, within: str, paths: Sequence[str]) -> RootFacts | Unreadable:
+        return artifact_facts(root, within, paths)
+
+    def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended:
+        return journals.append(line, epoch, lambda: read_epoch(self._state))
+
+    def sync(self, lines: Sequence[tuple[str, str]]) -> None:
+        journals.sync(lines, self._sync_file_system)
+
+    def inbox(self) -> tuple[InboxFile, ...]:
+        return spool.list_inbox(self._state)
+
+    def clear(self, name: str, rejected: bool) -> None:
+        spool.clear(self._state, name, rejected)
+
+    def _sync_file_system(self, descriptor: int) -> None:
+        if self._libc.syncfs(descriptor) != 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))

@@ -1,0 +1,163 @@
+"""Appending Runward's own lines to a session's journal: each exactly once, and in order.
+
+One write with O_APPEND a line, under a lock on the file. Inside the lock the epoch is read, so a
+daemon that was frozen and woke up after its successor took over writes nothing. A line that may
+have been written before a crash is looked for first; what a crash or a full disk tore off is
+completed. Foreign bytes are never touched: a foreign torn line is closed off with a newline, and
+only when the run is over.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from runward.daemon.faults import point
+from runward.daemon.ports import Appended, EpochPassed, JournalLine, NotAppended
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY
+
+APPEND: Final = (
+    os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+)
+MANY: Final = 32
+"""From so many files on, their whole file system is synced instead of each of them."""
+
+_CHUNK: Final = 1 << 20
+
+
+def append(line: JournalLine, epoch: int, current_epoch: Callable[[], int]) -> Appended | NotAppended:
+    """Have the line stand in its journal. Raises `EpochPassed`; a failure is an answer."""
+    try:
+        directory = os.open(line.directory, DIRECTORY)
+    except OSError as error:
+        gone = error.errno in ABSENT or error.errno == errno.ELOOP
+        return NotAppended(
+            error.strerror or str(error), gone and os.path.isdir(os.path.dirname(line.directory))
+        )
+    try:
+        try:
+            descriptor = os.open(line.name, APPEND, 0o600, dir_fd=directory)
+        except OSError as error:
+            for_good = error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO)
+            return NotAppended(f"{line.name}: {error.strerror}", for_good)
+        try:
+            return _locked(descriptor, line, epoch, current_epoch)
+        except OSError as error:
+            return NotAppended(f"{line.name}: {error.strerror}")
+        finally:
+            os.close(descriptor)
+    finally:
+        os.close(directory)
+
+
+def _locked(
+    descriptor: int, line: JournalLine, epoch: int, current_epoch: Callable[[], int]
+) -> Appended | NotAppended:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return NotAppended("another writer holds its lock")
+    if current_epoch() != epoch:
+        raise EpochPassed(f"epoch {epoch} is over")
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return NotAppended(f"{line.name} is not a regular file", for_good=True)
+    size = status.st_size
+    if line.check and size > line.after:
+        found = _find(descriptor, line.content, line.after, size)
+        if found >= 0:
+            return Appended(found, already=True)
+        begun = _begun(descriptor, line.content, line.after, size)
+        if begun:
+            return _write(descriptor, line.content[begun:], size - begun)
+    torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+    if not torn:
+        return _write(descriptor, line.content, size)
+    if line.live:
+        return NotAppended("the run is in the middle of a line")
+    written = _write(descriptor, b"\n" + line.content, size + 1)
+    if isinstance(written, Appended):
+        return Appended(written.offset, closed=_torn_length(descriptor, size))
+    return written
+
+
+def _write(descriptor: int, content: bytes, offset: int) -> Appended | NotAppended:
+    """One write at the end. What a full disk tears off is completed by the next try, which checks."""
+    point("journal.append.before")
+    written = os.write(descriptor, content)
+    point("journal.append.after")
+    if written == len(content):
+        return Appended(offset)
+    return NotAppended("no space left for the whole line")
+
+
+def _find(descriptor: int, content: bytes, start: int, size: int) -> int:
+    """The offset of `content` at or after `start`, or -1; read in pieces that overlap."""
+    position, overlap = start, len(content) - 1
+    while position < size:
+        piece = os.pread(descriptor, _CHUNK + overlap, position)
+        found = piece.find(content)
+        if found >= 0 and (position + found == 0 or _after_newline(descriptor, position + found)):
+            return position + found
+        if len(piece) <= overlap:
+            return -1
+        position += _CHUNK
+    return -1
+
+
+def _after_newline(descriptor: int, offset: int) -> bool:
+    return os.pread(descriptor, 1, offset - 1) == b"\n"
+
+
+def _begun(descriptor: int, content: bytes, start: int, size: int) -> int:
+    """How many bytes of `content` stand at the very end of the file, at the start of a line."""
+    tail = os.pread(descriptor, min(size - start, len(content) - 1), max(start, size - len(content) + 1))
+    offset = size - len(tail)
+    for length in range(len(tail), 0, -1):
+        begins = size - length
+        if content.startswith(tail[begins - offset :]) and (
+            begins == 0 or _after_newline(descriptor, begins)
+        ):
+            return length
+    return 0
+
+
+def _torn_length(descriptor: int, size: int) -> int:
+    """How long the unfinished line was that ended at `size`, as far as one piece tells."""
+    piece = os.pread(descriptor, min(size, _CHUNK), max(0, size - _CHUNK))
+    return len(piece) - (piece.rfind(b"\n") + 1)
+
+
+def sync(journals: Sequence[tuple[str, str]], sync_file_system: Callable[[int], None]) -> None:
+    """Have the lines of these journals (directory, name) survive a power cut.
+
+    A journal that is gone needs no sync. Raises `OSError` where the disk refuses.
+    """
+    if len(journals) > MANY:
+        for root in {os.path.dirname(directory) for directory, _ in journals}:
+            _sync_whole(root, sync_file_system)
+        return
+    for directory, name in journals:
+        try:
+            descriptor = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno in ABSENT or error.errno == errno.ELOOP:
+                continue
+            raise
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _sync_whole(root: str, sync_file_system: Callable[[int], None]) -> None:
+    try:
+        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return
+    try:
+        sync_file_system(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,134 @@
+"""Looking into run directories: listing a root, and reading the documents that are new.
+
+Files are opened without following or blocking, only regular ones, and never more than
+`MAXIMUM_DOCUMENT` bytes of one.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from runward.daemon.ports import Gone, Listing, Sight
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REGULAR, unreadable
+from runward.handlers.facts import Unreadable
+from runward.handlers.layouts.scanner import Document, Signature
+
+MAXIMUM_DOCUMENT: Final = 1 << 20
+"""Bytes of the largest `run.json`, `process.json` or `exit.json` that is read."""
+
+
+def signature(status: os.stat_result) -> Signature:
+    """What tells this version of a file from the next."""
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def identity(path: str) -> str | None:
+    """Which directory stands at `path` now; None where there is none that can be reached."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return f"{status.st_dev}:{status.st_ino}"
+
+
+def list_root(root: str) -> Listing | Unreadable | Gone:
+    """The directories in `root`. Links and names that begin with a dot are nobody's runs."""
+    directories: dict[str, Signature] = {}
+    unusable: list[str] = []
+    try:
+        with os.scandir(root) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.startswith(".") or not entry.is_dir(follow_symlinks=False):
+                    continue
+                if not _storable(name):
+                    unusable.append(name.encode("utf-8", "backslashreplace").decode())
+                    continue
+                try:
+                    directories[name] = signature(entry.stat(follow_symlinks=False))
+                except FileNotFoundError:
+                    continue  # gone since the listing began
+    except OSError as error:
+        return Gone() if error.errno in ABSENT else unreadable(error)
+    return Listing(directories, tuple(unusable))
+
+
+def _storable(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def look(
+    root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]
+) -> Sight | Unreadable | Gone:
+    """The wanted documents of a run directory, read where they differ from what is known."""
+    try:
+        descriptor = os.open(f"{root}/{directory}", DIRECTORY)
+    except OSError as error:
+        return _no_directory(root, error)
+    try:
+        # The directory first: what changes after this moment changes its signature again.
+        own = signature(os.fstat(descriptor))
+        signatures: list[tuple[str, Signature]] = []
+        documents: list[Document] = []
+        for name in names:
+            found = _document(descriptor, name, known.get(name))
+            if found is not None:
+                signatures.append((name, found.signature))
+                if found.signature != known.get(name):
+                    documents.append(found)
+        return Sight(own, tuple(signatures), tuple(documents))
+    except OSError as error:
+        return unreadable(error)
+    finally:
+        os.close(descriptor)
+
+
+def _no_directory(root: str, error: OSError) -> Unreadable | Gone:
+    if error.errno not in ABSENT and error.errno != errno.ELOOP:
+        return unreadable(error)
+    try:
+        os.stat(root)
+    except OSError as missing:
+        return Unreadable(f"the root can't be reached: {missing.strerror}")
+    return Gone()
+
+
+def _document(within: int, name: str, known: Signature | None) -> Document | None:
+    """The document, without its content where it is the known one; None where there is none."""
+    try:
+        status = os.stat(name, dir_fd=within, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    found = signature(status)
+    if found == known:
+        return Document(name, found, 0.0)
+    if not stat.S_ISREG(status.st_mode):
+        return Document(name, found, status.st_mtime, problem="is not a regular file")
+    try:
+        descriptor = os.open(name, REGULAR, dir_fd=within)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return Document(name, found, status.st_mtime, problem="is not a regular file")
+        if error.errno in (errno.EACCES, errno.EPERM):
+            return Document(name, found, status.st_mtime, problem="can't be read: permission denied")
+        raise
+    try:
+        status = os.fstat(descriptor)
+        found = signature(status)
+        if not stat.S_ISREG(status.st_mode):
+            return Document(name, found, status.st_mtime, problem="is not a regular file")
+        if status.st_size > MAXIMUM_DOCUMENT:
+            problem = f"is larger than {MAXIMUM_DOCUMENT} bytes"
+            return Document(name, found, status.st_mtime, problem=problem)
+        content = os.read(descriptor, MAXIMUM_DOCUMENT + 1)
+        return Document(name, found, status.st_mtime, content)
+    finally:
+        os.close(descriptor)

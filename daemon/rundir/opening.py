@@ -1,0 +1,56 @@
+"""Opening what lies under a root without ever leaving it or blocking.
+
+Every component is opened by itself, relative to the one before it, without following links; so
+what was checked is what is used, whatever is renamed meanwhile.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from runward.handlers.facts import Unreadable
+
+DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+ROOT: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+REGULAR: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+REFUSED: Final = frozenset({errno.EACCES, errno.EPERM})
+LINK: Final = errno.ELOOP
+
+
+def unreadable(error: OSError) -> Unreadable:
+    """An operating system's error as an answer, without the path that it was about."""
+    return Unreadable(error.strerror or str(error))
+
+
+def open_root(path: str) -> int:
+    """A descriptor of a root's directory. The operator named it, so links on the way are followed."""
+    return os.open(path, ROOT)
+
+
+@contextmanager
+def opened(path: str, flags: int, within: int) -> Iterator[int]:
+    """A descriptor of `path` relative to the descriptor `within`, closed afterwards."""
+    descriptor = os.open(path, flags, dir_fd=within)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def open_below(within: int, parts: list[str]) -> int:
+    """A descriptor of the directory that `parts` lead to, one component at a time.
+
+    Raises `OSError`: ELOOP or ENOTDIR where a component is a link or no directory.
+    """
+    descriptor = os.dup(within)
+    for part in parts:
+        try:
+            following = os.open(part, DIRECTORY, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = following
+    return descriptor

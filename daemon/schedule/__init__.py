@@ -1,0 +1,1 @@
+"""The alarm clock: it knows one moment, the nearest at which something is due."""

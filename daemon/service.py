@@ -1,0 +1,99 @@
+"""The real daemon: a supervisor over the real world, under a state directory's lock."""
+
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import anyio
+import structlog
+
+from runward.config.problem import Parsed
+from runward.config.settings import Settings
+from runward.daemon.clock import SystemClock, SystemRandomness
+from runward.daemon.declarations import Declarer
+from runward.daemon.inbox.spool import INBOX
+from runward.daemon.notify import notify
+from runward.daemon.processes.machine import RealProcesses
+from runward.daemon.rundir.files import RealFiles
+from runward.daemon.schedule.alarm import SchedulerAlarm
+from runward.daemon.store.migrate import migrate
+from runward.daemon.store.ownership import hold, prepare
+from runward.daemon.store.store import Store, connect
+from runward.daemon.supervisor import Supervisor, World
+from runward.daemon.watch.notifications import Inotify
+
+STORE: Final = "runward.db"
+
+Load = Callable[[], Parsed[Settings]]
+
+
+async def serve(
+    settings: Settings, log: structlog.typing.FilteringBoundLogger, reload: Load, once: bool = False
+) -> None:
+    """Be the daemon of `settings.state_dir` until SIGTERM or SIGINT; with `once`, until nothing is due.
+
+    Raises `StateDirectoryHeld`, `StoreTooNew`, `EpochRefused` (a successor took over), and `OSError`
+    or `sqlite3.Error` where the state directory can't be used.
+    """
+    state = Path(settings.state_dir)
+    prepare(state)
+    with ExitStack() as stack:
+        stack.callback(hold(state).release)
+        migrate(state / STORE)
+        (state / STORE).chmod(0o600)
+        store = Store(await connect(state / STORE))
+        declarer = Declarer(settings)
+        inotify = Inotify(
+            state / INBOX, settings.watch.step, settings.watch.debounce, settings.watch.limit_share
+        )
+        world = World(SystemClock(), RealFiles(state), RealProcesses(), SystemRandomness(), inotify, declarer)
+
+        def make_alarm(ring: Callable[[], None]) -> SchedulerAlarm:
+            return stack.enter_context(SchedulerAlarm(ring))
+
+        try:
+            supervisor = Supervisor(state, settings, world, store, log, make_alarm)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_signals, supervisor, declarer, log, reload)
+                await (supervisor.once() if once else supervisor.run())
+                tasks.cancel_scope.cancel()
+        finally:
+            await store.close()
+
+
+async def _signals(
+    supervisor: Supervisor,
+    declarer: Declarer,
+    log: structlog.typing.FilteringBoundLogger,
+    load: Load,
+) -> None:
+    """SIGTERM and SIGINT stop; SIGHUP reads the settings again, and keeps the old ones if they are wrong."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async for number in signals:
+            if number == signal.SIGHUP:
+                await _reload(supervisor, declarer, log, load)
+            else:
+                log.info("stopping", signal=signal.Signals(number).name)
+                supervisor.stop()
+
+
+async def _reload(
+    supervisor: Supervisor, declarer: Declarer, log: structlog.typing.FilteringBoundLogger, load: Load
+) -> None:
+    notify("RELOADING=1")
+    parsed = await anyio.to_thread.run_sync(load)
+    if parsed.value is None:
+        problems = [problem.render() for problem in parsed.errors]
+        log.error(
+            "settings.refused", problems=problems, mend="mend them and send SIGHUP again; the old ones hold"
+        )
+    elif parsed.value.state_dir != supervisor.state_dir:
+        log.error(
+            "settings.refused", problems=["state_dir can't change while the daemon runs"], mend="restart it"
+        )
+    else:
+        declarer.use(parsed.value)
+        await supervisor.reload(parsed.value)
+    notify("READY=1")

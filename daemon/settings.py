@@ -1,0 +1,139 @@
+"""Finding what people wrote: the settings file, its drop-ins, playbooks and agent profiles, on disk.
+
+`runward.config` says what they mean; here they are looked for and read. Imports stay cheap where
+there is no settings file, for the launcher's start-up.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from runward.config.problem import Parsed, Problem
+from runward.config.settings import Settings, Source, read_settings
+
+if TYPE_CHECKING:
+    from runward.config.agent import AgentProfile
+    from runward.config.playbook import Playbook
+
+SYSTEM_FILE: Final = "/etc/runward/runward.toml"
+MAXIMUM_FILE: Final = 1 << 20
+"""Bytes of the largest settings file, playbook or agent profile that is read."""
+
+
+class NotFound(LookupError):
+    """There is no playbook or agent of this name, or no such file."""
+
+
+def load_settings(config: str | None, environment: Mapping[str, str], cwd: str) -> Parsed[Settings]:
+    """The settings in force: `--config`, `$RUNWARD_CONFIG`, then the usual places; then the environment."""
+    home = environment.get("HOME") or os.path.expanduser("~")
+    sources: list[Source] = []
+    problems: list[Problem] = []
+    file = _settings_file(config, environment, cwd, home)
+    if file is not None:
+        for path in [file, *_drop_ins(file)]:
+            text = _read(path)
+            if isinstance(text, Problem):
+                problems.append(text)
+            else:
+                sources.append(Source(path, text, os.path.dirname(path)))
+    if problems:
+        return Parsed(None, tuple(problems))
+    return read_settings(sources, environment, home=home, working_directory=cwd)
+
+
+def _settings_file(
+    config: str | None, environment: Mapping[str, str], cwd: str, home: str
+) -> str | None:
+    """The first of the places that exists; one that was named counts whether it exists or not."""
+    named = config or environment.get("RUNWARD_CONFIG")
+    if named:
+        return os.path.join(cwd, named)
+    user = environment.get("XDG_CONFIG_HOME") or ""
+    if not user.startswith("/"):
+        user = f"{home}/.config"
+    for path in (f"{cwd}/runward.toml", f"{user}/runward/runward.toml", SYSTEM_FILE):
+        if os.path.exists(path):
+            return path
+    return None
+
+
+def _drop_ins(file: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(f"{file}.d"))
+    except OSError:
+        return []
+    return [f"{file}.d/{name}" for name in names if name.endswith(".toml")]
+
+
+def find_playbook(settings: Settings, name: str) -> "Parsed[Playbook]":
+    """The playbook of this name, or in the file of this name. Raises `NotFound`."""
+    from runward.config.playbook import PLAYBOOK_SUFFIX, read_playbook
+
+    path = _find(name, settings.playbooks, [f"{name}{PLAYBOOK_SUFFIX}"], PLAYBOOK_SUFFIX, "playbook")
+    text = _read(path)
+    return Parsed(None, (text,)) if isinstance(text, Problem) else read_playbook(text, path)
+
+
+def find_agent(settings: Settings, name: str) -> "Parsed[AgentProfile]":
+    """The agent profile of this name, or in the file of this name. Raises `NotFound`."""
+    from runward.config.agent import read_agent
+
+    path = _find(name, settings.agents, [f"{name}.md", f"{name}/{name}.md"], ".md", "agent")
+    text = _read(path)
+    return Parsed(None, (text,)) if isinstance(text, Problem) else read_agent(text, path)
+
+
+def playbook_names(settings: Settings) -> tuple[str, ...]:
+    """The names of all playbooks in the directories of the settings."""
+    from runward.config.playbook import PLAYBOOK_SUFFIX
+
+    return _names(settings.playbooks, PLAYBOOK_SUFFIX)
+
+
+def _names(directories: tuple[str, ...], suffix: str) -> tuple[str, ...]:
+    found: set[str] = set()
+    for directory in directories:
+        if os.path.isdir(directory):
+            found.update(each.removesuffix(suffix) for each in os.listdir(directory) if each.endswith(suffix))
+    return tuple(sorted(found))
+
+
+def _find(name: str, directories: tuple[str, ...], files: list[str], suffix: str, noun: str) -> str:
+    """A path that is there: `name` itself where it looks like one, else the first of the directories."""
+    if "/" in name or name.endswith(suffix):
+        if os.path.isfile(name):
+            return name
+        raise NotFound(f"there is no {noun} file {name}")
+    if "\0" not in name and name not in ("", ".", ".."):
+        for directory in directories:
+            for file in files:
+                path = os.path.join(directory, file)
+                if os.path.isfile(path):
+                    return path
+    places = ", ".join(directories) or "no directory"
+    raise NotFound(f"there is no {noun} {name!r} in {places}{_suggestion(name, directories, suffix)}")
+
+
+def _suggestion(name: str, directories: tuple[str, ...], suffix: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, _names(directories, suffix), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _read(path: str) -> str | Problem:
+    """The text of one of the operator's files, or what is wrong with it."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAXIMUM_FILE + 1)
+    except OSError as error:
+        return Problem(path, None, None, f"can't be read: {error.strerror}", "check its path and its rights")
+    if len(content) > MAXIMUM_FILE:
+        return Problem(path, None, None, f"is larger than {MAXIMUM_FILE} bytes", "make it smaller")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return Problem(path, line, None, "is not UTF-8", "save it as UTF-8")

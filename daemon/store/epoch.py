@@ -1,0 +1,30 @@
+"""The epoch outside the database: what a writer of journals reads inside a file's lock.
+
+A new daemon raises it in the database first and here next, before it carries anything out; so
+whoever was frozen before that and reads it afterwards knows that its time is over.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+NAME: Final = "epoch"
+
+
+def read_epoch(state: Path) -> int:
+    """The epoch of the daemon that holds the state directory now. Raises `OSError`."""
+    descriptor = os.open(state / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(descriptor, 32) or b"0")
+    finally:
+        os.close(descriptor)
+
+
+def write_epoch(state: Path, epoch: int) -> None:
+    """Make `epoch` the one that writers of journals must have. In place, so that it never vanishes."""
+    descriptor = os.open(state / NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, b"%020d\n" % epoch)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,69 @@
+"""One daemon a state directory: a lock for the living, the epoch for whoever wakes up late."""
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+LOCK: Final = "lock"
+
+
+class StateDirectoryHeld(Exception):
+    """Another daemon holds the state directory."""
+
+    def __init__(self, state: Path, pid: int | None) -> None:
+        self.pid = pid
+        who = f"daemon {pid}" if pid else "another daemon"
+        super().__init__(f"{state} is held by {who}: stop it first, or use another RUNWARD_STATE_DIR")
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """A held lock; it is let go when the process ends, however it ends."""
+
+    descriptor: int
+
+    def release(self) -> None:
+        os.close(self.descriptor)
+
+
+def prepare(state: Path) -> None:
+    """Make the state directory, for this user alone. Raises `OSError`."""
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (state / "inbox").mkdir(mode=0o700, exist_ok=True)
+    (state / "log").mkdir(mode=0o700, exist_ok=True)
+
+
+def hold(state: Path) -> Ownership:
+    """Take the state directory's lock. Raises `StateDirectoryHeld`."""
+    descriptor = os.open(state / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = _pid(descriptor)
+        os.close(descriptor)
+        raise StateDirectoryHeld(state, pid) from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+    return Ownership(descriptor)
+
+
+def holder(state: Path) -> int | None:
+    """The pid of the daemon that holds the state directory now, None where none does."""
+    try:
+        descriptor = os.open(state / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _pid(descriptor) or 0
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _pid(descriptor: int) -> int | None:
+    text = os.pread(descriptor, 32, 0).strip()
+    return int(text) if text.isdigit() else None

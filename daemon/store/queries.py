@@ -1,0 +1,188 @@
+"""The daemon's questions to its own store: one query for a whole batch, never one a row."""
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from runward.daemon.store.chain import GENESIS, Head
+from runward.daemon.store.rows import Counters, Job, OwedLine
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import Row, Statement
+from runward.handlers.events import UnknownEvent, load_payload
+from runward.handlers.facts import Session
+
+TAKE_BACK: Final = (
+    "update jobs set state = 'waiting', token = null, epoch = ?, updated_at = ?"
+    " where state = 'running' and epoch < ?"
+)
+CLAIM: Final = "update jobs set state = 'running', token = ?, epoch = ? where id = ? and state = 'waiting'"
+HOLD: Final = "update jobs set state = 'held', error = ?, updated_at = ? where id = ? and state = 'waiting'"
+LINE_DONE: Final = "update outbox set state = 'done', content = null, \"offset\" = ?, why = ? where id = ? and state = 'owed'"
+LINE_DISCARDED: Final = (
+    "update outbox set state = 'discarded', content = null, why = ? where id = ? and state = 'owed'"
+)
+ROOT_SEEN: Final = (
+    "insert into roots (name, path, layout, first_seen_at) values (?, ?, ?, ?)"
+    " on conflict (name) do update set path = excluded.path, layout = excluded.layout"
+)
+
+
+async def counters(store: Store) -> Counters:
+    """Where the next rows go: after everything that is there."""
+    last = await store.read("select seq, hash from events order by seq desc limit 1")
+    head = Head(_int(last[0][0]), str(last[0][1])) if last else Head(0, GENESIS)
+    ((job, line),) = await store.read(
+        "select (select coalesce(max(id), 0) + 1 from jobs), (select coalesce(max(id), 0) + 1 from outbox)"
+    )
+    return Counters(head, _int(job), _int(line))
+
+
+async def take_back(store: Store, now: float) -> int:
+    """Free what a daemon before this one had claimed; returns how many jobs were stolen so."""
+    ((stolen,),) = await store.read(
+        "select count(*) from jobs where state = 'running' and epoch < ?", (store.epoch,)
+    )
+    if stolen:
+        await store.run([Statement(TAKE_BACK, [(store.epoch, now, store.epoch)])], "take_back")
+    return _int(stolen)
+
+
+async def open_lanes(store: Store) -> dict[str, int]:
+    """The lanes in which jobs wait or are held, with how many."""
+    rows = await store.read(
+        "select lane, count(*) from jobs where state in ('waiting', 'held') group by lane"
+    )
+    return {str(lane): _int(count) for lane, count in rows}
+
+
+async def next_due(store: Store) -> float | None:
+    """When the next job at the head of its lane is due (Unix seconds); None where none waits."""
+    ((due,),) = await store.read(
+        "select min(run_after) from jobs j where state = 'waiting' and not exists ("
+        "select 1 from jobs b where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'running', 'held'))"
+    )
+    return None if due is None else float(due)
+
+
+async def due_jobs(store: Store, now: float, limit: int) -> tuple[list[Job], list[tuple[int, str]]]:
+    """Jobs that may run now, in order; and those whose event can't be read, with the reason."""
+    rows = await store.read(
+        "select j.id, j.event, e.type, e.version, e.payload, e.hash, e.depth, j.handler, j.lane, j.tries"
+        " from jobs j join events e on e.seq = j.event"
+        " where j.state = 'waiting' and j.run_after <= ? and not exists ("
+        "   select 1 from jobs b where b.lane = j.lane and b.id < j.id"
+        "   and (b.state in ('running', 'held') or (b.state = 'waiting' and b.run_after > ?)))"
+        " order by j.id limit ?",
+        (now, now, limit),
+    )
+    jobs, broken = [], []
+    for number, seq, kind, version, payload, digest, depth, handler, lane, tries in rows:
+        try:
+            event = load_payload(str(kind), _int(version), str(payload))
+        except UnknownEvent as error:
+            broken.append((_int(number), str(error)))
+            continue
+        jobs.append(
+            Job(
+                _int(number), _int(seq), event, str(digest), _int(depth), str(handler), str(lane), _int(tries)
+            )
+        )
+    return jobs, broken
+
+
+async def states_under(store: Store, numbers: Iterable[int]) -> dict[int, tuple[str, str | None]]:
+    """The state and token of each of these jobs: how an uncertain commit is found out."""
+    rows = await store.read(
+        "select id, state, token from jobs where id in (select value from json_each(?))",
+        (json.dumps(list(numbers)),),
+    )
+    return {
+        _int(number): (str(state), None if token is None else str(token)) for number, state, token in rows
+    }
+
+
+async def known_events(store: Store, keys: Iterable[str]) -> frozenset[str]:
+    """Those of the keys under which an event is recorded."""
+    rows = await store.read(
+        "select key from events where key in (select value from json_each(?))",
+        (json.dumps(list(keys), ensure_ascii=False),),
+    )
+    return frozenset(str(key) for (key,) in rows)
+
+
+async def sessions(store: Store, keys: Iterable[str]) -> dict[str, Session]:
+    """The sessions with these keys, as handlers see them."""
+    rows = await store.read(
+        "select key, session_id, layout, path, status, attempt, artifacts_path, artifact_contract_json,"
+        " playbook, agent, started_at, origin from sessions where key in (select value from json_each(?))",
+        (json.dumps(list(keys), ensure_ascii=False),),
+    )
+    return {str(row[0]): Session(*row) for row in rows}  # type: ignore[arg-type] # the schema's own types
+
+
+async def cursors(store: Store, keys: Iterable[str]) -> dict[str, str]:
+    """What is remembered of these run directories, by cursor key."""
+    rows = await store.read(
+        "select key, state from cursors where key in (select value from json_each(?))",
+        (json.dumps(list(keys), ensure_ascii=False),),
+    )
+    return {str(key): str(state) for key, state in rows}
+
+
+async def open_cursors(store: Store) -> list[tuple[str, str, str]]:
+    """Every run directory with an open attempt: root, directory, what is remembered."""
+    rows = await store.read("select root, directory, state from cursors where phase = 'open'")
+    return [(str(root), str(directory), str(state)) for root, directory, state in rows]
+
+
+async def roots_seen(store: Store) -> dict[str, float]:
+    """When each root was first seen (Unix seconds), by name."""
+    rows = await store.read("select name, first_seen_at from roots")
+    return {str(name): _float(at) for name, at in rows}
+
+
+async def owed_lines(store: Store) -> list[OwedLine]:
+    """What earlier daemons left in the outbox: it may have been carried out already."""
+    rows = await store.read(
+        "select id, session_key, directory, name, content, live, coalesce(("
+        '  select max(d."offset" + d.length) from outbox d where d.session_key = o.session_key'
+        "  and d.directory = o.directory and d.name = o.name and d.state = 'done'), 0)"
+        " from outbox o where state = 'owed' order by id"
+    )
+    return [
+        OwedLine(
+            _int(row[0]),
+            str(row[1]),
+            str(row[2]),
+            str(row[3]),
+            _bytes(row[4]),
+            bool(row[5]),
+            True,
+            _int(row[6]),
+        )
+        for row in rows
+    ]
+
+
+def _int(value: Row | object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _float(value: object) -> float:
+    assert isinstance(value, int | float)
+    return float(value)
+
+
+def _bytes(value: object) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
+async def still_owed(store: Store, numbers: Iterable[int]) -> int:
+    """How many of these rows of the outbox are not done yet."""
+    ((count,),) = await store.read(
+        "select count(*) from outbox where state = 'owed' and id in (select value from json_each(?))",
+        (json.dumps(list(numbers)),),
+    )
+    return _int(count)

@@ -1,0 +1,375 @@
+"""From what was decided to the rows that say so: one statement a table, over a whole batch.
+
+Everything of one transaction is gathered in a `Batch` and turned into statements once, so that a
+batch of 256 jobs costs a dozen statements.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pydantic_core import to_json
+
+from runward.daemon.store.chain import Head, Recorded, link
+from runward.daemon.store.transaction import Row, Statement
+from runward.handlers.effects import (
+    AppendLines,
+    Effect,
+    Emit,
+    EndAttempt,
+    EvidenceRef,
+    Explain,
+    OpenAttempt,
+    OpenSession,
+    ReleaseJob,
+    ScanRoots,
+)
+from runward.handlers.events import Event
+from runward.handlers.route import HANDLERS
+
+_INSERT_EVENT: Final = (
+    "insert into events (seq, key, type, version, lane, at, recorded_at, cause, depth, payload, hash)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_JOB: Final = "insert into jobs (id, event, handler, lane, state, token, epoch, updated_at) values (?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT_SESSION: Final = (
+    "insert into sessions (key, session_id, layout, root, path, kind, status, attempt, origin, started_at,"
+    " reason_code, reason_summary, evidence_refs, playbook, agent, invocation_id, containment,"
+    " artifacts_path, artifact_contract_json, contract_basis, contract_problem)"
+    " values (?, ?, ?, ?, ?, ?, 'running', 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_ATTEMPT: Final = (
+    "insert into attempts (session_key, attempt, started_at, status) values (?, ?, ?, 'running')"
+)
+_RESUME_SESSION: Final = (
+    "update sessions set status = 'running', attempt = ?, finished_at = null, ended_by = null,"
+    " reason_code = ?, reason_summary = ?, evidence_refs = ?"
+    " where key = ? and status = ? and attempt = ?"
+)
+_END_SESSION: Final = (
+    "update sessions set status = ?, finished_at = ?, ended_by = ?, reason_code = ?, reason_summary = ?,"
+    " evidence_refs = ?, artifact_verification_json = ?, delivery = ?"
+    " where key = ? and status = ? and attempt = ?"
+)
+_END_ATTEMPT: Final = (
+    "update attempts set status = ?, ended_by = ?, reason_code = ?, ended_at = ?"
+    " where session_key = ? and attempt = ? and ended_by is null"
+)
+_INSERT_HISTORY: Final = (
+    "insert into status_history (session_key, attempt, at, replaced, status, reason_code,"
+    " reason_summary, evidence_refs, source) values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_DECISION: Final = "insert into decisions (event, handler, subject, at, verdict, summary, known) values (?, ?, ?, ?, ?, ?, ?)"
+_INSERT_OUTBOX: Final = (
+    "insert into outbox (id, event, session_key, directory, name, live, state, content, length, hash)"
+    " values (?, ?, ?, ?, ?, ?, 'owed', ?, ?, ?)"
+)
+_FINISH_JOB: Final = (
+    "update jobs set state = ?, run_after = ?, token = null, tries = ?, error = ?, updated_at = ?"
+    " where id = ? and token = ? and state = 'running'"
+)
+_RELEASE_JOB: Final = "update jobs set state = ?, run_after = 0, tries = 0, error = ?, updated_at = ? where id = ? and state = 'held'"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One handler's duty towards one event, as the worker holds it."""
+
+    id: int
+    seq: int
+    event: Event
+    event_hash: str
+    depth: int
+    handler: str
+    lane: str
+    tries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OwedLine:
+    """A row of the outbox: bytes that a journal is owed. `check`: they may stand there already."""
+
+    id: int
+    key: str
+    directory: str
+    name: str
+    content: bytes
+    live: bool
+    check: bool = False
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Where the next event, job and outbox row go. One writer, so they are counted in memory."""
+
+    head: Head
+    job: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is to become of a claimed job: `done` with effects, or another state and why."""
+
+    job: Job
+    state: str
+    effects: Sequence[Effect] = ()
+    error: str | None = None
+    run_after: float = 0.0
+
+
+@dataclass(slots=True)
+class Batch:
+    """Everything of one transaction, gathered row by row. `counters` moves on as rows are added."""
+
+    counters: Counters
+    epoch: int
+    now: float
+    jobs: list[Job] = field(default_factory=list)
+    waiting: list[Job] = field(default_factory=list)
+    lines: list[OwedLine] = field(default_factory=list)
+    scan: bool = False
+    released: bool = False
+    _rows: dict[str, list[Row]] = field(default_factory=dict)
+
+    def statements(self) -> list[Statement]:
+        """The transaction: guards exact, parents before their children."""
+        return [Statement(sql, rows, exact) for sql, exact in _ORDER if (rows := self._rows.get(sql))]
+
+    def add_event(
+        self, event: Event, token: str | None, blocked: bool, cause: str | None = None, depth: int = 0
+    ) -> Recorded:
+        """Record an event with a job for each of its handlers, claimed under `token` if it may run."""
+        recorded = link(self.counters.head, event, self.now, cause, depth)
+        self.counters = Counters(Head(recorded.seq, recorded.hash), self.counters.job, self.counters.line)
+        self._row(
+            _INSERT_EVENT,
+            (
+                recorded.seq,
+                event.key,
+                event.type,
+                event.version,
+                event.lane,
+                event.at,
+                self.now,
+                cause,
+                depth,
+                recorded.payload,
+                recorded.hash,
+            ),
+        )
+        for handler in HANDLERS[event.type]:
+            self._add_job(recorded, handler, None if blocked else token)
+        return recorded
+
+    def _add_job(self, recorded: Recorded, handler: str, token: str | None) -> None:
+        number, event = self.counters.job, recorded.event
+        self.counters = Counters(self.counters.head, number + 1, self.counters.line)
+        job = Job(number, recorded.seq, event, recorded.hash, recorded.depth, handler, event.lane)
+        (self.waiting if token is None else self.jobs).append(job)
+        state = "waiting" if token is None else "running"
+        self._row(
+            _INSERT_JOB, (number, recorded.seq, handler, event.lane, state, token, self.epoch, self.now)
+        )
+
+    def add_outcome(self, outcome: Outcome, token: str) -> None:
+        """Complete a job under the token it was claimed with, and apply what it decided."""
+        job = outcome.job
+        tries = job.tries if outcome.state == "done" else job.tries + 1
+        self._row(
+            _FINISH_JOB,
+            (outcome.state, outcome.run_after, tries, outcome.error, self.now, job.id, token),
+        )
+        for effect in outcome.effects:
+            self._effect(job, effect)
+
+    def add(self, statement: Statement) -> None:
+        """A statement from elsewhere, such as a cursor's new state."""
+        if statement.rows:
+            self._rows.setdefault(statement.sql, []).extend(statement.rows)
+
+    def _row(self, sql: str, row: Row) -> None:
+        rows = self._rows.get(sql)
+        if rows is None:
+            self._rows[sql] = [row]
+        else:
+            rows.append(row)
+
+    def _effect(self, job: Job, effect: Effect) -> None:
+        match effect:
+            case EndAttempt():
+                self._end(effect)
+            case AppendLines():
+                self._append(job, effect)
+            case Explain():
+                known = None if effect.known is None else to_json(effect.known).decode()
+                self._row(
+                    _INSERT_DECISION,
+                    (job.seq, job.handler, effect.subject, self.now, effect.verdict, effect.summary, known),
+                )
+            case Emit():
+                self.add_event(effect.event, None, False, job.event.key, job.depth + 1)
+            case OpenSession():
+                self._open(effect)
+            case OpenAttempt():
+                self._resume(effect)
+            case ReleaseJob():
+                self.released = True
+                self._row(_RELEASE_JOB, (effect.state, effect.reason, self.now, effect.job))
+            case ScanRoots():
+                self.scan = True
+
+    def _open(self, effect: OpenSession) -> None:
+        said, evidence = effect.declaration, _evidence(effect.reason.evidence_refs)
+        self._row(
+            _INSERT_SESSION,
+            (
+                effect.key,
+                said.session_id,
+                said.layout,
+                said.root,
+                said.path,
+                said.kind,
+                effect.origin,
+                effect.at,
+                effect.reason.code,
+                effect.reason.summary,
+                evidence,
+                said.playbook,
+                said.agent,
+                said.invocation_id,
+                said.containment,
+                said.artifacts_path,
+                effect.contract_json,
+                effect.contract_basis,
+                effect.contract_problem,
+            ),
+        )
+        self._row(_INSERT_ATTEMPT, (effect.key, 1, effect.at))
+        reason = effect.reason
+        self._row(
+            _INSERT_HISTORY,
+            (effect.key, 1, effect.at, None, "running", reason.code, reason.summary, evidence, effect.source),
+        )
+
+    def _resume(self, effect: OpenAttempt) -> None:
+        reason, evidence = effect.reason, _evidence(effect.reason.evidence_refs)
+        self._row(
+            _RESUME_SESSION,
+            (
+                effect.attempt,
+                reason.code,
+                reason.summary,
+                evidence,
+                effect.key,
+                effect.replaces,
+                effect.attempt - 1,
+            ),
+        )
+        self._row(_INSERT_ATTEMPT, (effect.key, effect.attempt, effect.at))
+        self._row(
+            _INSERT_HISTORY,
+            (
+                effect.key,
+                effect.attempt,
+                effect.at,
+                effect.replaces,
+                "running",
+                reason.code,
+                reason.summary,
+                evidence,
+                effect.source,
+            ),
+        )
+
+    def _end(self, effect: EndAttempt) -> None:
+        reason, evidence = effect.reason, _evidence(effect.reason.evidence_refs)
+        self._row(
+            _END_SESSION,
+            (
+                effect.status,
+                effect.at,
+                effect.ended_by,
+                reason.code,
+                reason.summary,
+                evidence,
+                effect.verification_json,
+                effect.delivery,
+                effect.key,
+                effect.replaces,
+                effect.attempt,
+            ),
+        )
+        self._row(
+            _END_ATTEMPT,
+            (effect.status, effect.ended_by, reason.code, effect.at, effect.key, effect.attempt),
+        )
+        self._row(
+            _INSERT_HISTORY,
+            (
+                effect.key,
+                effect.attempt,
+                effect.at,
+                effect.replaces,
+                effect.status,
+                reason.code,
+                reason.summary,
+                evidence,
+                effect.source,
+            ),
+        )
+
+    def _append(self, job: Job, effect: AppendLines) -> None:
+        number, content = self.counters.line, effect.content
+        self.counters = Counters(self.counters.head, self.counters.job, number + 1)
+        self._row(
+            _INSERT_OUTBOX,
+            (
+                number,
+                job.seq,
+                effect.key,
+                effect.directory,
+                effect.name,
+                int(effect.live),
+                content,
+                len(content),
+                hashlib.sha256(content).hexdigest(),
+            ),
+        )
+        self.lines.append(OwedLine(number, effect.key, effect.directory, effect.name, content, effect.live))
+
+
+def _evidence(references: Iterable[EvidenceRef]) -> str:
+    return json.dumps(
+        [{"kind": each.kind, "id": each.id, "label": each.label} for each in references], ensure_ascii=False
+    )
+
+
+UPSERT_CURSOR: Final = (
+    "insert into cursors (key, root, directory, session_key, phase, state) values (?, ?, ?, ?, ?, ?)"
+    " on conflict (key) do update set phase = excluded.phase, state = excluded.state"
+)
+DELETE_PROBLEMS: Final = "delete from problems where path = ?"
+INSERT_PROBLEM: Final = "insert into problems (path, line, message, mend, since) values (?, ?, ?, ?, ?)"
+
+_ORDER: Final[tuple[tuple[str, bool], ...]] = (
+    (_INSERT_EVENT, True),
+    (_INSERT_JOB, True),
+    (UPSERT_CURSOR, False),
+    (DELETE_PROBLEMS, False),
+    (INSERT_PROBLEM, True),
+    (_FINISH_JOB, True),
+    (_RELEASE_JOB, False),
+    (_INSERT_SESSION, True),
+    (_INSERT_ATTEMPT, True),
+    (_RESUME_SESSION, True),
+    (_END_SESSION, True),
+    (_END_ATTEMPT, True),
+    (_INSERT_HISTORY, True),
+    (_INSERT_DECISION, True),
+    (_INSERT_OUTBOX, True),
+)
+"""Every statement of the road, in the order that foreign keys and guards want, and its exactness."""

@@ -1,0 +1,158 @@
+"""The one door to the database for the daemon: transactions, and the facts that turns need.
+
+A transaction is data. It is begun with the epoch's check, its statements are queued together in
+the connection's own thread, and only when every guard held is it committed. The whole is shielded
+from cancellation, because a cancelled statement goes on and a cancelled commit still commits.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import aiosqlite
+import anyio
+
+from runward.daemon.faults import point
+from runward.daemon.store.transaction import (
+    CommitUnknown,
+    EpochRefused,
+    Fenced,
+    Row,
+    Statement,
+    Value,
+)
+
+
+class Cursor(Protocol):
+    """The part of a finished statement that the store reads."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+
+class Connection(Protocol):
+    """What the store needs of aiosqlite, so that a simulation can answer at once instead."""
+
+    async def execute(self, sql: str, parameters: Iterable[Any] | None = None) -> Cursor: ...
+
+    async def executemany(self, sql: str, parameters: Iterable[Iterable[Any]]) -> Cursor: ...
+
+    async def execute_fetchall(self, sql: str, parameters: Iterable[Any] | None = None) -> Iterable[Any]: ...
+
+    async def commit(self) -> None: ...
+
+    async def rollback(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def connect(path: Path) -> Connection:
+    """The daemon's one writing connection, durable at every commit.
+
+    With the implicit `begin` of isolation level IMMEDIATE no statement ever commits by itself: where
+    SQLite rolled a transaction back (as it does on a full disk), those queued behind it open another
+    one, which is rolled back with it.
+    """
+    connection = await aiosqlite.connect(path, isolation_level="IMMEDIATE", cached_statements=256)
+    for pragma in (
+        "journal_mode = wal",
+        "synchronous = full",
+        "foreign_keys = on",
+        "busy_timeout = 5000",
+        "temp_store = memory",
+    ):
+        await connection.execute(f"pragma {pragma}")
+    return connection
+
+
+class Store:
+    """The database behind one connection, for the daemon that owns `epoch`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._lock = anyio.Lock()
+        self.epoch = 0
+        self.fences_refused = 0
+
+    async def take_over(self) -> int:
+        """Begin the next epoch: from its commit on, no older daemon can write."""
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                await self._connection.execute("begin immediate")
+                await self._connection.execute("update daemon set epoch = epoch + 1 where id = 1")
+                rows = await self._connection.execute_fetchall("select epoch from daemon")
+                await self._connection.commit()
+        self.epoch = int(next(iter(rows))[0])
+        return self.epoch
+
+    async def run(self, statements: Sequence[Statement], name: str) -> None:
+        """Carry the statements out in one durable transaction, or not at all.
+
+        Raises `EpochRefused`, `Fenced`, `sqlite3.Error` for what the database refused, and
+        `CommitUnknown` where it can't be told whether the commit happened.
+        """
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                await self._run(statements, name)
+
+    async def _run(self, statements: Sequence[Statement], name: str) -> None:
+        connection = self._connection
+        try:
+            # gather starts these in order, and the connection's thread takes them in order.
+            begun, epoch, *done = await asyncio.gather(
+                connection.execute("begin immediate"),
+                connection.execute_fetchall("select epoch from daemon where id = 1"),
+                *(connection.executemany(each.sql, each.rows) for each in statements),
+                return_exceptions=True,
+            )
+            if isinstance(begun, BaseException):
+                raise begun
+            if isinstance(epoch, BaseException):
+                raise epoch
+            self._check_epoch(epoch)
+            self._check(statements, done)
+        except BaseException as error:
+            if isinstance(error, Fenced):
+                self.fences_refused += 1
+            await self._roll_back()
+            raise
+        point(f"commit.{name}.before")
+        try:
+            await connection.commit()
+        except sqlite3.Error as error:
+            await self._roll_back()
+            raise CommitUnknown(str(error)) from error
+        point(f"commit.{name}.after")
+
+    def _check_epoch(self, rows: Iterable[Sequence[int]]) -> None:
+        current = next(iter(rows))[0]
+        if current != self.epoch:
+            raise EpochRefused(f"this daemon's epoch is {self.epoch}, the store's is {current}")
+
+    def _check(self, statements: Sequence[Statement], done: Sequence[object]) -> None:
+        for statement, result in zip(statements, done, strict=True):
+            if isinstance(result, BaseException):
+                raise result
+            touched = result.rowcount  # type: ignore[attr-defined] # a Cursor; gather says object
+            if statement.exact and touched != len(statement.rows):
+                raise Fenced(f"{touched} of {len(statement.rows)} rows: {statement.sql}")
+
+    async def _roll_back(self) -> None:
+        try:
+            await self._connection.rollback()
+        except sqlite3.Error:
+            # SQLite rolled the transaction back itself, as it does when the disk is full.
+            pass
+
+    async def read(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
+        """All rows of a query, in one go; no cursor stays open."""
+        async with self._lock:
+            return [tuple(row) for row in await self._connection.execute_fetchall(sql, parameters)]
+
+    async def close(self) -> None:
+        """Close the connection, checkpointing what the log still holds."""
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                await self._connection.close()

@@ -1,0 +1,342 @@
+"""The daemon as a whole: its parts in one task group, started and stopped in order.
+
+Start: lock, store, epoch, queue; then the watch; READY; then the first scan. Stop: no new turns, the
+outbox carried out and synced, the store closed, the lock let go.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import structlog
+
+from runward.config.settings import Settings
+from runward.daemon import __version__
+from runward.daemon.notify import notify
+from runward.daemon.ports import Clock, Files, Processes, Randomness
+from runward.daemon.queue.queue import Queue
+from runward.daemon.report import Report, RootReport, percentile, write_report
+from runward.daemon.schedule.alarm import Alarm
+from runward.daemon.store import queries
+from runward.daemon.store.epoch import write_epoch
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import Statement
+from runward.daemon.watch.coverage import Coverage
+from runward.daemon.watch.hints import Hints, Target, Why
+from runward.daemon.watch.notifications import CannotWatch, Notifications, Watching
+from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.watch.rounds import Rounds
+from runward.daemon.worker.deciding import Decider, Declared
+from runward.daemon.worker.look import Looker, recorded
+from runward.daemon.worker.outbox import Outbox
+from runward.daemon.worker.turn import Worker
+from runward.handlers.sessions.observe import load_watched
+
+SOON: Final = 10.0
+"""`daemon --once` waits for what is due within this many seconds, settling and grace included."""
+
+REPORT_PERIOD: Final = 1.0
+
+
+@dataclass(slots=True)
+class World:
+    """The four ports, and what else differs between a real daemon and a simulated one."""
+
+    clock: Clock
+    files: Files
+    processes: Processes
+    randomness: Randomness
+    notifications: Notifications
+    declared: Declared
+
+
+class Supervisor:
+    """One daemon over one state directory, which its caller holds the lock of."""
+
+    def __init__(
+        self,
+        state: Path | None,
+        settings: Settings,
+        world: World,
+        store: Store,
+        log: structlog.typing.FilteringBoundLogger,
+        make_alarm: Callable[[Callable[[], None]], Alarm],
+    ) -> None:
+        self._state = state
+        self._settings = settings
+        self._world = world
+        self._store = store
+        self._log = log
+        self._make_alarm = make_alarm
+        self._since = world.clock.now()
+        self._wake = anyio.Event()
+        self._watch_again = anyio.Event()
+        self._stopping = False
+        self.roots: dict[str, WatchedRoot] = {}
+        self.coverage = Coverage()
+        self.hints = Hints(self.wake)
+        self.queue = Queue(store, world.clock, world.randomness)
+        self.outbox = Outbox(world.files, store, world.clock, log)
+        self.rounds = Rounds(
+            world.files,
+            world.processes,
+            world.clock,
+            self.hints,
+            self.coverage,
+            log,
+            self.roots,
+            settings.scan.period,
+            self._have_watched_again,
+            self._clock_stepped,
+        )
+        self.worker = Worker(
+            world.files,
+            world.clock,
+            store,
+            self.queue,
+            Looker(world.files, world.processes, world.clock),
+            Decider(world.files, world.clock, world.declared),
+            self.hints,
+            self.outbox,
+            self.coverage,
+            log,
+            self.roots,
+            lambda: self.rounds.request_scan(everything=True),
+            settings.batch,
+        )
+        self.outbox.busy = lambda: self.worker.busy
+        self.alarm = make_alarm(self._due)
+
+    @property
+    def state_dir(self) -> str:
+        """The state directory of the settings in force."""
+        return self._settings.state_dir
+
+    def wake(self) -> None:
+        """There is something to do."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End after the turn that is going on."""
+        self._stopping = True
+        self._wake.set()
+
+    async def start(self) -> None:
+        """Take the store over and remember what was going on. Nobody else may write from here on."""
+        epoch = await self._store.take_over()
+        if self._state is not None:
+            write_epoch(self._state, epoch)
+        await self.queue.start()
+        await self._set_roots(self._settings)
+        owed = await queries.owed_lines(self._store)
+        self.outbox.add(owed)
+        self._log.info(
+            "started",
+            version=__version__,
+            pid=os.getpid(),
+            epoch=epoch,
+            stolen_jobs=self.queue.tally.stolen,
+            owed_lines=len(owed),
+        )
+
+    async def _set_roots(self, settings: Settings) -> None:
+        """Watch the roots of these settings, keeping what is known of those that stay."""
+        now = self._world.clock.now()
+        await self._store.run(
+            [
+                Statement(
+                    queries.ROOT_SEEN, [(root.name, root.path, root.layout, now) for root in settings.roots]
+                )
+            ],
+            "roots",
+        )
+        first_seen = await queries.roots_seen(self._store)
+        wanted: dict[str, WatchedRoot] = {}
+        for root in settings.roots:
+            known = self.roots.get(root.name)
+            if known is None or known.path != root.path:
+                known = WatchedRoot(root.name, root.path, root.layout)
+            known.records_history = root.history == "record"
+            known.ignore = root.ignore
+            known.first_seen_at = first_seen[root.name]
+            wanted[root.name] = known
+        self.roots.clear()
+        self.roots.update(wanted)
+        for name, directory, text in await queries.open_cursors(self._store):
+            if name in self.roots and directory not in self.roots[name].open:
+                watched = load_watched(text)
+                self.roots[name].open[directory] = recorded(watched)
+                if watched.gone_since is not None:
+                    self.roots[name].doubted.add(directory)
+
+    async def reload(self, settings: Settings) -> None:
+        """Go on under other settings; what the old ones had in hand is finished under the new ones."""
+        self._settings = settings
+        await self._set_roots(settings)
+        self.worker.batch = settings.batch
+        self.rounds.period = settings.scan.period
+        self._have_watched_again()
+        self.rounds.request_scan(everything=True)
+        self._log.info("reloaded", roots=[root.name for root in settings.roots])
+
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Be the daemon until `stop`."""
+        await self.start()
+        stands = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch, stands)
+            await stands.wait()
+            self._log.info("ready", watched=self.coverage.watched, flat=self.coverage.flat)
+            notify("READY=1", f"STATUS=watching {len(self.roots)} roots")
+            ready()
+            tasks.start_soon(self.rounds.run)
+            tasks.start_soon(self.outbox.run)
+            tasks.start_soon(self._report)
+            await self._work()
+            notify("STOPPING=1")
+            tasks.cancel_scope.cancel()
+        await self._finish()
+
+    async def once(self) -> None:
+        """Scan everything, and work until nothing is due within `SOON` seconds."""
+        await self.start()
+        await self.rounds.check_roots()
+        await self.rounds.scan()
+        while not self._stopping:
+            while await self.worker.turn():
+                pass
+            while await self.outbox.carry_out():
+                pass
+            if len(self.hints):
+                continue
+            patience = await self._patience()
+            if patience is None:
+                break
+            await anyio.sleep(patience)
+            await self.rounds.check_processes(frozenset(self.roots), doubted=True)
+            self.queue.may_be_due = True
+        await self._finish()
+
+    async def _patience(self) -> float | None:
+        """How long to wait for what is due soon; None where nothing is."""
+        if any(root.doubted for root in self.roots.values()):
+            return 0.5
+        due = await self.queue.next_due()
+        if due is not None and due - self._world.clock.now() < SOON:
+            return max(0.05, due - self._world.clock.now())
+        return self.outbox.next_try(SOON)
+
+    async def _work(self) -> None:
+        while not self._stopping:
+            self._wake = anyio.Event()
+            if await self.worker.turn():
+                continue
+            if len(self.hints):
+                continue
+            self.alarm.set(await self.queue.next_due())
+            await self._wake.wait()
+
+    async def _finish(self) -> None:
+        """Carry out what is owed and can be, sync it, and leave a clean store."""
+        with anyio.CancelScope(shield=True), anyio.move_on_after(20):
+            while await self.outbox.carry_out():
+                pass
+            await self.outbox.sweep()
+        self._log.info("stopped", owed_lines=self.outbox.owed)
+
+    async def _watch(self, stands: anyio.Event) -> None:
+        """Keep a watch standing; set it up anew when roots come, go or change."""
+        while True:
+            self._watch_again = anyio.Event()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watch_once, stands)
+                await self._watch_again.wait()
+                tasks.cancel_scope.cancel()
+
+    async def _watch_once(self, stands: anyio.Event) -> None:
+        def standing(watching: Watching) -> None:
+            self.coverage.watched, self.coverage.flat = watching.watched, len(watching.flat)
+            self.rounds.flat = set(watching.flat)
+            if stands.is_set():
+                # Whatever happened while there was no watch is found by a scan.
+                self.rounds.request_scan()
+            stands.set()
+
+        roots = list(self.roots.values())
+        while True:
+            try:
+                await self._world.notifications.watch(roots, standing, self._hint, self._inbox)
+            except CannotWatch as error:
+                self._log.error("watch.failed", why=str(error), mend="raise fs.inotify.max_user_instances")
+                standing(Watching(0, tuple(root.name for root in roots)))
+            await anyio.sleep(30)
+
+    def _hint(self, targets: list[Target]) -> None:
+        self.hints.add(targets, Why.WATCH)
+
+    def _inbox(self) -> None:
+        self.worker.inbox_waits = True
+        self.wake()
+
+    def _due(self) -> None:
+        self.queue.may_be_due = True
+        self.wake()
+
+    def _have_watched_again(self) -> None:
+        self._watch_again.set()
+
+    def _clock_stepped(self) -> None:
+        self._due()
+
+    async def _report(self) -> None:
+        """Keep `status.json` true, at most once a second and only while something changes."""
+        last: Report | None = None
+        while True:
+            report = self.report()
+            if report != last and self._state is not None:
+                try:
+                    await anyio.to_thread.run_sync(write_report, self._state, report)
+                    last = report
+                except OSError as error:
+                    self._log.warning("report.not_written", why=error.strerror)
+            await anyio.sleep(REPORT_PERIOD)
+
+    def report(self) -> Report:
+        """What this daemon says of itself now."""
+        lags = sorted(self.worker.lag)
+        degraded = self.outbox.degraded()
+        if self.worker.trouble is not None:
+            degraded.append(f"store: {self.worker.trouble}")
+        degraded += [f"root {root.name}: {root.problem}" for root in self.roots.values() if root.problem]
+        degraded += [
+            f"root {name} is watched flat: running sessions are looked at every second"
+            for name in sorted(self.rounds.flat)
+        ]
+        return Report(
+            os.getpid(),
+            self._store.epoch,
+            __version__,
+            self._since,
+            Coverage(
+                self.coverage.watched,
+                self.coverage.flat,
+                self.coverage.overflows,
+                self.coverage.found_by_scan,
+                self.coverage.last_scan_at,
+                self.coverage.last_scan_s,
+            ),
+            percentile(lags, 0.5),
+            percentile(lags, 0.99),
+            self._store.fences_refused,
+            self.queue.tally.stolen,
+            degraded,
+            [
+                RootReport(root.name, root.path, root.layout, root.health, root.problem)
+                for root in self.roots.values()
+            ],
+        )

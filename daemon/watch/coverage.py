@@ -1,0 +1,15 @@
+"""The coverage meter: how much of what happened the watch noticed, and how much only a scan."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Coverage:
+    """Counts since the daemon started. Times are Unix seconds, costs are seconds."""
+
+    watched: int = 0
+    flat: int = 0
+    overflows: int = 0
+    found_by_scan: int = 0
+    last_scan_at: float | None = None
+    last_scan_s: float = 0.0

@@ -1,0 +1,52 @@
+"""Hints: run directories that somebody should look into, each once, in order of their arrival.
+
+Bounded by construction: there is at most one hint for a run directory, however often it changed.
+"""
+
+from collections.abc import Callable, Iterable
+from enum import IntFlag
+
+
+class Why(IntFlag):
+    """Where a hint came from. What only `SCAN` found is what the watch had lost."""
+
+    WATCH = 1
+    SCAN = 2
+    PROCESS = 4
+    START = 8
+    AGAIN = 16
+
+
+Target = tuple[str, str]
+"""A root's name and the name of a directory in it."""
+
+
+class Hints:
+    """What is to be looked at. `wake` is called when there is something new."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._waiting: dict[Target, Why] = {}
+        self._wake = wake
+
+    def add(self, targets: Iterable[Target], why: Why) -> None:
+        """Have these run directories looked at."""
+        waiting = self._waiting
+        for target in targets:
+            waiting[target] = waiting.get(target, Why(0)) | why
+        if waiting:
+            self._wake()
+
+    def take(self, most: int) -> list[tuple[Target, Why]]:
+        """Up to `most` hints, the oldest first; they are not waiting any more."""
+        waiting = self._waiting
+        if len(waiting) <= most:
+            taken = list(waiting.items())
+            waiting.clear()
+            return taken
+        taken = []
+        for target in list(waiting)[:most]:
+            taken.append((target, waiting.pop(target)))
+        return taken
+
+    def __len__(self) -> int:
+        return len(self._waiting)

@@ -1,0 +1,194 @@
+"""Notifications from inotify, by one watcher over all roots: hints, and never the truth.
+
+The watcher lives in a thread of its own, because setting it up walks every directory and waiting
+in it blocks. It filters nothing but Runward's own and the agents' growing files in directories
+that are known already.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
+
+from runward.daemon.watch.hints import Target
+from runward.daemon.watch.roots import WatchedRoot
+from runward.handlers.layouts.native import is_untelling
+
+TIMEOUT_MS: Final = 5000
+"""How long the watcher waits at most before it looks at its stop flag; waking costs idle time."""
+
+WATCH_LIMIT: Final = Path("/proc/sys/fs/inotify/max_user_watches")
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """How the roots are watched now: how many watches stand, and which roots only flat."""
+
+    watched: int
+    flat: tuple[str, ...]
+
+
+class Notifications(Protocol):
+    """Where hints come from; a simulation has its own."""
+
+    async def watch(
+        self,
+        roots: Sequence[WatchedRoot],
+        standing: Callable[[Watching], None],
+        hint: Callable[[list[Target]], None],
+        inbox: Callable[[], None],
+    ) -> None: ...
+
+
+class Inotify:
+    """Notifications of a real file system, for the roots that are there, and for the inbox."""
+
+    def __init__(self, inbox: Path, step_ms: int, debounce_ms: int, limit_share: float) -> None:
+        self._inbox = str(inbox)
+        self._step = step_ms
+        self._debounce = debounce_ms
+        self._limit_share = limit_share
+        self._limiter = anyio.CapacityLimiter(2)
+
+    async def watch(
+        self,
+        roots: Sequence[WatchedRoot],
+        standing: Callable[[Watching], None],
+        hint: Callable[[list[Target]], None],
+        inbox: Callable[[], None],
+    ) -> None:
+        """Watch until cancelled. `standing` is called once the watch stands.
+
+        Raises `CannotWatch` where not even the roots themselves can be watched.
+        """
+        stop = threading.Event()
+        translate = Translator(self._inbox, roots)
+
+        def run() -> None:
+            watchers, watching = self._set_up([root for root in roots if os.path.isdir(root.path)])
+            anyio.from_thread.run_sync(standing, watching)
+            while not stop.is_set():
+                for watcher in watchers:
+                    # With a second, flat watcher each gets its turn; alone, one waits as long as it likes.
+                    patience = TIMEOUT_MS if len(watchers) == 1 else 500
+                    changes = watcher.watch(self._debounce, self._step, patience, stop)
+                    if isinstance(changes, str) or stop.is_set():
+                        continue
+                    targets, in_inbox = translate(path for _, path in changes)
+                    if targets:
+                        anyio.from_thread.run_sync(hint, targets)
+                    if in_inbox:
+                        anyio.from_thread.run_sync(inbox)
+
+        try:
+            await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._limiter)
+        finally:
+            stop.set()
+
+    def _set_up(self, roots: Sequence[WatchedRoot]) -> tuple[list[RustNotify], Watching]:
+        """The watchers: one to the bottom of every root that can afford it, one flat for the others."""
+        plan = plan_watches(roots, int(_watch_limit() * self._limit_share))
+        try:
+            deep = RustNotify([*(root.path for root in plan.deep), self._inbox], False, False, 0, True, True)
+        except (OSError, WatchfilesRustInternalError):
+            # The limit was reached after all, or directories came and went: flat is better than nothing.
+            plan = Plan((), tuple(roots), len(roots) + 1)
+            deep = self._flat([self._inbox])
+        flat = [self._flat([root.path for root in plan.flat])] if plan.flat else []
+        return [deep, *flat], Watching(plan.watches, tuple(root.name for root in plan.flat))
+
+    def _flat(self, paths: list[str]) -> RustNotify:
+        try:
+            return RustNotify(paths, False, False, 0, False, True)
+        except (OSError, WatchfilesRustInternalError) as error:
+            raise CannotWatch(str(error)) from error
+
+
+class CannotWatch(Exception):
+    """The system refuses to watch at all: out of inotify instances, or out of watches."""
+
+
+class Translator:
+    """From changed paths to the run directories that they lie in, and whether the inbox changed."""
+
+    def __init__(self, inbox: str, roots: Sequence[WatchedRoot]) -> None:
+        self._inbox = inbox + "/"
+        self._prefixes = [(root.path + "/", root) for root in roots]
+
+    def __call__(self, paths: Iterable[str]) -> tuple[list[Target], bool]:
+        in_inbox = False
+        found: dict[Target, None] = {}
+        for path in paths:
+            for prefix, root in self._prefixes:
+                if path.startswith(prefix):
+                    directory, _, rest = path[len(prefix) :].partition("/")
+                    name = rest.partition("/")[0]
+                    if not (name and is_untelling(name) and directory in root.seen):
+                        found[root.name, directory] = None
+                    break
+            else:
+                in_inbox = in_inbox or path.startswith(self._inbox)
+        return [target for target in found if not target[1].startswith(".")], in_inbox
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which roots are watched to the bottom, which only flat, and how many watches that takes."""
+
+    deep: tuple[WatchedRoot, ...]
+    flat: tuple[WatchedRoot, ...]
+    watches: int
+
+
+def plan_watches(roots: Sequence[WatchedRoot], allowed: int) -> Plan:
+    """Stay within `allowed` watches, and out of what a link inside a root would drag in."""
+    deep: list[WatchedRoot] = []
+    flat: list[WatchedRoot] = []
+    watches = 1
+    for root in roots:
+        needed = _directories(root.path, allowed - watches)
+        if needed is None:
+            flat.append(root)
+            watches += 1
+        else:
+            deep.append(root)
+            watches += needed
+    return Plan(tuple(deep), tuple(flat), watches)
+
+
+def _watch_limit() -> int:
+    try:
+        return int(WATCH_LIMIT.read_text())
+    except (OSError, ValueError):
+        return 8192  # the kernel's oldest default
+
+
+def _directories(path: str, most: int) -> int | None:
+    """How many directories there are from `path` down; None above `most`, or where a link leads out.
+
+    The watcher follows links to directories, and an agent may have made one to anywhere.
+    """
+    count, waiting, inside = 1, [path], os.path.realpath(path) + "/"
+    while waiting and count <= most:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                        count += 1
+                    elif entry.is_symlink() and entry.is_dir() and _leads_out(entry.path, inside):
+                        return None
+        except OSError:
+            continue  # gone or forbidden: nothing to watch there
+    return count if count <= most else None
+
+
+def _leads_out(link: str, inside: str) -> bool:
+    return not (os.path.realpath(link) + "/").startswith(inside)

@@ -1,0 +1,67 @@
+"""The reconciling scan: what is on disk, compared with what was seen. It is the truth.
+
+It runs at the start, after whatever may have lost notifications, when a root appears or moves, and
+now and then anyway. It only lists; what differs becomes a hint, so a look decides as always.
+"""
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runward.daemon.ports import Files, Gone, Listing
+from runward.daemon.watch.hints import Target
+from runward.daemon.watch.roots import WatchedRoot, mark
+from runward.handlers.facts import Unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """What a scan of one root amounts to: its listing, and what should be looked at."""
+
+    root: WatchedRoot
+    listing: Listing | Unreadable | Gone
+    targets: tuple[Target, ...]
+
+
+def scan(files: Files, root: WatchedRoot, everything: bool) -> Scanned:
+    """Compare a root with what was seen in it; with `everything`, look at all of it anew.
+
+    Runs in a thread. A root that can't be listed says nothing about the runs inside it.
+    """
+    listing = files.list_root(root.path)
+    if not isinstance(listing, Listing):
+        return Scanned(root, listing, ())
+    seen = root.seen
+    found = listing.directories
+    changed = [
+        name
+        for name, signature in found.items()
+        if (everything or seen.get(name) != mark(signature)) and not ignored(root, name)
+    ]
+    changed += [name for name in list(seen) if name not in found]
+    changed += [name for name in list(root.open) if name not in found and name not in seen]
+    return Scanned(root, listing, tuple((root.name, name) for name in changed))
+
+
+def ignored(root: WatchedRoot, name: str) -> bool:
+    """Whether the settings tell to leave this run directory alone."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in root.ignore)
+
+
+def settle(scanned: Scanned) -> str | None:
+    """Keep what the scan says of its root; returns the complaint that is new, if any."""
+    root, before = scanned.root, scanned.root.problem
+    match scanned.listing:
+        case Listing(unusable=unusable):
+            root.health, root.problem = "ok", _unusable(unusable)
+        case Gone():
+            root.health, root.problem = "missing", "the directory is not there"
+        case Unreadable(why=why):
+            root.health, root.problem = "unreadable", f"it can't be read: {why}"
+    return root.problem if root.problem != before else None
+
+
+def _unusable(names: Sequence[str]) -> str | None:
+    if not names:
+        return None
+    return f"{len(names)} directories have names that are not UTF-8, such as {names[0]!r}: rename them"

@@ -1,0 +1,43 @@
+"""Roots as the daemon sees them while it runs: their health, and what was seen in them."""
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from runward.handlers.layouts.scanner import RecordedProcess, Signature
+
+Health: TypeAlias = Literal["ok", "missing", "unreadable"]
+
+
+@dataclass(slots=True)
+class WatchedRoot:
+    """A root of the settings. `stands` is the identity of the directory at `path` when it was last checked.
+
+    `seen` has, for each run directory that was looked at, the mark of its own signature: while that is
+    unchanged a scan need not look again. It is `UNTRUSTED` where it may change again unnoticed.
+    """
+
+    name: str
+    path: str
+    layout: str
+    records_history: bool = False
+    ignore: tuple[str, ...] = ()
+    first_seen_at: float = 0.0
+    health: Health = "missing"
+    problem: str | None = "it was not scanned yet"
+    stands: str | None = None
+    seen: dict[str, int] = field(default_factory=dict)
+    open: dict[str, tuple[RecordedProcess, ...]] = field(default_factory=dict)
+    """The run directories with an open attempt, and the processes that they name."""
+    doubted: set[str] = field(default_factory=set)
+    """Those among them whose processes were seen gone, for the grace to pass."""
+
+
+UNTRUSTED = 0
+
+RACY = 0.1
+"""Seconds: a directory that changed less than this before a look may change again unnoticed."""
+
+
+def mark(signature: Signature) -> int:
+    """A directory's signature in one number, for there are many of them; never `UNTRUSTED`."""
+    return hash(signature) or 1

@@ -1,0 +1,160 @@
+"""The rounds: what is looked after again and again, once a second.
+
+A gap in this task's own heartbeat means that the daemon was frozen or suspended and may have lost
+notifications. Roots that appear, vanish or are replaced get a new watch and a scan. Recorded
+processes are checked; a run that can't be watched is looked at. Now and then everything is scanned.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from runward.daemon.ports import Clock, Files, Processes
+from runward.daemon.watch.coverage import Coverage
+from runward.daemon.watch.hints import Hints, Target, Why
+from runward.daemon.watch.reconcile import Scanned, scan, settle
+from runward.daemon.watch.roots import WatchedRoot
+from runward.handlers.layouts.scanner import RecordedProcess
+
+BEAT: Final = 1.0
+"""Seconds between heartbeats."""
+
+LONGEST_BEAT: Final = 2.0
+"""A heartbeat that is later than this counts as an overflow."""
+
+PROCESS_PERIOD: Final = 5.0
+"""Seconds between looks at the recorded processes of running sessions."""
+
+COST_FACTOR: Final = 100.0
+"""A scan is followed by at least this many times its cost without one: 1 % of a core."""
+
+CLOCK_STEP: Final = 1.0
+"""Seconds by which wall time and monotonic time must drift apart in a beat to count as a step."""
+
+
+@dataclass(slots=True)
+class Rounds:
+    """One task that keeps the daemon's knowledge true. `roots` is by name."""
+
+    files: Files
+    processes: Processes
+    clock: Clock
+    hints: Hints
+    coverage: Coverage
+    log: structlog.typing.FilteringBoundLogger
+    roots: dict[str, WatchedRoot]
+    period: float
+    watch_again: Callable[[], None]
+    clock_stepped: Callable[[], None]
+    flat: set[str] = field(default_factory=set)
+    _scan_at: float = 0.0
+    _everything: bool = True
+    _wake: anyio.Event = field(default_factory=anyio.Event)
+
+    def request_scan(self, everything: bool = False) -> None:
+        """Have every root scanned at once; with `everything`, every run directory looked into."""
+        self._scan_at = 0.0
+        self._everything = self._everything or everything
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Keep beating until cancelled."""
+        last, wall = self.clock.monotonic(), self.clock.now()
+        checked = last
+        while True:
+            now = self.clock.monotonic()
+            if now >= self._scan_at:
+                await self.scan()
+            if now - checked >= PROCESS_PERIOD:
+                checked = now
+                await self.check_processes(frozenset(self.roots))
+            elif any(root.doubted for root in self.roots.values()):
+                await self.check_processes(frozenset(self.roots), doubted=True)
+            await self.check_roots()
+            self._look_at_flat()
+            last, wall = self.clock.monotonic(), self.clock.now()
+            self._wake = anyio.Event()
+            with anyio.move_on_after(BEAT):
+                await self._wake.wait()
+            self._note_gap(last, wall)
+
+    def _note_gap(self, last: float, wall: float) -> None:
+        passed, wall_passed = self.clock.monotonic() - last, self.clock.now() - wall
+        if passed > LONGEST_BEAT:
+            self.coverage.overflows += 1
+            self.log.warning("watch.gap", seconds=round(passed, 3), why="frozen or suspended; scanning")
+            self.request_scan()
+        if abs(passed - wall_passed) > CLOCK_STEP:
+            self.log.warning("clock.stepped", seconds=round(wall_passed - passed, 3))
+            self.clock_stepped()
+
+    async def scan(self) -> int:
+        """Scan every root; returns how many run directories are to be looked at."""
+        everything, self._everything = self._everything, False
+        started = self.clock.monotonic()
+        found = 0
+        for root in list(self.roots.values()):
+            scanned = await anyio.to_thread.run_sync(scan, self.files, root, everything)
+            found += self._settle(scanned, Why.START if everything else Why.SCAN)
+        cost = self.clock.monotonic() - started
+        self.coverage.last_scan_at = self.clock.now()
+        self.coverage.last_scan_s = cost
+        self._scan_at = self.clock.monotonic() + max(self.period, COST_FACTOR * cost)
+        return found
+
+    def _settle(self, scanned: Scanned, why: Why) -> int:
+        complaint = settle(scanned)
+        if complaint is not None:
+            self.log.warning("root.problem", root=scanned.root.name, path=scanned.root.path, why=complaint)
+        self.hints.add(scanned.targets, why)
+        return len(scanned.targets)
+
+    async def check_roots(self) -> None:
+        """Notice a root that appeared, vanished, or that another directory stands in for."""
+        roots = list(self.roots.values())
+        identities = await anyio.to_thread.run_sync(
+            lambda: [self.files.identity(root.path) for root in roots]
+        )
+        changed = [root for root, now in zip(roots, identities, strict=True) if root.stands != now]
+        for root, now in zip(roots, identities, strict=True):
+            root.stands = now
+        if changed:
+            self.log.info("roots.changed", roots=[root.name for root in changed])
+            self.watch_again()
+        for root in changed:
+            scanned = await anyio.to_thread.run_sync(scan, self.files, root, True)
+            self._settle(scanned, Why.SCAN)
+
+    async def check_processes(self, names: frozenset[str], doubted: bool = False) -> int:
+        """Hint at every running session whose recorded processes are gone."""
+        asked: list[tuple[Target, tuple[RecordedProcess, ...]]] = []
+        for name in names:
+            root = self.roots[name]
+            asked += [
+                ((name, directory), processes)
+                for directory, processes in root.open.items()
+                if processes and (not doubted or directory in root.doubted)
+            ]
+        if not asked:
+            return 0
+        gone = await anyio.to_thread.run_sync(self._gone, asked)
+        self.hints.add(gone, Why.PROCESS)
+        return len(gone)
+
+    def _gone(self, asked: list[tuple[Target, tuple[RecordedProcess, ...]]]) -> list[Target]:
+        return [
+            target
+            for target, processes in asked
+            if any(self.processes.state(each) != "alive" for each in processes)
+        ]
+
+    def _look_at_flat(self) -> None:
+        """Running sessions of roots that can't be watched to the bottom are looked at every beat."""
+        for name in self.flat:
+            root = self.roots.get(name)
+            if root is not None:
+                self.hints.add([(name, directory) for directory in root.open], Why.AGAIN)

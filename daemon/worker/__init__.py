@@ -1,0 +1,1 @@
+"""The worker: the one place where deciding meets doing."""

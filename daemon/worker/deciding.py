@@ -1,0 +1,131 @@
+"""Deciding a batch: each job's handler is called, in order, with the facts that it asks for.
+
+Runs in a thread, for facts of the disk are read here, before the transaction. Jobs of one session
+are decided through a view, so that a job sees what those before it did. A handler that fails stops
+its own lane for the batch and nobody else's.
+"""
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from runward.daemon.ports import Clock, Files
+from runward.daemon.store.rows import Job, Outcome
+from runward.handlers import route
+from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, TryLater
+from runward.handlers.events import MAXIMUM_DEPTH
+from runward.handlers.facts import (
+    MAXIMUM_ROUNDS,
+    Answer,
+    ArtifactsUnder,
+    Declarations,
+    DeclaredContract,
+    Need,
+    Question,
+    Session,
+    SessionOf,
+)
+from runward.handlers.sessions.fold import fold
+
+LONGEST_WAIT: Final = 60.0
+FIRST_WAIT: Final = 0.5
+
+Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
+"""What a playbook and an agent of these names declare now."""
+
+
+@dataclass(slots=True)
+class View:
+    """What the jobs of a batch see: the sessions as read, then as the jobs before left them."""
+
+    sessions: dict[str, Session | None]
+    stopped: set[str] = field(default_factory=set)
+
+
+class Decider:
+    """Calls handlers and answers what they ask."""
+
+    def __init__(self, files: Files, clock: Clock, declared: Declared) -> None:
+        self._files = files
+        self._clock = clock
+        self._declared = declared
+
+    def decide(self, jobs: Sequence[Job], sessions: Mapping[str, Session]) -> list[Outcome]:
+        """An outcome for each job, in order."""
+        view = View({job.lane: sessions.get(job.lane) for job in jobs})
+        return [self._outcome(job, view) for job in jobs]
+
+    def _outcome(self, job: Job, view: View) -> Outcome:
+        if job.lane in view.stopped:
+            return Outcome(job, "waiting")
+        now = self._clock.now()
+        try:
+            decision = self._rounds(job, view, now)
+        except Exception:  # noqa: BLE001 - a handler's bug is held with its traceback, visibly
+            view.stopped.add(job.lane)
+            return Outcome(job, "held", error=traceback.format_exc(limit=-6))
+        if isinstance(decision, TryLater):
+            view.stopped.add(job.lane)
+            wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(job.tries, 10))
+            return Outcome(job, "waiting", error=decision.why, run_after=now + wait)
+        view.sessions[job.lane] = fold(view.sessions[job.lane], decision)
+        return Outcome(job, "done", decision)
+
+    def _rounds(self, job: Job, view: View, now: float) -> Effects | TryLater:
+        if job.depth >= MAXIMUM_DEPTH:
+            raise LoopOfEvents(f"{job.event.key} is {job.depth} events deep: they cause one another")
+        facts: dict[Question, Answer] = {}
+        for _ in range(MAXIMUM_ROUNDS + 1):
+            decision = route.decide(job.handler, job.event, job.event_hash, facts, now)
+            if not isinstance(decision, Need):
+                return decision
+            for question in decision.questions:
+                facts[question] = self._answer(question, view)
+        raise TooManyRounds(f"{job.handler} still asks after {MAXIMUM_ROUNDS} rounds")
+
+    def _answer(self, question: Question, view: View) -> Answer:
+        match question:
+            case SessionOf(key=key):
+                if key not in view.sessions:
+                    raise NotPrefetched(f"the session {key} is asked for outside its own lane")
+                return view.sessions[key]
+            case ArtifactsUnder(root=root, within=within, paths=paths):
+                return self._files.artifacts(root, within, paths)
+            case DeclaredContract(playbook=playbook, agent=agent):
+                return self._declared(playbook, agent)
+
+
+class LoopOfEvents(RuntimeError):
+    """Events cause one another without end."""
+
+
+class TooManyRounds(RuntimeError):
+    """A handler asks again and again: a bug of ours."""
+
+
+class NotPrefetched(LookupError):
+    """A handler asks for a session that its lane doesn't name: a bug of ours."""
+
+
+def waves(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+    """The outcomes as transactions, in order.
+
+    One is the rule. An attempt that opens after another of its session ended needs the next one,
+    because a transaction's statements run table by table.
+    """
+    found: list[list[Outcome]] = [[]]
+    wave_of: dict[str, int] = {}
+    ended: set[tuple[str, int]] = set()
+    for outcome in outcomes:
+        lane = outcome.job.lane
+        wave = wave_of.get(lane, 0)
+        if (lane, wave) in ended and any(isinstance(effect, OpenAttempt) for effect in outcome.effects):
+            wave += 1
+            wave_of[lane] = wave
+            if wave == len(found):
+                found.append([])
+        if any(isinstance(effect, EndAttempt) for effect in outcome.effects):
+            ended.add((lane, wave))
+        found[wave].append(outcome)
+    return found

@@ -1,0 +1,149 @@
+"""Looking at a batch of run directories: read what is new, scan it, observe what follows.
+
+Runs in a thread. Nothing here writes; what is returned becomes a transaction.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from runward.daemon.ports import Clock, Files, Gone, Processes, Sight
+from runward.daemon.queue.queue import Observation
+from runward.daemon.store.rows import DELETE_PROBLEMS, INSERT_PROBLEM, UPSERT_CURSOR
+from runward.daemon.store.transaction import Statement
+from runward.daemon.watch.hints import Target, Why
+from runward.daemon.watch.roots import RACY, UNTRUSTED, WatchedRoot, mark
+from runward.handlers.events import AttemptEnded, AttemptStarted
+from runward.handlers.facts import Unreadable
+from runward.handlers.layouts import native
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.observe import (
+    NEVER_SEEN,
+    ProcessState,
+    RootRule,
+    Watched,
+    dump_watched,
+    load_watched,
+    see,
+    together,
+    vanish,
+    weigh,
+)
+
+WEIGHED: Final = Why.PROCESS | Why.START | Why.AGAIN
+"""The reasons for which a look asks the machine whether the recorded processes live."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a look at one run directory amounts to.
+
+    `mark` is the directory's own mark for the next scan, None where it is gone. `unreadable` says why
+    nothing could be learnt.
+    """
+
+    root: WatchedRoot
+    directory: str
+    why: Why
+    after: Watched
+    events: tuple[AttemptStarted | AttemptEnded, ...]
+    statements: tuple[Statement, ...]
+    mark: int | None
+    unreadable: str | None = None
+
+    def observation(self) -> Observation | None:
+        """What is to be recorded, if anything."""
+        if not self.events and not self.statements:
+            return None
+        return Observation(f"{self.root.name}/{self.directory}", self.events, self.statements)
+
+
+class Looker:
+    """Looks at run directories of the roots that it is given."""
+
+    def __init__(self, files: Files, processes: Processes, clock: Clock) -> None:
+        self._files = files
+        self._processes = processes
+        self._clock = clock
+
+    def look(
+        self,
+        hints: Sequence[tuple[Target, Why]],
+        roots: Mapping[str, WatchedRoot],
+        remembered: Mapping[str, str],
+    ) -> list[Looked]:
+        """A look at each hinted directory whose root is still watched."""
+        return [
+            self._one(roots[name], directory, why, remembered.get(f"{name}/{directory}"))
+            for (name, directory), why in hints
+            if name in roots
+        ]
+
+    def _one(self, root: WatchedRoot, directory: str, why: Why, text: str | None) -> Looked:
+        watched = load_watched(text) if text is not None else NEVER_SEEN
+        key = native.session_key(root.name, directory)
+        now = self._clock.now()
+        sight = self._files.look(root.path, directory, native.DOCUMENTS, dict(watched.signatures))
+        if isinstance(sight, Unreadable):
+            return Looked(root, directory, why, watched, (), (), UNTRUSTED, sight.why)
+        events: tuple[AttemptStarted | AttemptEnded, ...]
+        if isinstance(sight, Gone):
+            after, events = vanish(watched, key, now)
+            trusted = None
+        else:
+            after, events = self._see(root, directory, key, watched, sight)
+            trusted = UNTRUSTED if after.complaints else self._trusted(sight, now)
+        if after.phase == "open" and why & WEIGHED:
+            after, ended = weigh(after, key, self._state(after), now)
+            events += ended
+        return Looked(
+            root, directory, why, after, events, _changes(root, directory, key, watched, after, now), trusted
+        )
+
+    def _see(
+        self, root: WatchedRoot, directory: str, key: str, watched: Watched, sight: Sight
+    ) -> tuple[Watched, tuple[AttemptStarted | AttemptEnded, ...]]:
+        if sight.signatures == watched.signatures and not sight.documents:
+            return watched, ()
+        path = f"{root.path}/{directory}"
+        rule = RootRule(root.records_history, root.first_seen_at)
+        items = list(native.scan(root.name, path, sight.documents))
+        return see(watched, key, rule, sight.signatures, items)
+
+    def _trusted(self, sight: Sight, now: float) -> int:
+        """The directory's mark, unless it changed so recently that it may change again unnoticed."""
+        return mark(sight.directory) if now - sight.directory[2] / 1e9 > RACY else UNTRUSTED
+
+    def _state(self, watched: Watched) -> ProcessState:
+        if watched.host is not None and watched.host != self._processes.host():
+            return "unknown"
+        return together([self._processes.state(each) for each in recorded(watched)])
+
+
+def recorded(watched: Watched) -> tuple[RecordedProcess, ...]:
+    """The processes that a run names: its launcher and its command."""
+    return tuple(each for each in (watched.launcher, watched.process) if each is not None)
+
+
+def _changes(
+    root: WatchedRoot, directory: str, key: str, before: Watched, after: Watched, now: float
+) -> tuple[Statement, ...]:
+    """What is to be remembered in the same transaction as the events."""
+    if after is before or after == before:
+        return ()
+    row = (f"{root.name}/{directory}", root.name, directory, key, after.phase, dump_watched(after))
+    statements = [Statement(UPSERT_CURSOR, [row])]
+    if after.complaints != before.complaints:
+        path = f"{root.path}/{directory}"
+        files = {each.file for each in (*before.complaints, *after.complaints)}
+        statements.append(Statement(DELETE_PROBLEMS, [(f"{path}/{name}",) for name in sorted(files)]))
+        statements.append(
+            Statement(
+                INSERT_PROBLEM,
+                [
+                    (f"{path}/{each.file}", each.line, each.message, each.mend, now)
+                    for each in after.complaints
+                ],
+            )
+        )
+    return tuple(statements)

@@ -1,0 +1,265 @@
+"""The outbox: carrying out, after the commit, what the world is owed, each thing once.
+
+Lines of one journal are written in order. What an earlier daemon owed is looked for before it is
+written. A row is done when its file was synced; syncs go in sweeps, so that a verdict never waits
+for one. What the world refuses is tried again with backoff, and shown.
+"""
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from runward.daemon.faults import point
+from runward.daemon.ports import Appended, Clock, Files, JournalLine, NotAppended
+from runward.daemon.store import queries
+from runward.daemon.store.rows import OwedLine
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import CommitUnknown, Statement
+
+SWEEP: Final = 5.0
+"""Seconds between sweeps of syncs: what a power cut may take back, and the next start restores."""
+
+BATCH: Final = 256
+MANY_OWED: Final = 20_000
+"""Rows in memory from which on the worker waits for the outbox."""
+
+Journal: TypeAlias = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Delayed:
+    """A journal that refused its next line: when to try again, how often it was tried, and why."""
+
+    at: float
+    tries: int
+    why: str
+
+
+@dataclass(slots=True)
+class Written:
+    """A line that stands in its file and is not synced yet."""
+
+    line: OwedLine
+    offset: int
+    closed: int
+
+
+@dataclass(slots=True)
+class Outbox:
+    """What this daemon owes the world. One task carries it out."""
+
+    files: Files
+    store: Store
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    busy: Callable[[], bool] = lambda: False
+    """Whether verdicts are waiting to be reached, which come first."""
+    _owed: dict[Journal, deque[OwedLine]] = field(default_factory=dict)
+    _delayed: dict[Journal, Delayed] = field(default_factory=dict)
+    _written: list[Written] = field(default_factory=list)
+    _discarded: list[tuple[OwedLine, str]] = field(default_factory=list)
+    _count: int = 0
+    _wake: anyio.Event = field(default_factory=anyio.Event)
+
+    def add(self, lines: Sequence[OwedLine]) -> None:
+        """Owe these lines; returns at once."""
+        for line in lines:
+            self._owed.setdefault((line.directory, line.name), deque()).append(line)
+        self._count += len(lines)
+        if lines:
+            self._wake.set()
+
+    @property
+    def owed(self) -> int:
+        """How many rows are neither written nor given up."""
+        return self._count
+
+    @property
+    def unsynced(self) -> int:
+        """How many rows stand in their files but are not marked done."""
+        return len(self._written) + len(self._discarded)
+
+    def degraded(self) -> list[str]:
+        """What keeps lines from being written, for `status`."""
+        return sorted(
+            {
+                f"journal {directory}/{name}: {delayed.why}"
+                for (directory, name), delayed in self._delayed.items()
+                if delayed.tries > 2
+            }
+        )
+
+    async def run(self) -> None:
+        """Carry out until cancelled."""
+        next_sweep = self.clock.monotonic() + SWEEP
+        while True:
+            while not self.busy() or self._count > MANY_OWED // 2:
+                if not await self.carry_out():
+                    break
+            now = self.clock.monotonic()
+            if now >= next_sweep:
+                next_sweep = now + SWEEP
+                await self.sweep()
+            self._wake = anyio.Event()
+            with anyio.move_on_after(self._patience(now, next_sweep)):
+                await self._wake.wait()
+
+    def _patience(self, now: float, next_sweep: float) -> float | None:
+        """How long nothing will have to be done, unless something is added."""
+        if self._count > len(self._delayed) and self.busy():
+            return 0.02
+        times = [delayed.at for delayed in self._delayed.values()]
+        if self.unsynced:
+            times.append(next_sweep)
+        return max(0.0, min(times) - now) if times else None
+
+    async def less_owed(self) -> None:
+        """Wait a little for rows to be carried out: the worker got too far ahead."""
+        self._wake.set()
+        await anyio.sleep(0.02)
+
+    def next_try(self, within: float) -> float | None:
+        """Seconds until a delayed journal is tried again, where that is at most `within`."""
+        if not self._delayed:
+            return None
+        wait = max(0.05, min(delayed.at for delayed in self._delayed.values()) - self.clock.monotonic())
+        return wait if wait <= within else None
+
+    async def carry_out(self) -> bool:
+        """Write the next lines; returns whether there was anything that could be done."""
+        lines = self._next()
+        if not lines:
+            return False
+        epoch = self.store.epoch
+        with anyio.CancelScope(shield=True):
+            # Shielded, for a thread can't be cancelled and what it wrote must be known.
+            results = await anyio.to_thread.run_sync(self._perform, lines, epoch)
+            self._note(results)
+        return True
+
+    def _next(self) -> list[OwedLine]:
+        """The next line of each journal that isn't delayed, up to a batch."""
+        now = self.clock.monotonic()
+        lines: list[OwedLine] = []
+        for journal, waiting in self._owed.items():
+            delayed = self._delayed.get(journal)
+            if delayed is not None and delayed.at > now:
+                continue
+            lines.append(waiting[0])
+            if len(lines) == BATCH:
+                break
+        return lines
+
+    def _perform(
+        self, lines: Sequence[OwedLine], epoch: int
+    ) -> list[tuple[OwedLine, Appended | NotAppended]]:
+        results: list[tuple[OwedLine, Appended | NotAppended]] = []
+        for line in lines:
+            point("outbox.before")
+            owed = JournalLine(line.directory, line.name, line.content, line.after, line.check, line.live)
+            results.append((line, self.files.append(owed, epoch)))
+            point("outbox.after")
+        return results
+
+    def _note(self, results: Sequence[tuple[OwedLine, Appended | NotAppended]]) -> None:
+        written = 0
+        for line, result in results:
+            journal = (line.directory, line.name)
+            match result:
+                case Appended():
+                    self._written.append(Written(line, result.offset, result.closed))
+                    self._done_with(journal)
+                    written += 1
+                    if result.closed:
+                        self.log.warning(
+                            "journal.torn_line_closed",
+                            session=line.key,
+                            journal=line.name,
+                            bytes=result.closed,
+                        )
+                case NotAppended(for_good=True):
+                    self._discarded.append((line, result.why))
+                    self._done_with(journal)
+                    self.log.warning("journal.gone", session=line.key, journal=line.name, why=result.why)
+                case NotAppended():
+                    self._delay(journal, line, result.why)
+        if written:
+            self.log.info("journals.written", rows=written, at=self.clock.now(), owed=self._count)
+
+    def _done_with(self, journal: Journal) -> None:
+        waiting = self._owed[journal]
+        waiting.popleft()
+        self._count -= 1
+        self._delayed.pop(journal, None)
+        if not waiting:
+            del self._owed[journal]
+
+    def _delay(self, journal: Journal, line: OwedLine, why: str) -> None:
+        delayed = self._delayed.get(journal)
+        tries = 1 if delayed is None else delayed.tries + 1
+        wait = min(30.0, 0.5 * 2 ** min(tries, 6))
+        self._delayed[journal] = Delayed(self.clock.monotonic() + wait, tries, why)
+        self._owed[journal][0] = replace(line, check=True)
+        if tries in (1, 3):
+            self.log.warning("journal.delayed", session=line.key, journal=line.name, why=why, tries=tries)
+
+    async def sweep(self) -> None:
+        """Sync what was written since the last sweep, then mark it done."""
+        with anyio.CancelScope(shield=True):
+            written, discarded = list(self._written), list(self._discarded)
+            if not await self._sync(written):
+                return
+            for start in range(0, max(len(written), len(discarded)), BATCH):
+                part = slice(start, start + BATCH)
+                if not await self._mark(written[part], discarded[part]):
+                    return
+                del self._written[: len(written[part])]
+                del self._discarded[: len(discarded[part])]
+
+    async def _sync(self, written: Sequence[Written]) -> bool:
+        journals = list(dict.fromkeys((each.line.directory, each.line.name) for each in written))
+        try:
+            point("sweep.sync.before")
+            await anyio.to_thread.run_sync(self.files.sync, journals)
+        except OSError as error:
+            self.log.error("journals.not_synced", why=error.strerror)
+            return False
+        return True
+
+    async def _mark(self, written: Sequence[Written], discarded: Sequence[tuple[OwedLine, str]]) -> bool:
+        statements = [
+            Statement(
+                queries.LINE_DONE,
+                [
+                    (
+                        each.offset,
+                        f"closed a torn line of {each.closed} bytes" if each.closed else None,
+                        each.line.id,
+                    )
+                    for each in written
+                ],
+                exact=True,
+            ),
+            Statement(queries.LINE_DISCARDED, [(why, line.id) for line, why in discarded], exact=True),
+        ]
+        try:
+            await self.store.run([each for each in statements if each.rows], "outbox")
+        except CommitUnknown:
+            return await self._marked(written, discarded)
+        except sqlite3.Error as error:
+            self.log.error("outbox.not_marked", why=str(error))
+            return False
+        return True
+
+    async def _marked(self, written: Sequence[Written], discarded: Sequence[tuple[OwedLine, str]]) -> bool:
+        """Whether the marking whose commit is uncertain took place."""
+        owed = await queries.still_owed(
+            self.store, [*(each.line.id for each in written), *(line.id for line, _ in discarded)]
+        )
+        return not owed

@@ -1,0 +1,225 @@
+"""One turn of the worker: look; put and claim; decide; apply and complete; hand the outbox on.
+
+A turn takes whatever is waiting, at most a batch, and never waits for more. Looking and deciding
+run in a thread; nothing is acknowledged or performed before its commit returned.
+"""
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from runward.daemon.inbox.requests import load_request
+from runward.daemon.ports import Clock, Files, InboxFile
+from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
+from runward.daemon.store import queries
+from runward.daemon.store.rows import Outcome
+from runward.daemon.store.store import Store
+from runward.daemon.watch.coverage import Coverage
+from runward.daemon.watch.hints import Hints, Why
+from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.worker.deciding import Decider, waves
+from runward.daemon.worker.look import Looked, Looker, recorded
+from runward.daemon.worker.outbox import MANY_OWED, Outbox
+from runward.handlers.effects import EndAttempt
+from runward.handlers.facts import Session
+
+FIRST_PAUSE: Final = 0.25
+LONGEST_PAUSE: Final = 15.0
+
+
+@dataclass(slots=True)
+class Worker:
+    """Everything a turn needs. `roots` is by name; `request_scan` is called when one is asked for."""
+
+    files: Files
+    clock: Clock
+    store: Store
+    queue: Queue
+    looker: Looker
+    decider: Decider
+    hints: Hints
+    outbox: Outbox
+    coverage: Coverage
+    log: structlog.typing.FilteringBoundLogger
+    roots: dict[str, WatchedRoot]
+    request_scan: Callable[[], None]
+    batch: int = 256
+    inbox_waits: bool = True
+    trouble: str | None = None
+    """What keeps the worker from working, for `status`."""
+    lag: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
+    """Seconds from the ends of attempts to their durable verdicts, of the last ones."""
+    verdicts: int = 0
+    _pause: float = FIRST_PAUSE
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to look at."""
+        return len(self.hints) > 0
+
+    async def turn(self) -> bool:
+        """Do what is waiting; returns whether anything was. The world's trouble is waited out."""
+        hints = self.hints.take(self.batch)
+        inbox_waits, self.inbox_waits = self.inbox_waits, False
+        try:
+            did = await self._turn(hints, inbox_waits)
+        except (StoreTrouble, sqlite3.Error) as error:
+            # What was not recorded is looked at again; what was claimed has been seen through.
+            for target, why in hints:
+                self.hints.add([target], why)
+            self.inbox_waits = self.inbox_waits or inbox_waits
+            await self._wait_out(str(error))
+            return True
+        if self.trouble is not None:
+            self.log.info("store.recovered")
+            self.trouble, self._pause = None, FIRST_PAUSE
+        return did
+
+    async def _wait_out(self, why: str) -> None:
+        if self.trouble != why:
+            self.log.error("store.trouble", why=why, mend="free space or repair the disk; it is retried")
+        self.trouble = why
+        await anyio.sleep(self._pause)
+        self._pause = min(LONGEST_PAUSE, self._pause * 2)
+
+    async def _turn(self, hints: Sequence[tuple[tuple[str, str], Why]], inbox_waits: bool) -> bool:
+        due = await self.queue.due(self.batch - len(hints))
+        if not hints and not inbox_waits and not due:
+            return False
+        while self.outbox.owed > MANY_OWED:
+            await self.outbox.less_owed()
+        looked = await self._look(hints)
+        requests = await self._requests() if inbox_waits else []
+        observed = [each for look in looked if (each := look.observation()) is not None]
+        observed += [request for _, request in requests if request is not None]
+        refused = len(self.queue.tally.refused)
+        claim = await self.queue.put(observed, due)
+        self._note(looked)
+        for subject, why in self.queue.tally.refused[refused:]:
+            self.log.error("observation.refused", subject=subject, why=why)
+        if requests:
+            await anyio.to_thread.run_sync(self._clear, requests)
+        await self._work(claim)
+        if claim.trouble is not None:
+            raise StoreTrouble(claim.trouble)
+        return True
+
+    async def _look(self, hints: Sequence[tuple[tuple[str, str], Why]]) -> list[Looked]:
+        if not hints:
+            return []
+        remembered = await queries.cursors(self.store, (f"{root}/{name}" for (root, name), _ in hints))
+        return await anyio.to_thread.run_sync(self.looker.look, hints, self.roots, remembered)
+
+    async def _requests(self) -> list[tuple[InboxFile, Observation | None]]:
+        """The inbox's requests that aren't recorded yet; those that are none, are None."""
+        found = await anyio.to_thread.run_sync(self.files.inbox)
+        known = await queries.known_events(self.store, (file.name for file in found))
+        requests: list[tuple[InboxFile, Observation | None]] = []
+        for file in found[: self.batch]:
+            event = load_request(file)
+            if isinstance(event, str):
+                self.log.error("inbox.rejected", file=file.name, owner=file.owner, why=event)
+                requests.append((file, None))
+            else:
+                requests.append((file, Observation(file.name, () if file.name in known else (event,))))
+        self.inbox_waits = len(found) > self.batch
+        return requests
+
+    def _clear(self, requests: Sequence[tuple[InboxFile, Observation | None]]) -> None:
+        for file, request in requests:
+            self.files.clear(file.name, rejected=request is None)
+
+    def _note(self, looked: Sequence[Looked]) -> None:
+        """Remember, after the commit, what was seen and which attempts are open."""
+        for look in looked:
+            root, name = look.root, look.directory
+            if look.mark is None:
+                root.seen.pop(name, None)
+            else:
+                root.seen[name] = look.mark
+            if look.after.phase == "open":
+                root.open[name] = recorded(look.after)
+            else:
+                root.open.pop(name, None)
+            if look.after.gone_since is not None:
+                root.doubted.add(name)
+            else:
+                root.doubted.discard(name)
+            if look.why == Why.SCAN and look.events:
+                self.coverage.found_by_scan += len(look.events)
+            if look.unreadable is not None:
+                self.log.warning("run.unreadable", root=root.name, directory=name, why=look.unreadable)
+
+    async def _work(self, claim: Claim) -> None:
+        """Decide and complete the claimed jobs. Once claimed they are seen through."""
+        if not claim.jobs:
+            return
+        sessions = await self._sessions({job.lane for job in claim.jobs})
+        outcomes = await anyio.to_thread.run_sync(self.decider.decide, claim.jobs, sessions)
+        for wave in waves(outcomes):
+            await self._complete(claim, wave)
+
+    async def _sessions(self, keys: AbstractSet[str]) -> Mapping[str, Session]:
+        while True:
+            try:
+                return await queries.sessions(self.store, keys)
+            except sqlite3.Error as error:
+                await self._wait_out(str(error))
+
+    async def _complete(self, claim: Claim, outcomes: Sequence[Outcome]) -> None:
+        left = list(outcomes)
+        while left:
+            completed = Completed()
+            try:
+                await self.queue.complete(claim, left, completed)
+            except StoreTrouble as error:
+                await self._wait_out(str(error))
+            done = {outcome.job.id for outcome in completed.outcomes}
+            left = [outcome for outcome in left if outcome.job.id not in done]
+            self._report(completed)
+
+    def _report(self, completed: Completed) -> None:
+        """Hand on what is durable now: lines to the outbox, verdicts to the log."""
+        self.outbox.add(completed.lines)
+        if completed.scan:
+            self.request_scan()
+        now = self.clock.now()
+        for outcome in completed.outcomes:
+            if outcome.state != "done":
+                self._report_trouble(outcome)
+                continue
+            for effect in outcome.effects:
+                if isinstance(effect, EndAttempt):
+                    self.verdicts += 1
+                    self.lag.append(now - effect.at)
+                    self.log.info(
+                        "session.finished",
+                        session=effect.key,
+                        attempt=effect.attempt,
+                        status=effect.status,
+                        reason=effect.reason.code,
+                        delivery=effect.delivery,
+                        ended_by=effect.ended_by,
+                        committed_at=now,
+                    )
+
+    def _report_trouble(self, outcome: Outcome) -> None:
+        job = outcome.job
+        if outcome.state == "held":
+            self.log.error(
+                "job.held",
+                job=job.id,
+                handler=job.handler,
+                lane=job.lane,
+                error=outcome.error,
+                mend=f"runward queue show {job.id}, then retry or discard it",
+            )
+        elif outcome.error is not None:
+            self.log.warning("job.delayed", job=job.id, handler=job.handler, lane=job.lane, why=outcome.error)

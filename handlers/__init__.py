@@ -1,0 +1,1 @@
+"""What follows: pure decisions, scans and renderings. Opens nothing, awaits nothing, reads no clock."""

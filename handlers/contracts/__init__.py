@@ -1,0 +1,1 @@
+"""Contracts: what a session must leave behind, held against what it left."""

@@ -1,0 +1,251 @@
+"""What can happen: every fact that Runward records, as data.
+
+An event is recorded once, under a key that makes a second report of it harmless. Events are
+past tense. Each class names its `version`; an older stored version is lifted in `UPCASTERS`
+when it is read, so no handler ever sees an old shape.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal, TypeAlias
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+
+Evidence: TypeAlias = Literal["declared", "process_gone", "deadline", "quiet"]
+"""What a conclusion rests on, strongest first."""
+
+EVIDENCE_STRENGTH: Final[Mapping[Evidence, int]] = {
+    "declared": 4,
+    "process_gone": 3,
+    "deadline": 2,
+    "quiet": 1,
+}
+
+Status: TypeAlias = Literal["running", "completed", "failed", "timed_out", "aborted", "cancelled"]
+Origin: TypeAlias = Literal["live", "history"]
+DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDeclaration:
+    """What a run says of itself when it starts.
+
+    `contract` is the launcher's snapshot as JSON where the run carries one; `has_snapshot` tells
+    an explicit "no contract" from silence. `artifacts_path` is absolute.
+    """
+
+    session_id: str
+    layout: str
+    root: str
+    path: str
+    kind: str
+    artifacts_path: str
+    playbook: str | None = None
+    agent: str | None = None
+    invocation_id: str | None = None
+    containment: str | None = None
+    has_snapshot: bool = False
+    contract: JsonValue = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStarted:
+    """A session's files say that an attempt began; the first one opens the session.
+
+    `at` is when it began (Unix seconds), `seen_over` that the same look also found its end. A
+    further attempt declares nothing: it goes on under what the first one declared.
+    """
+
+    type: ClassVar[str] = "AttemptStarted"
+    version: ClassVar[int] = 1
+
+    session_key: str
+    attempt: int
+    at: float
+    declaration: SessionDeclaration | None
+    origin: Origin = "live"
+    seen_over: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.session_key}#{self.attempt}/started"
+
+    @property
+    def lane(self) -> str:
+        return self.session_key
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    """A session's files, its process or its deadline say that an attempt is over.
+
+    `status` and `reason_code` are what the evidence alone amounts to, before the contract is
+    held against the disk. `at` is when it ended (Unix seconds).
+    """
+
+    type: ClassVar[str] = "AttemptEnded"
+    version: ClassVar[int] = 1
+
+    session_key: str
+    attempt: int
+    at: float
+    evidence: Evidence
+    status: Status
+    reason_code: str
+    reason_summary: str
+    source: Literal["daemon", "launcher", "hook", "person", "schedule"] = "daemon"
+    exit_code: int | None = None
+    signal: int | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.session_key}#{self.attempt}/ended"
+
+    @property
+    def lane(self) -> str:
+        return self.session_key
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFinished:
+    """The verdict on an attempt: what triggers, chains, hashes and notices hang on."""
+
+    type: ClassVar[str] = "SessionFinished"
+    version: ClassVar[int] = 1
+
+    session_key: str
+    attempt: int
+    at: float
+    status: Status
+    reason_code: str
+    delivery: DeliveryState | None
+
+    @property
+    def key(self) -> str:
+        return f"{self.session_key}#{self.attempt}/finished"
+
+    @property
+    def lane(self) -> str:
+        return self.session_key
+
+
+@dataclass(frozen=True, slots=True)
+class JobRetryRequested:
+    """A person wants a held job tried again. `said_by` is the owner of the inbox file."""
+
+    type: ClassVar[str] = "JobRetryRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    job: int
+    said_by: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.request
+
+    @property
+    def lane(self) -> str:
+        return f"queue:{self.job}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobDiscardRequested:
+    """A person gives a held job up, which frees its lane. The reason is kept with the job."""
+
+    type: ClassVar[str] = "JobDiscardRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    job: int
+    reason: str = ""
+    said_by: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.request
+
+    @property
+    def lane(self) -> str:
+        return f"queue:{self.job}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRequested:
+    """A person or `daemon --once` wants every root scanned now."""
+
+    type: ClassVar[str] = "ScanRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    said_by: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.request
+
+    @property
+    def lane(self) -> str:
+        return "scan"
+
+
+Event: TypeAlias = (
+    AttemptStarted | AttemptEnded | SessionFinished | JobRetryRequested | JobDiscardRequested | ScanRequested
+)
+
+_CLASSES: Final[tuple[type[Event], ...]] = (
+    AttemptStarted,
+    AttemptEnded,
+    SessionFinished,
+    JobRetryRequested,
+    JobDiscardRequested,
+    ScanRequested,
+)
+_ADAPTERS: Final[dict[str, TypeAdapter[Event]]] = {each.type: TypeAdapter(each) for each in _CLASSES}
+_VERSIONS: Final[dict[str, int]] = {each.type: each.version for each in _CLASSES}
+
+MAXIMUM_DEPTH: Final = 32
+"""How many events may cause one another in a row; a longer chain is a loop and is refused."""
+
+Upcaster: TypeAlias = Callable[[dict[str, JsonValue]], dict[str, JsonValue]]
+UPCASTERS: Final[dict[tuple[str, int], Upcaster]] = {}
+"""From (type, version) to a function that lifts a payload to the next version."""
+
+
+class UnknownEvent(ValueError):
+    """A stored or handed-in event has a type, version or shape that this program doesn't know."""
+
+
+def dump_payload(event: Event) -> str:
+    """The event's fields as JSON text, all of them written out, for the store."""
+    return _ADAPTERS[event.type].dump_json(event).decode()
+
+
+def load_payload(kind: str, version: int, payload: bytes | str) -> Event:
+    """The event that was stored as `payload`. Raises `UnknownEvent`."""
+    adapter = _ADAPTERS.get(kind)
+    if adapter is None:
+        raise UnknownEvent(f"unknown event type {kind!r}")
+    current = _VERSIONS[kind]
+    if version > current:
+        raise UnknownEvent(
+            f"{kind} version {version} was written by a newer Runward (this one knows {current})"
+        )
+    try:
+        if version == current:
+            return adapter.validate_json(payload)
+        fields = TypeAdapter(dict[str, JsonValue]).validate_json(payload)
+        for step in range(version, current):
+            fields = UPCASTERS[kind, step](fields)
+        return adapter.validate_python(fields)
+    except (ValidationError, KeyError) as error:
+        raise UnknownEvent(f"{kind} version {version} can't be read: {error}") from error
+
+
+def event_types() -> tuple[str, ...]:
+    """The names of all event types, in the order of this page."""
+    return tuple(_ADAPTERS)

@@ -1,0 +1,1 @@
+"""Journals: the append-only lines that a session leaves for people and programs."""

@@ -1,0 +1,157 @@
+"""The lines that Runward writes into a session's journals, as bytes.
+
+`events.jsonl` has `{"ts","role","event","path"}` first in every line (the CTCP contracts, J);
+`REPLAY.jsonl` has the events of the verified PR bundle. `ts` and `t` are the fact's own time, not
+that of the writing, and `hash` is the hash of the event that the line follows from.
+"""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from pydantic_core import to_json
+
+from runward.config.contract import Contract
+from runward.config.json_value import JsonValue
+from runward.handlers.contracts.verify import Verification
+from runward.handlers.effects import ContractBasis, Reason
+from runward.handlers.events import AttemptEnded, AttemptStarted, DeliveryState, SessionDeclaration, Status
+
+EVENTS: Final = "events.jsonl"
+ROLE: Final = "runward"
+
+REPLAY_STATUS: Final[dict[Status, str]] = {
+    "running": "Running",
+    "completed": "Success",
+    "failed": "Failed",
+    "timed_out": "TimedOut",
+    "aborted": "Aborted",
+    "cancelled": "Cancelled",
+}
+"""The bundle's words for a status; its specification shows only `Success`."""
+
+
+def replay_name(attempt: int) -> str:
+    """The file of an attempt's replay: `REPLAY.jsonl`, later `REPLAY.2.jsonl` and so on."""
+    return "REPLAY.jsonl" if attempt == 1 else f"REPLAY.{attempt}.jsonl"
+
+
+def iso_time(at: float) -> str:
+    """Unix seconds as ISO 8601 with Z, to the microsecond."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def session_started(event: AttemptStarted, event_hash: str, declaration: SessionDeclaration) -> bytes:
+    return _line(
+        event.at,
+        "session_started",
+        "",
+        event_hash,
+        session_id=declaration.session_id,
+        attempt=event.attempt,
+        playbook=declaration.playbook,
+        agent=declaration.agent,
+    )
+
+
+def session_resumed(event: AttemptStarted, event_hash: str) -> bytes:
+    return _line(event.at, "session_resumed", "", event_hash, attempt=event.attempt)
+
+
+def contract_snapshotted(
+    event: AttemptStarted, event_hash: str, contract: Contract, basis: ContractBasis | None
+) -> bytes:
+    expected: list[JsonValue] = [
+        {"id": entry.id, "path": entry.path, "required": entry.required, "source": entry.source}
+        for entry in contract.expected
+    ]
+    return _line(event.at, "contract_snapshotted", "", event_hash, basis=basis, expected=expected)
+
+
+def artifact_verified(event: AttemptEnded, event_hash: str, verification: Verification) -> bytes:
+    return _line(
+        event.at,
+        "artifact_verified",
+        "",
+        event_hash,
+        status=verification.status,
+        delivery=verification.delivery,
+        missing_required=[entry.id for entry in verification.missing_required],
+        missing_optional=[entry.id for entry in verification.missing_optional],
+        produced=[{"id": each.id, "path": each.path, "size": each.size} for each in verification.produced],
+    )
+
+
+def status_changed(
+    event: AttemptEnded, event_hash: str, replaced: Status, status: Status, reason: Reason
+) -> bytes:
+    return _line(
+        event.at,
+        "status_changed",
+        "",
+        event_hash,
+        replaced=replaced,
+        status=status,
+        reason_code=reason.code,
+        reason_summary=reason.summary,
+    )
+
+
+def session_finished(
+    event: AttemptEnded,
+    event_hash: str,
+    status: Status,
+    reason: Reason,
+    delivery: DeliveryState | None,
+) -> bytes:
+    return _line(
+        event.at,
+        "session_finished",
+        "",
+        event_hash,
+        attempt=event.attempt,
+        status=status,
+        reason_code=reason.code,
+        delivery=delivery,
+        ended_by=event.evidence,
+    )
+
+
+def replay_session_start(event: AttemptStarted, event_hash: str, session_id: str) -> bytes:
+    return _replay(
+        {
+            "event": "SessionStart",
+            "session_id": session_id,
+            "t": iso_time(event.at),
+            "attempt": event.attempt,
+            "hash": event_hash,
+        }
+    )
+
+
+def replay_session_end(event: AttemptEnded, event_hash: str, status: Status) -> bytes:
+    """The end of a replay. Runward has no confidence of its own to report."""
+    return _replay(
+        {
+            "event": "SessionEnd",
+            "status": REPLAY_STATUS[status],
+            "confidence": None,
+            "t": iso_time(event.at),
+            "hash": event_hash,
+        }
+    )
+
+
+def _line(at: float, name: str, path: str, event_hash: str, **further: object) -> bytes:
+    line: dict[str, object] = {
+        "ts": iso_time(at),
+        "role": ROLE,
+        "event": name,
+        "path": path,
+        "hash": event_hash,
+    }
+    line.update(further)
+    return to_json(line) + b"\n"
+
+
+def _replay(line: dict[str, JsonValue]) -> bytes:
+    return to_json(line) + b"\n"

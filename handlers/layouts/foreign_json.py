@@ -1,0 +1,100 @@
+"""Reading small JSON documents that somebody else wrote: strictly, and without ever raising.
+
+Stricter than the standard library where JSON itself is vague: no duplicate keys, no NaN or
+Infinity, no lone surrogates, and a bounded depth.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from runward.config.json_value import JsonValue
+
+MAXIMUM_DEPTH: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class NotJson:
+    """Why a document is no JSON that Runward reads, and the line if one can be named."""
+
+    message: str
+    line: int | None = None
+
+
+class _Refused(ValueError):
+    """A document is JSON to the standard library, but not to us."""
+
+
+def read_json(content: bytes) -> JsonValue | NotJson:
+    """The document's value, or why there is none."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        return NotJson(f"not UTF-8 (byte {error.start})", content.count(b"\n", 0, error.start) + 1)
+    try:
+        value: JsonValue = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        return NotJson(f"not JSON: {error.msg}", error.lineno)
+    except _Refused as error:
+        return NotJson(str(error))
+    except RecursionError:
+        return NotJson("nested too deeply")
+    except ValueError:
+        return NotJson("holds a number that is too long")
+    if "\\u" in text and not _encodable(value):
+        return NotJson("holds a lone surrogate, which is no character")
+    if text.count("[") + text.count("{") > MAXIMUM_DEPTH and _depth(value) > MAXIMUM_DEPTH:
+        return NotJson(f"nested more than {MAXIMUM_DEPTH} levels deep")
+    return value
+
+
+def _pairs(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Refused(f"the key {key[:80]!r} stands twice in one object")
+            seen.add(key)
+    return found
+
+
+def _constant(name: str) -> JsonValue:
+    raise _Refused(f"{name} is not a JSON number")
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)
+
+
+def _encodable(value: JsonValue) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
+def _depth(value: JsonValue) -> int:
+    deepest, level = 0, [value]
+    while level:
+        deepest += 1
+        following: list[JsonValue] = []
+        for each in level:
+            if isinstance(each, dict):
+                following.extend(each.values())
+            elif isinstance(each, list):
+                following.extend(each)
+        level = following
+    return deepest
+
+
+def parse_time(value: JsonValue) -> float | None:
+    """ISO 8601 with a zone as Unix seconds; None for anything else, or out of all reason."""
+    if not isinstance(value, str) or len(value) > 64:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        return moment.timestamp() if moment.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,258 @@
+"""The native layout, version 1: `run.json`, `process.json` and `exit.json` of a run directory.
+
+Each is written whole to a temporary name and renamed, so each counts as soon as it is there. The
+files are the agent's side of the story and hostile until proven otherwise: what is ill-formed
+becomes a `Complaint` that names the file and the mend.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.handlers.events import SessionDeclaration, Status
+from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
+from runward.handlers.layouts.scanner import (
+    Complaint,
+    Document,
+    Ended,
+    Item,
+    ProcessNamed,
+    RecordedProcess,
+    Started,
+)
+
+LAYOUT: Final = "native"
+SCHEMA: Final = "runward-run-v1"
+RUN: Final = "run.json"
+PROCESS: Final = "process.json"
+EXIT: Final = "exit.json"
+DOCUMENTS: Final = (RUN, PROCESS, EXIT)
+"""What a look reads, in this order: a run that ends meanwhile is seen ended or seen running."""
+
+UNTELLING: Final = frozenset({"artifacts", "events.jsonl", "stdout.log", "stderr.log", "trace.jsonl"})
+"""Names in a known run directory whose change alone says nothing about start or end."""
+
+KINDS: Final = ("agent", "flow", "step")
+CAUSES: Final = ("exited", "signalled", "timed_out", "cancelled", "not_started")
+_MAXIMUM_TEXT: Final = 4096
+
+
+def session_key(root: str, directory: str) -> str:
+    """The key of the session that lives in `directory` of the root named `root`."""
+    return f"{LAYOUT}:{root}/{directory}"
+
+
+def is_untelling(name: str) -> bool:
+    """Whether a change of this entry alone can't start or end a run that is known already."""
+    return name in UNTELLING or (name.startswith("REPLAY.") and name.endswith(".jsonl"))
+
+
+def scan(root: str, path: str, documents: Sequence[Document]) -> Iterator[Item]:
+    """What the documents say; `root` is the root's name, `path` the absolute run directory."""
+    for document in documents:
+        value = _object(document)
+        if isinstance(value, Complaint):
+            yield value
+        elif document.name == RUN:
+            yield from _run(root, path, document, value)
+        elif document.name == PROCESS:
+            yield from _process(document, value)
+        else:
+            yield from _exit(document, value)
+
+
+def _object(document: Document) -> dict[str, JsonValue] | Complaint:
+    if document.problem is not None:
+        return Complaint(
+            document.name, None, document.problem, "write a small regular JSON file, then rename it"
+        )
+    value = read_json(document.content)
+    if isinstance(value, NotJson):
+        return Complaint(
+            document.name, value.line, value.message, "write it whole, then rename it into place"
+        )
+    if not isinstance(value, dict):
+        return Complaint(document.name, 1, "holds no JSON object", 'write an object: {"…": …}')
+    return value
+
+
+def _run(root: str, path: str, document: Document, run: dict[str, JsonValue]) -> Iterator[Item]:
+    schema = run.get("schema")
+    if schema != SCHEMA:
+        yield Complaint(
+            RUN, None, f"schema is {_short(schema)}, not {SCHEMA!r}", f'write "schema": "{SCHEMA}"'
+        )
+        return
+    complaints: list[Complaint] = []
+    launcher = _recorded(run.get("launcher"))
+    if "launcher" in run and run["launcher"] is not None and launcher is None:
+        complaints.append(Complaint(RUN, None, "launcher is not {pid, start_ticks, boot_id}", "leave it out"))
+    kind = run.get("kind", "agent")
+    if kind not in KINDS:
+        complaints.append(Complaint(RUN, None, f"kind is {_short(kind)}", f"use one of {', '.join(KINDS)}"))
+        kind = "agent"
+    started_at = parse_time(run.get("started_at"))
+    if started_at is None:
+        if run.get("started_at") is not None:
+            complaints.append(
+                Complaint(
+                    RUN, None, "started_at is no time", "write ISO 8601 with a zone: 2026-01-31T12:00:00Z"
+                )
+            )
+        started_at = document.modified_at
+    directory = path.rsplit("/", 1)[-1]
+    declaration = SessionDeclaration(
+        session_id=_text(run, "session_id", complaints) or directory,
+        layout=LAYOUT,
+        root=root,
+        path=path,
+        kind=str(kind),
+        artifacts_path=_artifacts_path(run.get("artifacts_path"), path, launcher is not None, complaints),
+        playbook=_text(run, "playbook", complaints),
+        agent=_text(run, "agent", complaints),
+        invocation_id=_text(run, "invocation_id", complaints),
+        containment=_text(run, "containment", complaints),
+        has_snapshot="contract" in run,
+        contract=run.get("contract"),
+    )
+    yield Started(RUN, _digest(document), started_at, declaration, launcher, _text(run, "host", complaints))
+    yield from complaints
+
+
+def _process(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
+    recorded = _recorded(value)
+    if recorded is None:
+        yield Complaint(document.name, None, "is not {pid, start_ticks, boot_id}", "leave it to the launcher")
+    else:
+        yield ProcessNamed(recorded)
+
+
+def _exit(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
+    exit_code, signal = value.get("exit_code"), value.get("signal")
+    if not _is_whole(exit_code, 0, 0xFFFFFFFF) and exit_code is not None:
+        yield _bad_exit(f"exit_code is {_short(exit_code)}", "write a number from 0 to 255, or null")
+        return
+    if not _is_whole(signal, 1, 127) and signal is not None:
+        yield _bad_exit(f"signal is {_short(signal)}", "write the signal's number, or null")
+        return
+    cause = value.get("cause")
+    if cause is None:
+        cause = "signalled" if signal is not None else "exited"
+    if cause not in CAUSES:
+        yield _bad_exit(f"cause is {_short(cause)}", f"use one of {', '.join(CAUSES)}")
+        return
+    if cause == "exited" and exit_code is None:
+        yield _bad_exit("it names neither exit_code nor signal", 'write "exit_code": 0')
+        return
+    error = value.get("error")
+    at = parse_time(value.get("finished_at"))
+    status, code, summary = _conclusion(
+        str(cause),
+        exit_code if isinstance(exit_code, int) else None,
+        signal if isinstance(signal, int) else None,
+        _clip(error) if isinstance(error, str) and error else None,
+    )
+    yield Ended(
+        EXIT,
+        _digest(document),
+        at if at is not None else document.modified_at,
+        status,
+        code,
+        summary,
+        exit_code if isinstance(exit_code, int) else None,
+        signal if isinstance(signal, int) else None,
+        "launcher" if "cause" in value else "daemon",
+    )
+
+
+def _conclusion(
+    cause: str, exit_code: int | None, signal: int | None, error: str | None
+) -> tuple[Status, str, str]:
+    """How `exit.json` is read: status, reason code, summary."""
+    said = f": {error}" if error else ""
+    match cause:
+        case "not_started":
+            return "failed", "run.failed.not_started", f"it could not be started{said}"
+        case "timed_out":
+            return "timed_out", "run.timed_out.deadline", f"its deadline passed{said}"
+        case "signalled":
+            return "failed", "run.failed.signal", f"killed by signal {signal}{said}"
+        case "cancelled" if signal == 2:
+            return "aborted", "run.aborted.user", f"interrupted{said}"
+        case "cancelled" if signal is not None:
+            return "cancelled", "run.cancelled.sigterm", f"told to stop by signal {signal}{said}"
+        case "cancelled" if error == "shutdown":
+            return "cancelled", "run.cancelled.system", "the system was shutting down"
+        case "cancelled":
+            return "cancelled", "run.cancelled.user", f"told to stop{said}"
+    if error:
+        return "failed", "run.failed.exception", error
+    if exit_code == 0:
+        return "completed", "run.completed.ok", "exited with 0"
+    return "failed", "run.failed.exit_nonzero", f"exited with {exit_code}"
+
+
+def _digest(document: Document) -> str:
+    """What survives a move or a faithful copy, and changes when the file is written anew."""
+    text = b"%d:%s" % (document.signature[2], document.content)
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _bad_exit(message: str, mend: str) -> Complaint:
+    return Complaint(EXIT, None, message, mend)
+
+
+def _recorded(value: JsonValue) -> RecordedProcess | None:
+    if not isinstance(value, dict):
+        return None
+    pid, ticks, boot = value.get("pid"), value.get("start_ticks"), value.get("boot_id")
+    if not _is_whole(pid, 1, 2**31 - 1) or not _is_whole(ticks, 0, 2**63 - 1):
+        return None
+    if not isinstance(boot, str) or not boot or len(boot) > 64:
+        return None
+    assert isinstance(pid, int)
+    assert isinstance(ticks, int)
+    return RecordedProcess(pid, ticks, boot)
+
+
+def _is_whole(value: JsonValue, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _text(run: dict[str, JsonValue], key: str, complaints: list[Complaint]) -> str | None:
+    value = run.get(key)
+    if value is None:
+        return None
+    if isinstance(value, str) and 0 < len(value) <= _MAXIMUM_TEXT and "\0" not in value:
+        return value
+    complaints.append(Complaint(RUN, None, f"{key} is {_short(value)}", f"write {key} as a short text"))
+    return None
+
+
+def _artifacts_path(value: JsonValue, path: str, launched: bool, complaints: list[Complaint]) -> str:
+    if value is None:
+        return f"{path}/artifacts"
+    if isinstance(value, str) and 0 < len(value) <= _MAXIMUM_TEXT and "\0" not in value:
+        if value.startswith("/"):
+            if launched:
+                return value
+        elif not any(part in ("", ".", "..") for part in value.split("/")):
+            return f"{path}/{value}"
+    complaints.append(
+        Complaint(
+            RUN,
+            None,
+            f"artifacts_path is {_short(value)}",
+            "name a directory inside the run directory; only the launcher may name another",
+        )
+    )
+    return f"{path}/artifacts"
+
+
+def _short(value: JsonValue) -> str:
+    return _clip(repr(value))
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= 200 else text[:200] + "…"

@@ -1,0 +1,1 @@
+"""Requests: what a person asks of the daemon itself, by a file in the inbox."""

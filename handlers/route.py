@@ -1,0 +1,62 @@
+"""From an event to the handlers that owe it something: the first page to read.
+
+| event                 | handler           | what it decides                                    |
+| --------------------- | ----------------- | -------------------------------------------------- |
+| `AttemptStarted`      | `sessions/opened` | opens the session or its next attempt; the contract |
+| `AttemptEnded`        | `sessions/ended`  | verifies, sets the status, emits `SessionFinished`  |
+| `SessionFinished`     | nobody yet        | it is the record of the verdict                     |
+| `JobRetryRequested`   | `requests/retry`  | puts a held job back into its lane                  |
+| `JobDiscardRequested` | `requests/discard`| gives a held job up                                 |
+| `ScanRequested`       | `requests/scan`   | has every root scanned                              |
+
+A handler is `decide(event, event_hash, facts, now)`: it returns effects, the questions that it
+needs answered first, or that the world must be tried again later.
+"""
+
+from typing import Final, TypeAlias
+
+from runward.handlers.effects import Effects, TryLater
+from runward.handlers.events import (
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    JobDiscardRequested,
+    JobRetryRequested,
+    ScanRequested,
+    SessionFinished,
+)
+from runward.handlers.facts import Facts, Need
+from runward.handlers.requests import queue
+from runward.handlers.sessions import ended, opened
+
+Decision: TypeAlias = Effects | Need | TryLater
+
+HANDLERS: Final[dict[str, tuple[str, ...]]] = {
+    AttemptStarted.type: ("sessions/opened",),
+    AttemptEnded.type: ("sessions/ended",),
+    SessionFinished.type: (),
+    JobRetryRequested.type: ("requests/retry",),
+    JobDiscardRequested.type: ("requests/discard",),
+    ScanRequested.type: ("requests/scan",),
+}
+"""The names of the handlers of each event type; each gets a job of its own."""
+
+
+class NoSuchHandler(LookupError):
+    """A job names a handler that doesn't take its event: a bug, or a store from another version."""
+
+
+def decide(handler: str, event: Event, event_hash: str, facts: Facts, now: float) -> Decision:
+    """Call the named handler. Raises `NoSuchHandler`, and whatever bug the handler has."""
+    match handler, event:
+        case "sessions/opened", AttemptStarted():
+            return opened.decide(event, event_hash, facts, now)
+        case "sessions/ended", AttemptEnded():
+            return ended.decide(event, event_hash, facts, now)
+        case "requests/retry", JobRetryRequested():
+            return queue.retry(event, event_hash, facts, now)
+        case "requests/discard", JobDiscardRequested():
+            return queue.discard(event, event_hash, facts, now)
+        case "requests/scan", ScanRequested():
+            return queue.scan(event, event_hash, facts, now)
+    raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")

@@ -1,0 +1,1 @@
+"""Sessions: when an attempt begins, when it is over, and the status that follows."""

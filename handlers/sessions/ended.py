@@ -1,0 +1,170 @@
+"""An attempt ended: verify it, give the session its status, and say so.
+
+Precedence over a clean end only (ADR-0029, section 7): a run that failed for a cause of its own
+keeps that cause, and the verification is recorded beside it.
+"""
+
+from typing import Literal
+
+from pydantic_core import from_json
+
+from runward.config.contract import Contract, contract_from_json
+from runward.config.json_value import JsonValue
+from runward.handlers.contracts.verify import (
+    Verification,
+    describe,
+    dump_verification,
+    missing_summary,
+    verify,
+)
+from runward.handlers.effects import (
+    AppendLines,
+    Effect,
+    Effects,
+    Emit,
+    EndAttempt,
+    EvidenceRef,
+    Explain,
+    Reason,
+    TryLater,
+)
+from runward.handlers.events import AttemptEnded, SessionFinished, Status
+from runward.handlers.facts import (
+    ArtifactsUnder,
+    Facts,
+    Need,
+    RootFacts,
+    Session,
+    SessionOf,
+    UnexpectedAnswer,
+    Unreadable,
+)
+from runward.handlers.journal import lines
+
+
+class BrokenSnapshot(ValueError):
+    """The store holds a contract that isn't one: our own mistake, for it was checked when it came in."""
+
+
+def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Effects | Need | TryLater:
+    """End the attempt with the verdict that the evidence and the contract amount to."""
+    asked = SessionOf(event.session_key)
+    if asked not in facts:
+        return Need((asked,))
+    session = facts[asked]
+    if not isinstance(session, Session):
+        return (
+            Explain(event.session_key, "refused", "an end was reported for a session that never started"),
+        )
+    if session.status != "running" or session.attempt != event.attempt:
+        summary = f"attempt {event.attempt} can't end: attempt {session.attempt} is {session.status}"
+        return (Explain(event.session_key, "refused", summary),)
+    if session.contract_json is None:
+        return _conclude(event, event_hash, session, None, None, None)
+    contract = _contract_of(session)
+    question = ArtifactsUnder(
+        session.artifacts_path, _within(session), tuple(entry.path for entry in contract.expected)
+    )
+    if question not in facts:
+        return Need((question,))
+    answer = facts[question]
+    if isinstance(answer, Unreadable):
+        return TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
+    if not isinstance(answer, RootFacts):
+        raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
+    verification = verify(contract, answer, now)
+    return _conclude(event, event_hash, session, contract, verification, answer)
+
+
+def _contract_of(session: Session) -> Contract:
+    assert session.contract_json is not None
+    parsed = contract_from_json(from_json(session.contract_json), session.key)
+    if parsed.value is None:
+        raise BrokenSnapshot(f"{session.key}: {parsed.problems[0].message}")
+    return parsed.value
+
+
+def _within(session: Session) -> str:
+    """The directory that the artifacts' root may not leave: the run's own, where it lies in it."""
+    return session.path if session.artifacts_path.startswith(session.path + "/") else ""
+
+
+def _conclude(
+    event: AttemptEnded,
+    event_hash: str,
+    session: Session,
+    contract: Contract | None,
+    verification: Verification | None,
+    found: RootFacts | None,
+) -> Effects:
+    status, reason = _verdict(event, verification)
+    delivery = verification.delivery if verification is not None else None
+    effects: list[Effect] = [
+        EndAttempt(
+            event.session_key,
+            event.attempt,
+            event.at,
+            event.evidence,
+            session.status,
+            status,
+            reason,
+            event.source,
+            dump_verification(verification) if verification is not None else None,
+            delivery,
+        ),
+        Explain(
+            event.session_key,
+            "decided",
+            f"{status}: {reason.summary}",
+            _known(event, contract, found),
+        ),
+        Emit(SessionFinished(event.session_key, event.attempt, event.at, status, reason.code, delivery)),
+    ]
+    if session.origin == "live":
+        written = b""
+        if verification is not None:
+            written = lines.artifact_verified(event, event_hash, verification)
+        written += lines.status_changed(event, event_hash, session.status, status, reason)
+        written += lines.session_finished(event, event_hash, status, reason, delivery)
+        effects.append(AppendLines(event.session_key, session.path, lines.EVENTS, written, live=False))
+        effects.append(
+            AppendLines(
+                event.session_key,
+                session.path,
+                lines.replay_name(event.attempt),
+                lines.replay_session_end(event, event_hash, status),
+                live=False,
+            )
+        )
+    return tuple(effects)
+
+
+def _verdict(event: AttemptEnded, verification: Verification | None) -> tuple[Status, Reason]:
+    if verification is not None and verification.status == "failed" and event.status == "completed":
+        missing = verification.missing_required
+        evidence = tuple(EvidenceRef("expected_artifact", entry.id, entry.path) for entry in missing)
+        summary = missing_summary(missing) if missing else "the artifacts' directory is missing"
+        return "failed", Reason("run.failed.missing_artifact", summary, evidence)
+    kind: Literal["exit", "process"] = "exit" if event.evidence == "declared" else "process"
+    label = f"{event.evidence}: {event.reason_summary}"
+    return event.status, Reason(
+        event.reason_code, event.reason_summary, (EvidenceRef(kind, event.key, label),)
+    )
+
+
+def _known(event: AttemptEnded, contract: Contract | None, found: RootFacts | None) -> dict[str, JsonValue]:
+    """What the verdict was made from, for `runward why`: only what wasn't delivered is spelt out."""
+    known: dict[str, JsonValue] = {
+        "evidence": event.evidence,
+        "exit_code": event.exit_code,
+        "signal": event.signal,
+    }
+    if contract is not None and found is not None:
+        if not found.exists:
+            known["artifacts_root"] = "missing"
+        known["not_delivered"] = {
+            entry.path: describe(fact)
+            for entry, fact in zip(contract.expected, found.files, strict=False)
+            if fact.state != "file"
+        }
+    return known

@@ -1,0 +1,37 @@
+"""Folding effects into a session, so that the next job in its lane sees what this one did."""
+
+from dataclasses import replace
+
+from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, OpenSession
+from runward.handlers.facts import Session
+
+
+def fold(session: Session | None, effects: Effects) -> Session | None:
+    """The session as it is after `effects`, which are its own."""
+    for effect in effects:
+        match effect:
+            case EndAttempt():
+                assert session is not None
+                session = replace(session, status=effect.status)
+            case OpenSession():
+                said = effect.declaration
+                session = Session(
+                    effect.key,
+                    said.session_id,
+                    said.layout,
+                    said.path,
+                    "running",
+                    1,
+                    said.artifacts_path,
+                    effect.contract_json,
+                    said.playbook,
+                    said.agent,
+                    effect.at,
+                    effect.origin,
+                )
+            case OpenAttempt():
+                assert session is not None
+                session = replace(session, status="running", attempt=effect.attempt)
+            case _:
+                pass
+    return session

@@ -1,0 +1,271 @@
+"""Observing: from what a look found to the events that follow from it.
+
+The daemon remembers a `Watched` for each run directory, stored with the events in one transaction.
+`see` draws conclusions from the files, `weigh` from the machine (is the recorded process there?).
+Both are pure; the same history of looks gives the same events under the same keys.
+
+An attempt ends once. A declared end that comes after weaker evidence opens and ends the next
+attempt, as a correction; a directory that was made again, or came back, opens the next one too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+from pydantic import TypeAdapter
+
+from runward.handlers.events import (
+    EVIDENCE_STRENGTH,
+    AttemptEnded,
+    AttemptStarted,
+    Evidence,
+    Origin,
+    SessionDeclaration,
+)
+from runward.handlers.layouts.scanner import (
+    Complaint,
+    Ended,
+    Item,
+    ProcessNamed,
+    RecordedProcess,
+    Signature,
+    Started,
+)
+
+Phase: TypeAlias = Literal["none", "open", "over"]
+ProcessState: TypeAlias = Literal["alive", "gone", "unknown"]
+
+GRACE: Final = 5.0
+"""Seconds between seeing a process gone and believing it: agents write their last files late."""
+
+STATE_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What is remembered of a run directory between looks.
+
+    `signatures` are the documents' as last read, `gone_since` the time (Unix seconds) at which its
+    process was first seen gone, `complaints` what is wrong with its files now.
+    """
+
+    signatures: tuple[tuple[str, Signature], ...] = ()
+    phase: Phase = "none"
+    attempt: int = 0
+    start_digest: str = ""
+    end_file: str = ""
+    end_digest: str = ""
+    ended_by: Evidence | None = None
+    vanished: bool = False
+    launcher: RecordedProcess | None = None
+    process: RecordedProcess | None = None
+    host: str | None = None
+    gone_since: float | None = None
+    complaints: tuple[Complaint, ...] = ()
+    version: int = STATE_VERSION
+
+
+NEVER_SEEN: Final = Watched()
+
+
+@dataclass(frozen=True, slots=True)
+class RootRule:
+    """What a root's settings say about the runs inside it.
+
+    With `records_history`, what ended before `first_seen_at` (Unix seconds) is recorded only.
+    """
+
+    records_history: bool
+    first_seen_at: float
+
+
+Observed: TypeAlias = tuple[Watched, tuple[AttemptStarted | AttemptEnded, ...]]
+
+
+def see(
+    watched: Watched,
+    key: str,
+    rule: RootRule,
+    signatures: tuple[tuple[str, Signature], ...],
+    items: Sequence[Item],
+) -> Observed:
+    """Fold what the files say into what is remembered, and name the events that follow."""
+    events: list[AttemptStarted | AttemptEnded] = []
+    complaints = _standing(watched, signatures)
+    after = watched
+    end = next((item for item in items if isinstance(item, Ended)), None)
+    for item in items:
+        match item:
+            case Started() if watched.phase == "over" and _still_ended(watched, signatures):
+                # Only touched, or about to be used again: read it anew until the old end is gone.
+                signatures = tuple(each for each in signatures if each[0] != item.file)
+            case Started():
+                after = _started(after, key, rule, item, end, events)
+            case ProcessNamed(process=process):
+                after = replace(after, process=process, gone_since=None)
+            case Ended():
+                after = _ended(after, key, item, events, complaints)
+            case Complaint():
+                complaints.append(item)
+    after = replace(after, signatures=signatures, complaints=tuple(complaints))
+    return after, tuple(events)
+
+
+def _still_ended(watched: Watched, signatures: tuple[tuple[str, Signature], ...]) -> bool:
+    """Whether the file that ended the attempt is still there, unchanged."""
+    before = dict(watched.signatures).get(watched.end_file)
+    return before is not None and dict(signatures).get(watched.end_file) == before
+
+
+def _standing(watched: Watched, signatures: tuple[tuple[str, Signature], ...]) -> list[Complaint]:
+    """The complaints about files that are still the same."""
+    if not watched.complaints:
+        return []
+    before, now = dict(watched.signatures), dict(signatures)
+    return [
+        each for each in watched.complaints if each.file in now and before.get(each.file) == now[each.file]
+    ]
+
+
+def _started(
+    watched: Watched,
+    key: str,
+    rule: RootRule,
+    item: Started,
+    end: Ended | None,
+    events: list[AttemptStarted | AttemptEnded],
+) -> Watched:
+    again = watched.phase == "over" and (watched.vanished or item.digest != watched.start_digest)
+    if watched.phase != "none" and not again:
+        return replace(watched, start_digest=item.digest)
+    attempt = watched.attempt + 1
+    origin: Origin = "live"
+    if attempt == 1 and rule.records_history and end is not None and end.at < rule.first_seen_at:
+        origin = "history"
+    events.append(AttemptStarted(key, attempt, item.at, _declaration(item, attempt), origin, end is not None))
+    return replace(
+        watched,
+        phase="open",
+        attempt=attempt,
+        start_digest=item.digest,
+        ended_by=None,
+        vanished=False,
+        launcher=item.launcher,
+        process=None if again else watched.process,
+        host=item.host,
+        gone_since=None,
+    )
+
+
+def _declaration(item: Started, attempt: int) -> SessionDeclaration | None:
+    return item.declaration if attempt == 1 else None
+
+
+def _ended(
+    watched: Watched,
+    key: str,
+    item: Ended,
+    events: list[AttemptStarted | AttemptEnded],
+    complaints: list[Complaint],
+) -> Watched:
+    attempt = watched.attempt
+    if watched.phase == "none":
+        return watched  # an end without a run.json that counts: nothing that could be held to anything
+    if watched.phase == "over":
+        assert watched.ended_by is not None
+        if EVIDENCE_STRENGTH[watched.ended_by] >= EVIDENCE_STRENGTH["declared"]:
+            if item.digest != watched.end_digest:
+                complaints.append(
+                    Complaint(item.file, None, "was written again after the end", "start a new run instead")
+                )
+            return watched
+        attempt += 1
+        events.append(AttemptStarted(key, attempt, item.at, None, "live", seen_over=True))
+    events.append(
+        AttemptEnded(
+            key,
+            attempt,
+            item.at,
+            "declared",
+            item.status,
+            item.reason_code,
+            item.reason_summary,
+            item.declared_by,
+            item.exit_code,
+            item.signal,
+        )
+    )
+    return replace(
+        watched,
+        phase="over",
+        attempt=attempt,
+        ended_by="declared",
+        end_file=item.file,
+        end_digest=item.digest,
+        vanished=False,
+        gone_since=None,
+    )
+
+
+def vanish(watched: Watched, key: str, now: float) -> Observed:
+    """The run's directory is gone, while its root is there and can be read."""
+    if watched.phase != "open":
+        return replace(watched, complaints=()) if watched.complaints else watched, ()
+    ended = AttemptEnded(
+        key,
+        watched.attempt,
+        now,
+        "process_gone",
+        "aborted",
+        "run.aborted.vanished",
+        "its directory is gone while it ran",
+    )
+    return replace(
+        watched,
+        signatures=(),
+        phase="over",
+        ended_by="process_gone",
+        vanished=True,
+        gone_since=None,
+        complaints=(),
+    ), (ended,)
+
+
+def weigh(watched: Watched, key: str, state: ProcessState, now: float) -> Observed:
+    """Hold an open attempt against the state of its recorded processes."""
+    if watched.phase != "open" or state != "gone":
+        return (replace(watched, gone_since=None) if watched.gone_since is not None else watched), ()
+    if watched.gone_since is None or now < watched.gone_since:
+        return replace(watched, gone_since=now), ()
+    if now - watched.gone_since < GRACE:
+        return watched, ()
+    ended = AttemptEnded(
+        key,
+        watched.attempt,
+        watched.gone_since,
+        "process_gone",
+        "aborted",
+        "run.aborted.process_gone",
+        "its process is gone and it never said why",
+    )
+    return replace(watched, phase="over", ended_by="process_gone", gone_since=None), (ended,)
+
+
+def together(states: Sequence[ProcessState]) -> ProcessState:
+    """What is known of a run by its recorded processes: one that lives keeps it going."""
+    if not states or "unknown" in states:
+        return "alive" if "alive" in states else "unknown"
+    return "alive" if "alive" in states else "gone"
+
+
+_ADAPTER: Final = TypeAdapter(Watched)
+
+
+def dump_watched(watched: Watched) -> str:
+    """What is remembered, as JSON text for the store."""
+    return _ADAPTER.dump_json(watched).decode()
+
+
+def load_watched(text: str) -> Watched:
+    """What was stored. Raises pydantic's `ValidationError` for what this program never wrote."""
+    return _ADAPTER.validate_json(text)

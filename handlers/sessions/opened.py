@@ -1,0 +1,172 @@
+"""An attempt started: the first one opens the session and fixes its contract for good.
+
+The contract in force is the launcher's snapshot if there is one, else what is declared at the
+daemon's first look (ADR-0029, section 5). A playbook that is missing or wrong is the operator's
+mistake: no contract, and the problem shown.
+"""
+
+import json
+
+from runward.config.contract import Contract, contract_from_json, contract_to_json, resolve_contract
+from runward.config.json_value import JsonValue
+from runward.handlers.effects import (
+    AppendLines,
+    ContractBasis,
+    Effect,
+    Effects,
+    EvidenceRef,
+    Explain,
+    OpenAttempt,
+    OpenSession,
+    Reason,
+)
+from runward.handlers.events import AttemptStarted, SessionDeclaration
+from runward.handlers.facts import (
+    Declarations,
+    DeclaredContract,
+    Facts,
+    Need,
+    Session,
+    SessionOf,
+    UnexpectedAnswer,
+)
+from runward.handlers.journal import lines
+
+
+def decide(event: AttemptStarted, event_hash: str, facts: Facts, now: float) -> Effects | Need:
+    """Open the session, or its next attempt."""
+    asked = SessionOf(event.session_key)
+    if asked not in facts:
+        return Need((asked,))
+    session = facts[asked]
+    if session is None:
+        return _open(event, event_hash, facts)
+    if not isinstance(session, Session):
+        raise UnexpectedAnswer(f"{asked} was answered with {session!r}")
+    return _resume(event, event_hash, session)
+
+
+def _open(event: AttemptStarted, event_hash: str, facts: Facts) -> Effects | Need:
+    contract: Contract | None = None
+    basis: ContractBasis | None = None
+    problem: str | None = None
+    declaration = event.declaration
+    if declaration is None:
+        summary = f"attempt {event.attempt} was reported of a session that never started"
+        return (Explain(event.session_key, "refused", summary),)
+    if event.origin == "history":
+        pass  # what ended before the root was first seen gets no contract
+    elif declaration.has_snapshot:
+        contract, problem = _snapshot(declaration.contract)
+        basis = "launcher" if contract is not None else None
+    elif declaration.playbook is not None or declaration.agent is not None:
+        question = DeclaredContract(declaration.playbook, declaration.agent)
+        if question not in facts:
+            return Need((question,))
+        answer = facts[question]
+        if not isinstance(answer, Declarations):
+            raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
+        problem = answer.problem
+        if problem is None:
+            contract = resolve_contract(playbook=answer.playbook, agent=answer.agent)
+        if contract is not None:
+            basis = "late" if event.seen_over else "first_look"
+    return _opening(event, event_hash, declaration, contract, basis, problem)
+
+
+def _snapshot(value: JsonValue) -> tuple[Contract | None, str | None]:
+    if value is None:
+        return None, None
+    parsed = contract_from_json(value, "run.json")
+    if parsed.value is None:
+        return None, "run.json: " + "; ".join(each.message for each in parsed.errors)
+    return parsed.value, None
+
+
+def _opening(
+    event: AttemptStarted,
+    event_hash: str,
+    declaration: SessionDeclaration,
+    contract: Contract | None,
+    basis: ContractBasis | None,
+    problem: str | None,
+) -> Effects:
+    contract_json = None
+    if contract is not None:
+        contract_json = json.dumps(contract_to_json(contract), ensure_ascii=False, separators=(",", ":"))
+    effects: list[Effect] = [
+        OpenSession(
+            event.session_key,
+            event.at,
+            declaration,
+            event.origin,
+            Reason("run.started.ok", "it started", (EvidenceRef("event", event.key, "AttemptStarted"),)),
+            "daemon",
+            contract_json,
+            basis,
+            problem,
+        ),
+        Explain(
+            event.session_key,
+            "refused" if problem else "decided",
+            _explanation(contract, basis, problem),
+            {"contract_basis": basis, "contract_problem": problem},
+        ),
+    ]
+    if event.origin == "live":
+        written = lines.session_started(event, event_hash, declaration)
+        if contract is not None:
+            written += lines.contract_snapshotted(event, event_hash, contract, basis)
+        effects.append(AppendLines(event.session_key, declaration.path, lines.EVENTS, written, live=True))
+        effects.append(
+            AppendLines(
+                event.session_key,
+                declaration.path,
+                lines.replay_name(event.attempt),
+                lines.replay_session_start(event, event_hash, declaration.session_id),
+                live=True,
+            )
+        )
+    return tuple(effects)
+
+
+def _explanation(contract: Contract | None, basis: ContractBasis | None, problem: str | None) -> str:
+    if problem is not None:
+        return f"no contract: {problem}"
+    if contract is None:
+        return "no contract was declared: nothing will be verified"
+    return f"contract of {len(contract.expected)} artifacts fixed ({basis})"
+
+
+def _resume(event: AttemptStarted, event_hash: str, session: Session) -> Effects:
+    if session.status == "running" or event.attempt != session.attempt + 1:
+        return (
+            Explain(
+                event.session_key,
+                "refused",
+                f"attempt {event.attempt} doesn't follow attempt {session.attempt} ({session.status})",
+            ),
+        )
+    return (
+        OpenAttempt(
+            event.session_key,
+            event.attempt,
+            event.at,
+            session.status,
+            Reason(
+                "run.started.resumed", "it was resumed", (EvidenceRef("event", event.key, "AttemptStarted"),)
+            ),
+            "daemon",
+        ),
+        Explain(event.session_key, "decided", f"attempt {event.attempt} opened, under the same contract"),
+        AppendLines(
+            event.session_key, session.path, lines.EVENTS, lines.session_resumed(event, event_hash), live=True
+        ),
+        AppendLines(
+            event.session_key,
+            session.path,
+            lines.replay_name(event.attempt),
+            lines.replay_session_start(event, event_hash, session.session_id),
+            live=True,
+        ),
+    )

@@ -1,0 +1,32 @@
+"""Reasons: every code that a session's status may carry, with its meaning and its status.
+
+Codes have three dotted parts and are stable; scripts rely on them.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from runward.handlers.events import Status
+
+MEANINGS: Final[Mapping[str, tuple[Status, str]]] = {
+    "run.started.ok": ("running", "it started"),
+    "run.started.resumed": ("running", "it was resumed"),
+    "run.completed.ok": ("completed", "a clean end"),
+    "run.failed.missing_artifact": ("failed", "a clean end without a required artifact"),
+    "run.failed.exit_nonzero": ("failed", "another exit code than 0"),
+    "run.failed.signal": ("failed", "killed by a signal that Runward didn't send"),
+    "run.failed.exception": ("failed", "the agent reports an error or an exception"),
+    "run.failed.not_started": ("failed", "it could not be started"),
+    "run.timed_out.deadline": ("timed_out", "Runward's deadline"),
+    "run.aborted.user": ("aborted", "a person interrupted it"),
+    "run.aborted.process_gone": ("aborted", "its process is gone and it never said why"),
+    "run.aborted.vanished": ("aborted", "its directory is gone while it ran"),
+    "run.cancelled.user": ("cancelled", "a person told it to stop"),
+    "run.cancelled.sigterm": ("cancelled", "it was told to stop by SIGTERM or SIGHUP"),
+    "run.cancelled.system": ("cancelled", "the system was shutting down"),
+}
+
+
+def status_of(code: str) -> Status:
+    """The status that goes with a reason code. Raises `KeyError` for a code that isn't listed."""
+    return MEANINGS[code][0]

@@ -1,0 +1,186 @@
+"""The daemon under measurement: the installed `runward daemon`, started, frozen and stopped as a service manager would.
+
+What it recorded is read in record.py.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.bench.record import Record
+from tests.bench.scratch import Scratch
+from tests.bench.usage import Usage, cpu_s, usage
+
+_READY_WITHIN_S = 60.0
+_STOPPED_WITHIN_S = 60.0
+_NO_PROGRESS_S = 30.0
+_POLL_S = 0.02
+_SETTLED_WITHIN_S = 120.0
+_QUIET_SHARE, _QUIET_S = 0.04, 0.5
+
+
+class DaemonFailed(Exception):
+    """The daemon did not do what is measured here; the message says what, and where its output is."""
+
+
+class Daemon:
+    """A running daemon; `ready_at` is when its `READY=1` came (Unix seconds)."""
+
+    def __init__(self, state: Path, process: subprocess.Popen[bytes], ready_at: float, output: Path) -> None:
+        self.record = Record(state)
+        self.ready_at = ready_at
+        self._process = process
+        self._output = output
+
+    def usage(self) -> Usage:
+        """What it takes now, with its children."""
+        return usage(self._process.pid)
+
+    def freeze(self) -> None:
+        """Stop it in its tracks."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End it as systemd does, and hold it to a clean end."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(_STOPPED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise DaemonFailed(
+                f"not stopped {_STOPPED_WITHIN_S:.0f} s after SIGTERM; see {self._output}"
+            ) from None
+        if code != 0:
+            raise DaemonFailed(f"ended {code} after SIGTERM:\n{self._output.read_text()[-2000:]}")
+
+    def kill(self) -> None:
+        """Whatever went wrong, leave no process behind."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def wait_running(self, count: int) -> None:
+        """Until it knows `count` sessions that have not ended, and has nothing else to do."""
+        self._wait_for(count, self.record.running)
+        self.settle()
+
+    def wait_judged(self, count: int) -> float:
+        """Until `count` sessions have a verdict. When the last look began that found one missing (Unix seconds, 0: none did)."""
+        return self._wait_for(count, self.record.judged)
+
+    def settle(self) -> None:
+        """Until it owes the world nothing and its processor time stands still."""
+        give_up = time.monotonic() + _SETTLED_WITHIN_S
+        while time.monotonic() < give_up:
+            before = cpu_s(self._process.pid)
+            time.sleep(_QUIET_S)
+            if cpu_s(self._process.pid) - before <= _QUIET_SHARE * _QUIET_S and self.record.owed() == 0:
+                return
+        raise DaemonFailed(
+            f"still busy after {_SETTLED_WITHIN_S:.0f} s, {self.record.owed()} lines owed; {self._output}"
+        )
+
+    def _wait_for(self, count: int, counted: Callable[[], int]) -> float:
+        last, last_progress, looked_at = -1, time.monotonic(), 0.0
+        while True:
+            look = time.time()
+            now = counted()
+            if now >= count:
+                return looked_at
+            looked_at = look
+            if now != last:
+                last, last_progress = now, time.monotonic()
+            if time.monotonic() - last_progress > _NO_PROGRESS_S:
+                raise DaemonFailed(
+                    f"{now} of {count}, no progress for {_NO_PROGRESS_S:.0f} s; see {self._output}"
+                )
+            if self._process.poll() is not None:
+                raise DaemonFailed(f"ended {self._process.returncode}:\n{self._output.read_text()[-2000:]}")
+            time.sleep(_POLL_S)
+
+
+@contextmanager
+def daemon(scratch: Scratch) -> Iterator[Daemon]:
+    """Start a daemon over `scratch.runs`, with the state of the one before it, and stop it at the end."""
+    running = _start(scratch.directory, scratch.runs)
+    try:
+        yield running
+        running.stop()
+    finally:
+        running.kill()
+
+
+def _start(directory: Path, runs: Path) -> Daemon:
+    settings = directory / "runward.toml"
+    settings.write_text(f'[[roots]]\nname = "runs"\npath = "{runs}"\nlayout = "native"\n')
+    output = directory / "daemon.out"
+    address = directory / "notify"
+    address.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified, output.open("ab") as out:
+        notified.bind(str(address))
+        notified.settimeout(0.2)
+        process = subprocess.Popen(
+            [Path(sys.executable).parent / "runward", "daemon", "--config", settings],
+            env=_environment(directory),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+        )
+        try:
+            ready_at = _ready(notified, process, output)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        _drain(notified.dup())
+    return Daemon(directory / "state", process, ready_at, output)
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    """Nothing of the person who measures: neither their settings nor their agents' directories."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("RUNWARD_", "XDG_", "CLAUDE_", "CODEX_"))
+    }
+    return kept | {
+        "HOME": str(directory),
+        "RUNWARD_STATE_DIR": str(directory / "state"),
+        "NOTIFY_SOCKET": str(directory / "notify"),
+    }
+
+
+def _ready(notified: socket.socket, process: subprocess.Popen[bytes], output: Path) -> float:
+    give_up = time.monotonic() + _READY_WITHIN_S
+    while time.monotonic() < give_up:
+        try:
+            if b"READY=1" in notified.recv(4096).split(b"\n"):
+                return time.time()
+        except TimeoutError:
+            pass
+        if process.poll() is not None:
+            raise DaemonFailed(f"ended {process.returncode} before READY=1:\n{output.read_text()[-2000:]}")
+    raise DaemonFailed(f"no READY=1 within {_READY_WITHIN_S:.0f} s; see {output}")
+
+
+def _drain(notified: socket.socket) -> None:
+    """Take what else is sent, so that a full socket holds nobody up."""
+    notified.settimeout(None)
+
+    def take() -> None:
+        with notified:
+            while b"STOPPING=1" not in notified.recv(4096):
+                pass
+
+    threading.Thread(target=take, daemon=True).start()

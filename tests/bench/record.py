@@ -1,0 +1,129 @@
+"""What the daemon recorded: its store, its log and its journals, read from outside. The one place that knows their shape.
+
+The figures come from the log; the store and the journals are what the log is held against.
+"""
+
+import json
+import sqlite3
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, TypeAdapter
+from tests.bench.fixtures import right_verdict
+
+_ROOT = "native:runs/"
+
+
+class Finished(BaseModel):
+    """The log's line about a verdict; `committed_at` (Unix seconds) is after its commit returned."""
+
+    session: str
+    status: str
+    reason: str
+    committed_at: float
+
+
+class Written(BaseModel):
+    """The log's line about journal lines that were written."""
+
+    at: float
+    rows: int
+
+
+_FINISHED = TypeAdapter(Finished)
+_WRITTEN = TypeAdapter(Written)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What the log says of a stretch: the time (Unix seconds) of each run's verdict, and of the last journal line."""
+
+    committed_at: dict[str, float]
+    journals_end: float | None
+
+
+class Record:
+    """The state directory of a daemon, running or not."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._store = sqlite3.connect(f"file:{state}/runward.db?mode=ro", uri=True, isolation_level=None)
+
+    def running(self) -> int:
+        """How many sessions have begun and not ended."""
+        return self._count("select count(*) from sessions where status = 'running'")
+
+    def judged(self) -> int:
+        """How many sessions have a verdict."""
+        return self._count(
+            "select (select count(*) from sessions) - (select count(*) from sessions where status = 'running')"
+        )
+
+    def owed(self) -> int:
+        """How many rows of the outbox are not carried out, and how many jobs are not done."""
+        return self._count(
+            "select (select count(*) from outbox where state = 'owed')"
+            " + (select count(*) from jobs where state in ('waiting', 'running', 'held'))"
+        )
+
+    def log(self, since: float) -> Log:
+        """What was logged from this time (Unix seconds) on."""
+        committed_at: dict[str, float] = {}
+        journals_end: float | None = None
+        for file in sorted((self._state / "log").glob("runward.jsonl*"), reverse=True):
+            for line in file.read_bytes().splitlines():
+                if b'"session.finished"' in line:
+                    finished = _FINISHED.validate_json(line)
+                    if finished.committed_at >= since:
+                        run = finished.session.removeprefix(_ROOT)
+                        committed_at[run] = max(finished.committed_at, committed_at.get(run, 0.0))
+                elif b'"journals.written"' in line:
+                    written = _WRITTEN.validate_json(line)
+                    if written.at >= since:
+                        journals_end = max(journals_end or 0.0, written.at)
+        return Log(committed_at, journals_end)
+
+    def problems(self, runs: list[str]) -> list[str]:
+        """What is lost, doubled or wrong among these runs and no others, in the store."""
+        if self._text("pragma journal_mode") != "wal":
+            return ["the store is not in WAL mode"]
+        rows = self._store.execute("select key, status, reason_code from sessions").fetchall()
+        told = {key.removeprefix(_ROOT): (status, reason) for key, status, reason in rows}
+        wrong = {run for run in runs if run in told and told[run] != right_verdict(run)}
+        verdicts = Counter(
+            lane.removeprefix(_ROOT)
+            for (lane,) in self._store.execute(
+                "select lane from events where type = 'SessionFinished'"
+            ).fetchall()
+        )
+        return [
+            *_named("lost", set(runs) - told.keys()),
+            *_named("not asked for", told.keys() - set(runs)),
+            *_named("judged wrongly", wrong),
+            *_named("without a SessionFinished event", set(runs) - verdicts.keys()),
+            *_named("doubled", {run for run, count in verdicts.items() if count > 1}),
+        ]
+
+    def journal_problems(self, root: Path, runs: list[str]) -> list[str]:
+        """Which of these runs' own journals do not tell one start and one end."""
+        right = Counter(("session_started", "session_finished"))
+        wrong = set()
+        for run in runs:
+            lines = [json.loads(line) for line in (root / run / "events.jsonl").read_bytes().splitlines()]
+            if Counter(line["event"] for line in lines if line["event"] in right) != right:
+                wrong.add(run)
+        return [
+            *_named("with a wrong journal", wrong),
+            *([f"{self.owed()} still owed after the stop"] if self.owed() else []),
+        ]
+
+    def _count(self, query: str) -> int:
+        return int(self._store.execute(query).fetchall()[0][0])
+
+    def _text(self, query: str) -> str:
+        return str(self._store.execute(query).fetchall()[0][0])
+
+
+def _named(what: str, runs: set[str]) -> list[str]:
+    return [f"{len(runs)} runs {what}: {', '.join(sorted(runs)[:3])}"] if runs else []

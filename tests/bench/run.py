@@ -1,0 +1,93 @@
+"""`make bench`: measure the daemon against the least that any program must do, and hold it to its goals.
+
+Every ratio is of medians that were measured in alternation on this machine, for absolute numbers swing with the
+neighbours of its disk. Exit 1: a goal is missed, or a run was lost, doubled or judged wrongly. `--quick` measures little and
+judges only the latter.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+# Run as a script, so that it needs no installed tests: the project's root is where `tests.bench` is found.
+sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from tests.bench.agreement import agreement
+from tests.bench.bursts import in_one_look, known_before
+from tests.bench.figure import Figure
+from tests.bench.idle import idle
+from tests.bench.latency import RATES, latency
+from tests.bench.memory import flat
+from tests.bench.product import DaemonFailed
+from tests.bench.report import document, table
+from tests.bench.scratch import in_memory
+from tests.bench.storms import storms
+from tests.bench.yardstick import YardstickFailed, reference
+
+SECTIONS = ("agreement", "burst", "once", "latency", "storm", "idle", "memory")
+
+
+def _sections(disk: Path, quick: bool, repeats: int) -> dict[str, Callable[[], list[Figure]]]:
+    memory = in_memory(disk)
+    count, large = (200, 400) if quick else (1_000, 10_000)
+    return {
+        "agreement": lambda: _agreement(disk, count, repeats if quick else max(9, repeats)),
+        "burst": lambda: known_before(disk, count, repeats) + known_before(disk, large, repeats),
+        "once": lambda: in_one_look(disk, count, repeats),
+        "latency": lambda: [
+            figure for rate in RATES for figure in latency(disk, rate, 2 if quick else 10, repeats)
+        ],
+        "storm": lambda: storms(disk, count, repeats),
+        "idle": lambda: idle(memory, count, 10 if quick else 75, repeats),
+        "memory": lambda: flat(memory, large, 2 if quick else 10),
+    }
+
+
+def _agreement(disk: Path, count: int, repeats: int) -> list[Figure]:
+    script = reference()
+    if script is None:
+        print(
+            "agreement: left out, RUNWARD_TEST_MATERIAL names no directory with bench/raw_pipeline.py",
+            file=sys.stderr,
+        )
+        return []
+    return agreement(disk, script, count, repeats)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a smoke run of two minutes")
+    parser.add_argument("--only", default=",".join(SECTIONS), help=f"some of {','.join(SECTIONS)}")
+    parser.add_argument("--repeats", type=int, help="of each figure; default 3, or 1 with --quick")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument(
+        "--scratch", type=Path, default=Path("/var/tmp"), help="a directory on the disk to measure"
+    )
+    given = parser.parse_args()
+    wanted = given.only.split(",")
+    if unknown := set(wanted) - set(SECTIONS):
+        parser.error(f"--only knows {', '.join(SECTIONS)}, not {', '.join(sorted(unknown))}")
+    figures: list[Figure] = []
+    broken: list[str] = []
+    for name, measure in _sections(
+        given.scratch, given.quick, given.repeats or (1 if given.quick else 3)
+    ).items():
+        if name in wanted:
+            print(f"{name} …", file=sys.stderr, flush=True)
+            try:
+                figures += measure()
+            except (DaemonFailed, YardstickFailed) as failure:
+                broken.append(f"{name} could not be measured: {failure}")
+    print("\n".join([table(figures, judged=not given.quick), *broken]))
+    if given.json:
+        given.json.write_text(json.dumps(document(figures, given.quick), indent=2, ensure_ascii=False) + "\n")
+    missed = any(figure.problems or not (given.quick or figure.met) for figure in figures)
+    return 1 if missed or broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

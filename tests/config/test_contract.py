@@ -1,0 +1,246 @@
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runward.config.contract import (
+    Contract,
+    ContractEntry,
+    ExpectedArtifact,
+    contract_from_json,
+    contract_to_json,
+    declared_artifacts,
+    resolve_contract,
+)
+from runward.config.json_value import JsonValue
+from runward.config.problem import Complaint
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+artifacts = st.builds(
+    ExpectedArtifact,
+    id=st.sampled_from(["a", "b", "c", "d-1", "e_2"]),
+    path=st.sampled_from(["a.md", "b/c.txt", "d"]),
+    required=st.booleans(),
+    description=st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+)
+declarations = st.none() | st.lists(artifacts, max_size=5, unique_by=lambda artifact: artifact.id).map(tuple)
+
+
+def resolve_as_the_adr_does(playbook: JsonValue, agent: JsonValue) -> JsonValue:
+    """`resolve_artifact_contract` of ADR-0029, over plain dicts."""
+    if not playbook and not agent:
+        return None
+    by_id: dict[JsonValue, JsonValue] = {}
+    for source, block in (("agent_profile", agent), ("playbook", playbook)):
+        specs = block.get("expected", []) if isinstance(block, dict) else []
+        for spec in specs if isinstance(specs, list) else []:
+            assert isinstance(spec, dict)
+            by_id[spec["id"]] = {**spec, "source": source}
+    return {"expected": list(by_id.values())}
+
+
+def block(declared: tuple[ExpectedArtifact, ...] | None) -> JsonValue:
+    return None if declared is None else {"expected": [dict(artifact._asdict()) for artifact in declared]}
+
+
+@given(declarations, declarations)
+def test_contracts_resolve_as_the_adrs_own_code_does(
+    playbook: tuple[ExpectedArtifact, ...] | None, agent: tuple[ExpectedArtifact, ...] | None
+):
+    contract = resolve_contract(playbook=playbook, agent=agent)
+    expected = resolve_as_the_adr_does(block(playbook), block(agent))
+    assert (None if contract is None else contract_to_json(contract)) == expected
+
+
+def test_a_playbooks_entry_replaces_the_agents_whole_and_in_its_position():
+    agent = (
+        ExpectedArtifact("a", "old.md", required=False, description="old"),
+        ExpectedArtifact("b", "b.md"),
+    )
+    playbook = (ExpectedArtifact("c", "c.md"), ExpectedArtifact("a", "new.md"))
+    assert resolve_contract(playbook=playbook, agent=agent) == Contract(
+        (
+            ContractEntry("a", "new.md", True, "", "playbook"),
+            ContractEntry("b", "b.md", True, "", "agent_profile"),
+            ContractEntry("c", "c.md", True, "", "playbook"),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("playbook", "agent", "contract"),
+    [(None, None, None), ((), None, Contract(())), (None, (), Contract(())), ((), (), Contract(()))],
+)
+def test_declaring_nothing_is_no_contract_and_an_empty_list_is_an_empty_one(
+    playbook: tuple[ExpectedArtifact, ...] | None,
+    agent: tuple[ExpectedArtifact, ...] | None,
+    contract: Contract | None,
+):
+    assert resolve_contract(playbook=playbook, agent=agent) == contract
+
+
+@given(declarations, declarations)
+def test_a_snapshot_reads_back_as_it_was_written(
+    playbook: tuple[ExpectedArtifact, ...] | None, agent: tuple[ExpectedArtifact, ...] | None
+):
+    contract = resolve_contract(playbook=playbook, agent=agent) or Contract(())
+    parsed = contract_from_json(contract_to_json(contract), "run.json")
+    assert (parsed.value, parsed.problems) == (contract, ())
+
+
+def test_a_snapshot_written_by_hand_may_leave_out_what_has_a_default():
+    parsed = contract_from_json({"expected": [{"id": "a", "path": "a.md"}]}, "run.json")
+    assert parsed.value == Contract((ContractEntry("a", "a.md", True, "", "playbook"),))
+
+
+def test_a_path_is_kept_as_it_was_written_and_its_plain_form_is_advised():
+    parsed = contract_from_json({"expected": [{"id": "a", "path": "./x//a.md"}]}, "run.json")
+    assert parsed.value is not None
+    assert parsed.value.expected[0].path == "./x//a.md"
+    assert [problem.render() for problem in parsed.problems] == [
+        "run.json: warning: contract.expected[0].path: './x//a.md' is read as 'x/a.md' (write 'x/a.md')"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "contract: must be an object, not nothing"),
+        ([], "contract: must be an object, not a list"),
+        ({}, "contract: has no 'expected'"),
+        ({"expected": None}, "contract.expected: must be a list, not nothing"),
+        ({"expected": ["a"]}, "contract.expected[0]: must be a table of keys, not a text"),
+        ({"expected": [{"id": "a", "path": "a"}] * 1001}, "contract.expected: has more than 1000 entries"),
+        ({"expected": [{"path": "a"}]}, "contract.expected[0]: has no 'id'"),
+        ({"expected": [{"id": "a"}]}, "contract.expected[0]: has no 'path'"),
+        ({"expected": [{"id": "", "path": "a"}]}, "contract.expected[0].id: '' is no id"),
+        ({"expected": [{"id": "-_", "path": "a"}]}, "contract.expected[0].id: '-_' is no id"),
+        ({"expected": [{"id": "é", "path": "a"}]}, "contract.expected[0].id: 'é' is no id"),
+        ({"expected": [{"id": "a b", "path": "a"}]}, "contract.expected[0].id: 'a b' is no id"),
+        ({"expected": [{"id": "a\n", "path": "a"}]}, "contract.expected[0].id: 'a\\n' is no id"),
+        ({"expected": [{"id": "²", "path": "a"}]}, "contract.expected[0].id: '²' is no id"),
+        (
+            {"expected": [{"id": "a" * 201, "path": "a"}]},
+            "contract.expected[0].id: is longer than 200 characters",
+        ),
+        ({"expected": [{"id": 1, "path": "a"}]}, "contract.expected[0].id: must be a text, not a number"),
+        ({"expected": [{"id": "a", "path": "/a"}]}, "contract.expected[0].path: '/a' is an absolute path"),
+        ({"expected": [{"id": "a", "path": "../a"}]}, "contract.expected[0].path: '../a' has a '..' in it"),
+        ({"expected": [{"id": "a", "path": "."}]}, "contract.expected[0].path: '.' is the directory itself"),
+        (
+            {"expected": [{"id": "a", "path": "a*"}]},
+            "contract.expected[0].path: 'a*' has a glob character in it: *",
+        ),
+        (
+            {"expected": [{"id": "a", "path": "a\0"}]},
+            "contract.expected[0].path: 'a\\x00' has a NUL character in it",
+        ),
+        ({"expected": [{"id": "a", "path": None}]}, "contract.expected[0].path: must be a text, not nothing"),
+        (
+            {"expected": [{"id": "a", "path": "a", "required": "no"}]},
+            "contract.expected[0].required: must be true or false, not a text",
+        ),
+        (
+            {"expected": [{"id": "a", "path": "a", "required": 1}]},
+            "contract.expected[0].required: must be true or false, not a number",
+        ),
+        (
+            {"expected": [{"id": "a", "path": "a", "description": 1}]},
+            "contract.expected[0].description: must be a text, not a number",
+        ),
+        (
+            {"expected": [{"id": "a", "path": "a", "description": "\ud800"}]},
+            "contract.expected[0].description: must be valid text of at most 4000 characters",
+        ),
+        (
+            {"expected": [{"id": "a", "path": "a", "source": "me"}]},
+            "contract.expected[0].source: 'me' is no source",
+        ),
+        (
+            {"expected": [{"id": "a", "path": "a"}, {"id": "a", "path": "b"}]},
+            "contract.expected[1].id: 'a' is the id of entry 0 already",
+        ),
+    ],
+)
+def test_a_hostile_snapshot_is_refused_with_the_reason_and_a_mend(value: JsonValue, message: str):
+    parsed = contract_from_json(value, "run.json")
+    assert parsed.value is None
+    assert [problem.message for problem in parsed.errors] == [message]
+    assert all(problem.mend and problem.file == "run.json" for problem in parsed.problems)
+
+
+def test_unknown_and_reserved_keys_are_warned_of_and_stop_nothing():
+    value: JsonValue = {"expected": [{"id": "a", "path": "a", "requird": True, "min_size": 3}], "kind": "x"}
+    parsed = contract_from_json(value, "run.json")
+    assert parsed.value == Contract((ContractEntry("a", "a", True, "", "playbook"),))
+    assert [(problem.message, problem.mend) for problem in parsed.warnings] == [
+        ("contract.kind: unknown key", "known here: expected"),
+        ("contract.expected[0].requird: unknown key", "did you mean 'required'?"),
+        (
+            "contract.expected[0].min_size: is reserved for a later version and not checked",
+            "remove it: this version checks that the file exists and is not empty",
+        ),
+    ]
+
+
+def test_all_complaints_come_at_once_and_never_without_end():
+    spec: JsonValue = {"id": "a b", "path": "/x", "required": 3}
+    parsed = contract_from_json({"expected": [spec] * 1000}, "run.json")
+    assert 3 * 33 < len(parsed.problems) <= 110
+    extra: dict[str, JsonValue] = {f"key{number}": 1 for number in range(5000)}
+    parsed = contract_from_json({"expected": [{"id": "a", "path": "a", **extra}]}, "run.json")
+    assert parsed.value is not None
+    assert len(parsed.problems) == 100
+
+
+@given(json_values | st.fixed_dictionaries({"expected": json_values | st.lists(json_values, max_size=3)}))
+def test_any_snapshot_is_a_contract_or_complaints(value: JsonValue):
+    parsed = contract_from_json(value, "run.json")
+    assert (parsed.value is None) == bool(parsed.errors)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"id": st.text(max_size=4), "path": st.text(max_size=6)},
+            optional={"required": st.booleans(), "source": st.sampled_from(["playbook", "x"])},
+        ),
+        max_size=4,
+    )
+)
+def test_an_accepted_snapshot_holds_only_safe_paths_and_ids_once(specs: list[Mapping[str, JsonValue]]):
+    parsed = contract_from_json({"expected": [dict(spec) for spec in specs]}, "run.json")
+    entries = parsed.value.expected if parsed.value else ()
+    assert len({entry.id for entry in entries}) == len(entries)
+    assert not any(entry.path.startswith("/") or ".." in entry.path.split("/") for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("value", "declared"),
+    [
+        (None, None),
+        ({}, None),
+        ({"expected": []}, ()),
+        ({"note": 1}, ()),
+        ({"expected": [{"id": "a", "path": "a"}]}, (ExpectedArtifact("a", "a"),)),
+    ],
+)
+def test_an_empty_block_declares_nothing_and_any_other_its_list(
+    value: JsonValue, declared: tuple[ExpectedArtifact, ...] | None
+):
+    complaints: list[Complaint] = []
+    assert declared_artifacts(value, ("artifacts",), complaints) == declared
+    assert not [complaint for complaint in complaints if complaint.severity == "error"]
+
+
+def test_a_source_belongs_into_no_declaration():
+    complaints: list[Complaint] = []
+    declared_artifacts({"expected": [{"id": "a", "path": "a", "source": "x"}]}, ("artifacts",), complaints)
+    assert [(complaint.loc, complaint.severity) for complaint in complaints] == [
+        (("artifacts", "expected", 0, "source"), "warning")
+    ]
