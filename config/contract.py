@@ -107,7 +107,7 @@ def contract_from_json(value: JsonValue, name: str) -> Parsed[Contract]:
         source = _source(spec, (*loc, "expected", index, "source"), complaints)
         if artifact is not None and source is not None:
             entries.append(_entry(artifact, source))
-    if "expected" not in value and not complaints:
+    if "expected" not in value and not has_errors(complaints):
         complaints.append(Complaint(loc, "has no 'expected'", "list the expected artifacts, or leave it out"))
     problems = tuple(complaint.problem(name) for complaint in complaints)
     return Parsed(None if has_errors(problems) else Contract(tuple(entries)), problems)
@@ -134,9 +134,7 @@ def _artifacts(
     block: Mapping[str, JsonValue], loc: Location, known: tuple[str, ...], complaints: list[Complaint]
 ) -> Iterator[tuple[int, Mapping[str, JsonValue], ExpectedArtifact | None]]:
     """Each table in `expected` with its index and, unless something is wrong with it, its artifact."""
-    complaints.extend(
-        unknown_key((*loc, key), ("expected",), "warning") for key in block if key != "expected"
-    )
+    _warn_of_extra_keys(block, loc, ("expected",), complaints)
     expected = block.get("expected", [])
     loc = (*loc, "expected")
     if not isinstance(expected, list):
@@ -152,11 +150,11 @@ def _artifacts(
         if not isinstance(spec, dict):
             complaints.append(_wrong_kind((*loc, index), spec, "a table of keys", "write {id: …, path: …}"))
             continue
-        artifact = _artifact(spec, (*loc, index), known, complaints)
-        if artifact is not None and first_index.setdefault(artifact.id, index) != index:
-            message = f"{quoted(artifact.id)} is the id of entry {first_index[artifact.id]} already"
+        identifier = spec.get("id")
+        if isinstance(identifier, str) and first_index.setdefault(identifier, index) != index:
+            message = f"{quoted(identifier)} is the id of entry {first_index[identifier]} already"
             complaints.append(Complaint((*loc, index, "id"), message, "give each artifact its own id"))
-        yield index, spec, artifact
+        yield index, spec, _artifact(spec, (*loc, index), known, complaints)
 
 
 def _artifact(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.config.problem import Complaint, Location, Place, Problem
+from runward.config.problem import MAX_PROBLEMS, Complaint, Location, Place, Problem
 
 
 class Mark(NamedTuple):
@@ -42,9 +42,10 @@ class Document(NamedTuple):
         return complaint.problem(self.name, self.place(complaint.loc, complaint.at_key))
 
     def problems(self, complaints: Iterable[Complaint]) -> tuple[Problem, ...]:
-        """All complaints with their places, in the order of the text."""
-        found = [self.problem(complaint) for complaint in complaints]
-        return tuple(sorted(found, key=lambda problem: (problem.line or 0, problem.column or 0)))
+        """The complaints with their places, in the order of the text; of too many the errors before warnings."""
+        found = sorted(complaints, key=lambda complaint: complaint.severity)[:MAX_PROBLEMS]
+        problems = [self.problem(complaint) for complaint in found]
+        return tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
 
 
 class Lines:

@@ -1,6 +1,7 @@
 """Strict JSON: no duplicate keys, no NaN, bounded. For what people write into variables and options."""
 
 import json
+from itertools import islice
 from typing import Final, NoReturn
 
 from runward.config.document import Document
@@ -26,7 +27,7 @@ def read_json(text: str, name: str) -> Parsed[Document]:
     except RecursionError:
         return _refused(name, "is nested too deeply to be read", "nest less")
     document = Document(name, root, {})
-    faults = [fault for fault, _ in zip(not_plain(root), range(MAX_PROBLEMS), strict=False)]
+    faults = list(islice(not_plain(root), MAX_PROBLEMS))
     return Parsed(None, document.problems(faults)) if faults else Parsed(document)
 
 

@@ -51,8 +51,12 @@ def _fault(loc: Location, value: object) -> Complaint | None:
         case float():
             finite = abs(value) < float("inf")
             return None if finite else Complaint(loc, "is no finite number", "write a number that has an end")
-        case list() | dict():
-            deep = len(loc) >= MAX_DEPTH
-            return Complaint(loc[:1], f"is nested more than {MAX_DEPTH} deep", "nest less") if deep else None
+        case list() | dict() if len(loc) >= MAX_DEPTH:
+            return Complaint(loc[:1], f"is nested more than {MAX_DEPTH} deep", "nest less")
+        case dict():
+            fine = all(is_text(key) for key in value)
+            return None if fine else Complaint(loc, "has a key with a lone surrogate in it", "mend the key")
+        case list():
+            return None
         case _:
             return Complaint(loc, f"must be plain data, not {kind(value)}", "put it in quotes")

@@ -19,16 +19,7 @@ from runward.config.yaml_document import read_yaml
 
 PLAYBOOK_SUFFIX = ".playbook.yaml"
 
-FOREIGN_KEYS: Final = (
-    "model",
-    "prompt",
-    "description",
-    "effort",
-    "args",
-    "argument-hint",
-    "team_mode",
-    "yolo",
-)
+FOREIGN_KEYS: Final = ("model", "prompt", "description")
 """Keys of ADR-0029's playbooks and of the tools that share them: read by those, passed over here."""
 
 
@@ -54,6 +45,12 @@ def _refuse_nul(text: str) -> str:
     return text
 
 
+def _refuse_no_name(name: str) -> str:
+    if not name or "/" in name or "\0" in name:
+        raise PydanticCustomError("no_name", "is no name", {"mend": "write a name without '/'"})
+    return name
+
+
 def _refuse_empty_program(command: list[str]) -> list[str]:
     if not command or not command[0]:
         mend = {"mend": 'write the program and its arguments: ["python3", "review.py"]'}
@@ -66,7 +63,7 @@ class PlaybookFile(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="ignore", title="Runward playbook")
 
-    name: Annotated[str, AfterValidator(_refuse_nul)] | None = Field(
+    name: Annotated[str, AfterValidator(_refuse_no_name)] | None = Field(
         None, description="The playbook's name. Default: the file's name without .playbook.yaml."
     )
     command: (
@@ -84,7 +81,7 @@ class PlaybookFile(BaseModel):
     grace: Duration | None = Field(
         None, description="The time between SIGTERM and SIGKILL at the timeout, as in 5s. Default: 5s."
     )
-    agent: Annotated[str, AfterValidator(_refuse_nul)] | None = Field(
+    agent: Annotated[str, AfterValidator(_refuse_no_name)] | None = Field(
         None, description="The agent profile whose artifact_defaults the contract starts from."
     )
     artifacts: Annotated[JsonValue, WithJsonSchema(dict(DECLARATION_SCHEMA))] = Field(

@@ -83,7 +83,7 @@ def read_settings(
     `home` and `working_directory` are absolute; relative paths in variables start from the latter. The problems
     are everything that is wrong anywhere, in the order of the sources. Never raises.
     """
-    layers: list[Layer] = [_defaults(sources, environment, home)]
+    layers: list[Layer] = []
     problems: list[Problem] = []
     for source in sources:
         layer, found = layer_of_file(source, home)
@@ -92,7 +92,7 @@ def read_settings(
     of_environment, found_there = layers_of_environment(environment, working_directory, home)
     layers.extend(of_environment)
     problems.extend(found_there)
-    merged = _with_own_root(merge_layers(layers))
+    merged = _with_defaults(merge_layers(layers), _defaults(sources, environment, home))
     state_dir = None if has_errors(problems) else merged.values["state_dir"]
     problems.extend(misplaced_roots(merged.roots or {}, state_dir))
     return Parsed(None if has_errors(problems) else _settings(merged), tuple(problems))
@@ -125,7 +125,7 @@ def settings_to_json(settings: Settings) -> JsonValue:
     }
 
 
-def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: str) -> Layer:
+def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: str) -> Mapping[str, Placed]:
     """Playbooks and agents lie beside the settings file, or where it would be the user's."""
     base = (
         sources[0].base if sources else f"{_base_directory(environment, 'CONFIG', home, '.config')}/runward"
@@ -140,7 +140,7 @@ def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: s
         "watch.limit_share": DEFAULT_LIMIT_SHARE,
         "scan.period": DEFAULT_SCAN_PERIOD_S,
     }
-    return Layer({key: Placed(value, DEFAULT) for key, value in values.items()})
+    return {key: Placed(value, DEFAULT) for key, value in values.items()}
 
 
 def _base_directory(environment: Mapping[str, str], kind: str, home: str, below_home: str) -> str:
@@ -149,12 +149,13 @@ def _base_directory(environment: Mapping[str, str], kind: str, home: str, below_
     return declared.rstrip("/") if declared.startswith("/") else f"{home.rstrip('/')}/{below_home}"
 
 
-def _with_own_root(merged: Layer) -> Layer:
-    """Where no root was written at all, the native one in the state directory."""
+def _with_defaults(merged: Layer, defaults: Mapping[str, Placed]) -> Layer:
+    """What was written, over the defaults; and where no root was, the native one in the state directory."""
+    values = {**defaults, **merged.values}
     if merged.roots is not None:
-        return merged
-    path = f"{merged.values['state_dir'].value}/{OWN_ROOTS}"
-    return Layer(merged.values, {OWN_ROOTS: Placed({"name": OWN_ROOTS, "path": path}, DEFAULT)})
+        return Layer(values, merged.roots)
+    path = f"{values['state_dir'].value}/{OWN_ROOTS}"
+    return Layer(values, {OWN_ROOTS: Placed({"name": OWN_ROOTS, "path": path}, DEFAULT)})
 
 
 def _settings(merged: Layer) -> Settings:

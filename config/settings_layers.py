@@ -147,7 +147,7 @@ def _roots(
         if not isinstance(item, dict):
             continue
         path = _resolved(item.get("path"), (*loc, "path"), base, home, complaints)
-        name = item.get("name", _name_of(path, (*loc, "path"), complaints))
+        name = item["name"] if "name" in item else _name_of(path, (*loc, "path"), complaints)
         if not isinstance(path, str) or not isinstance(name, str):
             continue
         if name in roots:

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from itertools import islice
 from typing import Final
 
 from runward.config.document import Document
@@ -25,7 +26,7 @@ def read_toml(text: str, name: str) -> Parsed[Document]:
         return _refused(name, "a number here is out of bounds", "put it in quotes")
     except RecursionError:
         return _refused(name, "is nested too deeply to be read", "nest less")
-    faults = [fault for fault, _ in zip(not_plain(root), range(MAX_PROBLEMS), strict=False)]
+    faults = list(islice(not_plain(root), MAX_PROBLEMS))
     too_deep = any("nested" in fault.message for fault in faults)
     document = Document(name, root, {} if too_deep else toml_positions(text))
     return Parsed(None, document.problems(faults)) if faults else Parsed(document)

@@ -136,7 +136,7 @@ class _Reader:
             self._complain(event, "a key must be a text", "write it as one word")
             return "?"
         self._refuse_anchor_and_tag(event)
-        text = str(event.value)
+        text = self._text_of(event)
         if event.implicit[0] and text == "<<":
             self._complain(event, "merge keys are not supported", "write the keys out")
         elif event.implicit[0] and not isinstance(self._scalar(event), str):
@@ -144,9 +144,9 @@ class _Reader:
         return text
 
     def _scalar(self, event: yaml.ScalarEvent) -> JsonValue:
-        text = str(event.value)
+        text = self._text_of(event)
         if not event.implicit[0]:
-            return self._quoted_text(event, text)
+            return text
         if text in _NULL:
             return None
         if text in _TRUE or text in _FALSE:
@@ -157,10 +157,15 @@ class _Reader:
             return self._float(event, text)
         return text
 
-    def _quoted_text(self, event: yaml.ScalarEvent, text: str) -> str:
-        if not is_text(text):
+    def _text_of(self, event: yaml.ScalarEvent) -> str:
+        """The scalar's text, with the two halves of an escaped character joined as JSON does."""
+        text = str(event.value)
+        if is_text(text):
+            return text
+        joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        if not is_text(joined):
             self._complain(event, "has a lone surrogate in it", "write the character itself")
-        return text
+        return joined
 
     def _integer(self, event: yaml.ScalarEvent, text: str) -> int | None:
         base = _BASES.get(text[:2], 10)

@@ -39,6 +39,7 @@ async def serve(
     """
     state = Path(settings.state_dir)
     prepare(state)
+    _make_own_roots(settings)
     with ExitStack() as stack:
         stack.callback(hold(state).release)
         migrate(state / STORE)
@@ -61,6 +62,13 @@ async def serve(
                 tasks.cancel_scope.cancel()
         finally:
             await store.close()
+
+
+def _make_own_roots(settings: Settings) -> None:
+    """Make the roots that lie in the state directory; others are their owners' to make."""
+    for root in settings.roots:
+        if root.path.startswith(settings.state_dir + "/"):
+            Path(root.path).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 async def _signals(

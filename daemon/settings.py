@@ -6,15 +6,13 @@ there is no settings file, for the launcher's start-up.
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-from runward.config.problem import Parsed, Problem
-from runward.config.settings import Settings, Source, read_settings
 
 if TYPE_CHECKING:
     from runward.config.agent import AgentProfile
     from runward.config.playbook import Playbook
+    from runward.config.problem import Parsed, Problem
+    from runward.config.settings import Settings
 
 SYSTEM_FILE: Final = "/etc/runward/runward.toml"
 MAXIMUM_FILE: Final = 1 << 20
@@ -25,12 +23,15 @@ class NotFound(LookupError):
     """There is no playbook or agent of this name, or no such file."""
 
 
-def load_settings(config: str | None, environment: Mapping[str, str], cwd: str) -> Parsed[Settings]:
+def load_settings(config: str | None, environment: Mapping[str, str], cwd: str) -> "Parsed[Settings]":
     """The settings in force: `--config`, `$RUNWARD_CONFIG`, then the usual places; then the environment."""
-    home = environment.get("HOME") or os.path.expanduser("~")
+    from runward.config.problem import Parsed, Problem
+    from runward.config.settings import Source, read_settings
+
+    home = home_of(environment)
     sources: list[Source] = []
     problems: list[Problem] = []
-    file = _settings_file(config, environment, cwd, home)
+    file = settings_file(config, environment, cwd)
     if file is not None:
         for path in [file, *_drop_ins(file)]:
             text = _read(path)
@@ -43,16 +44,19 @@ def load_settings(config: str | None, environment: Mapping[str, str], cwd: str) 
     return read_settings(sources, environment, home=home, working_directory=cwd)
 
 
-def _settings_file(
-    config: str | None, environment: Mapping[str, str], cwd: str, home: str
-) -> str | None:
+def home_of(environment: Mapping[str, str]) -> str:
+    """The home that `~` and the defaults mean."""
+    return environment.get("HOME") or os.path.expanduser("~")
+
+
+def settings_file(config: str | None, environment: Mapping[str, str], cwd: str) -> str | None:
     """The first of the places that exists; one that was named counts whether it exists or not."""
     named = config or environment.get("RUNWARD_CONFIG")
     if named:
         return os.path.join(cwd, named)
     user = environment.get("XDG_CONFIG_HOME") or ""
     if not user.startswith("/"):
-        user = f"{home}/.config"
+        user = f"{home_of(environment)}/.config"
     for path in (f"{cwd}/runward.toml", f"{user}/runward/runward.toml", SYSTEM_FILE):
         if os.path.exists(path):
             return path
@@ -67,25 +71,27 @@ def _drop_ins(file: str) -> list[str]:
     return [f"{file}.d/{name}" for name in names if name.endswith(".toml")]
 
 
-def find_playbook(settings: Settings, name: str) -> "Parsed[Playbook]":
+def find_playbook(settings: "Settings", name: str) -> "Parsed[Playbook]":
     """The playbook of this name, or in the file of this name. Raises `NotFound`."""
     from runward.config.playbook import PLAYBOOK_SUFFIX, read_playbook
+    from runward.config.problem import Parsed, Problem
 
     path = _find(name, settings.playbooks, [f"{name}{PLAYBOOK_SUFFIX}"], PLAYBOOK_SUFFIX, "playbook")
     text = _read(path)
     return Parsed(None, (text,)) if isinstance(text, Problem) else read_playbook(text, path)
 
 
-def find_agent(settings: Settings, name: str) -> "Parsed[AgentProfile]":
+def find_agent(settings: "Settings", name: str) -> "Parsed[AgentProfile]":
     """The agent profile of this name, or in the file of this name. Raises `NotFound`."""
     from runward.config.agent import read_agent
+    from runward.config.problem import Parsed, Problem
 
     path = _find(name, settings.agents, [f"{name}.md", f"{name}/{name}.md"], ".md", "agent")
     text = _read(path)
     return Parsed(None, (text,)) if isinstance(text, Problem) else read_agent(text, path)
 
 
-def playbook_names(settings: Settings) -> tuple[str, ...]:
+def playbook_names(settings: "Settings") -> tuple[str, ...]:
     """The names of all playbooks in the directories of the settings."""
     from runward.config.playbook import PLAYBOOK_SUFFIX
 
@@ -123,10 +129,12 @@ def _suggestion(name: str, directories: tuple[str, ...], suffix: str) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _read(path: str) -> str | Problem:
+def _read(path: str) -> "str | Problem":
     """The text of one of the operator's files, or what is wrong with it."""
+    from runward.config.problem import Problem
+
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb") as file:
             content = file.read(MAXIMUM_FILE + 1)
     except OSError as error:
         return Problem(path, None, None, f"can't be read: {error.strerror}", "check its path and its rights")

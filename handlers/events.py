@@ -11,7 +11,6 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-
 Evidence: TypeAlias = Literal["declared", "process_gone", "deadline", "quiet"]
 """What a conclusion rests on, strongest first."""
 

@@ -40,7 +40,9 @@ class LateGroup(click.Group):
 
 @click.group(cls=LateGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="runward", message="%(prog)s %(version)s")
-@click.option("--config", metavar="FILE", help="The settings file (default: runward.toml in the usual places).")
+@click.option(
+    "--config", metavar="FILE", help="The settings file (default: runward.toml in the usual places)."
+)
 @click.option("--debug", is_flag=True, help="Show tracebacks, and log more.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 @click.pass_context

@@ -12,7 +12,9 @@ from runward.daemon.cli.output import complain, fail
 
 @click.command()
 @click.option("--once", is_flag=True, help="Scan every root, work until nothing is due soon, and end.")
-@click.option("--check", is_flag=True, help="Read and check all configuration, print every complaint, and end.")
+@click.option(
+    "--check", is_flag=True, help="Read and check all configuration, print every complaint, and end."
+)
 @click.option("--quiet", is_flag=True, help="Log to the file only.")
 @click.pass_context
 def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None:
@@ -41,7 +43,9 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
         from pathlib import Path
 
         prepare(Path(settings.state_dir))
-        log = open_log(Path(settings.state_dir), None if quiet else sys.stderr, "debug" if root["debug"] else "info")
+        log = open_log(
+            Path(settings.state_dir), None if quiet else sys.stderr, "debug" if root["debug"] else "info"
+        )
         faults.from_environment(_fault())
         anyio.run(serve, settings, log, lambda: read_settings_of(root["config"]), once)
     except StateDirectoryHeld as error:
@@ -94,5 +98,3 @@ def _check(context: click.Context) -> int:
     if not wrong:
         click.echo("the configuration is right")
     return WRONG_USAGE if wrong else GOOD
-
-

@@ -7,9 +7,12 @@ must cost hardly more than a bare interpreter.
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
+
+if TYPE_CHECKING:
+    from runward.daemon.processes.launch import Launched, Order
 
 USAGE = """\
 Usage: runward run [OPTIONS] -- COMMAND [ARGUMENT]...
@@ -42,12 +45,10 @@ _WITH_VALUE = frozenset(
 )
 _WITHOUT_VALUE = frozenset({"no-verify", "help"})
 
-WRONG_USAGE = 2
-NOT_FOUND = 3
-WRONG_SETTINGS = 78
-NOT_STARTED = 126
-NOT_DELIVERED = 1
 DEFAULT_GRACE_S = 5.0
+
+_NOT_STARTED = 126
+_EXIT_CODES = {"settings": WRONG_SETTINGS, "not_found": NOT_FOUND, "wrong_input": WRONG_USAGE}
 
 
 class Refusal(Exception):
@@ -71,10 +72,10 @@ def main(arguments: Sequence[str]) -> int:
         parsed = parse_arguments(arguments)
         if "help" in parsed.options:
             sys.stdout.write(USAGE)
-            return 0
-        return _run(parsed)
+            return GOOD
+        return _launch(_order(parsed), is_verified="no-verify" not in parsed.options)
     except Refusal as refusal:
-        print(f"runward run: {refusal}", file=sys.stderr)
+        _complain(str(refusal))
         return refusal.exit_code
     except KeyboardInterrupt:
         return 130
@@ -104,47 +105,69 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
     return Arguments(options, tuple(rest))
 
 
-def _run(arguments: Arguments) -> int:
-    options = arguments.options
-    if not arguments.command:
-        raise Refusal(WRONG_USAGE, "no command given; see runward run --help")
-    timeout = _duration(options, "timeout")
-    grace = _duration(options, "grace")
-    name = _name(options.get("name"))
-    artifacts = options.get("artifacts")
-    from runward.daemon.processes.containment import ContainmentUnavailable
-    from runward.daemon.processes.launch import Order, launch
+def _order(arguments: Arguments) -> "Order":
+    """What to launch, from the command line and from what it names. Raises Refusal."""
+    from runward.daemon.processes.launch import Order
+    from runward.daemon.processes.terms import TermsRefused, terms_of
 
-    order = Order(
+    options, cwd = arguments.options, os.getcwd()
+    if not arguments.command:
+        raise Refusal(WRONG_USAGE, "no command given: write it after --, as runward run --help shows")
+    timeout, grace = _duration(options, "timeout"), _duration(options, "grace")
+    name, artifacts = _name(options.get("name")), options.get("artifacts")
+    try:
+        terms = terms_of(
+            options.get("playbook"), options.get("agent"), options.get("config"), os.environ, cwd
+        )
+    except TermsRefused as refused:
+        raise Refusal(_EXIT_CODES[refused.blame], "\n".join(refused.messages)) from None
+    for warning in terms.warnings:
+        _complain(warning)
+    return Order(
         command=arguments.command,
-        root=_default_root(os.environ),
+        root=terms.root,
         name=name,
-        contract=None,
+        playbook=terms.playbook,
+        agent=terms.agent,
+        contract=terms.contract,
         artifacts=os.path.abspath(artifacts) if artifacts is not None else None,
-        timeout=timeout,
-        grace=grace if grace is not None else DEFAULT_GRACE_S,
+        timeout=timeout if timeout is not None else terms.timeout,
+        grace=next(each for each in (grace, terms.grace, DEFAULT_GRACE_S) if each is not None),
         containment=options.get("containment", "auto"),
     )
+
+
+def _launch(order: "Order", *, is_verified: bool) -> int:
+    from runward.daemon.processes.containment import ContainmentUnavailable
+    from runward.daemon.processes.launch import launch
+
     try:
         launched = launch(order, os.environ)
     except ContainmentUnavailable as error:
         raise Refusal(WRONG_USAGE, str(error)) from None
     except FileExistsError:
         raise Refusal(
-            WRONG_USAGE, f"the name {order.name} is taken in {order.root}; choose another --name"
+            WRONG_USAGE, f"the name {order.name} is taken in {order.root}: choose another --name"
         ) from None
     except OSError as error:
-        raise Refusal(NOT_STARTED, f"no run directory in {order.root}: {error}") from None
-    if launched.ending.error is not None:
-        print(f"runward run: {launched.ending.error}", file=sys.stderr)
-    return launched.ending.launcher_code
+        raise Refusal(_NOT_STARTED, f"there can be no run directory in {order.root}: {error}") from None
+    ending = launched.ending
+    if ending.error is not None:
+        _complain(ending.error)
+    if is_verified and order.contract is not None and ending.cause == "exited" and ending.exit_code == 0:
+        return _verify(order, launched)
+    return ending.launcher_code
 
 
-def _default_root(environment: Mapping[str, str]) -> str:
-    state = environment.get("RUNWARD_STATE_DIR") or os.path.join(
-        environment.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "runward"
-    )
-    return os.path.join(os.path.abspath(state), "runs")
+def _verify(order: "Order", launched: "Launched") -> int:
+    from runward.daemon.processes.verdict import why_not_delivered
+
+    within = launched.path if order.artifacts is None else ""
+    summary = why_not_delivered(order.contract, launched.artifacts, within, launched.session_id)
+    if summary is None:
+        return GOOD
+    print(summary, file=sys.stderr)
+    return NOT_SO
 
 
 def _duration(options: Mapping[str, str], name: str) -> float | None:
@@ -171,3 +194,12 @@ def _unknown_option(word: str) -> str:
 
     guess = nearest(word, [f"--{name}" for name in sorted(_WITH_VALUE | _WITHOUT_VALUE)])
     return f"unknown option {word!r}" + (f"; did you mean {guess}?" if guess else "; see runward run --help")
+
+
+def _complain(message: str) -> None:
+    """On stderr, and safe for a terminal."""
+    if not message.isprintable():
+        from runward.config.problem import printable
+
+        message = "\n".join(map(printable, message.split("\n")))
+    print(f"runward run: {message}", file=sys.stderr)

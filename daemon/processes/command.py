@@ -3,7 +3,8 @@
 import errno
 import os
 import signal
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, NoReturn
 
 NOT_FOUND = 127
@@ -31,7 +32,10 @@ class GatedCommand:
 
     def release(self) -> StartFailure | None:
         """Lets the command run; returns once it does, or why it can't."""
-        os.write(self._gate, b"!")
+        try:
+            os.write(self._gate, b"!")
+        except BrokenPipeError:
+            pass  # somebody killed it while it waited: its wait status will say so
         os.close(self._gate)
         report = bytearray()
         while part := os.read(self._report, 4096):
@@ -39,13 +43,19 @@ class GatedCommand:
         os.close(self._report)
         return _failure(bytes(report)) if report else None
 
+    def abandon(self) -> None:
+        """Ends the child before it became anything."""
+        os.close(self._gate)
+        os.close(self._report)
+        os.waitpid(self.pid, 0)
+
 
 def fork_command(
     arguments: Sequence[str],
     environment: Mapping[str, str],
     *,
     streams: Mapping[int, int],
-    signal_mask: Set[int],
+    signal_mask: AbstractSet[int],
 ) -> GatedCommand:
     """Forks the child that will become `arguments`, at the gate.
 
@@ -68,7 +78,7 @@ def _become(
     arguments: Sequence[str],
     environment: Mapping[str, str],
     streams: Mapping[int, int],
-    signal_mask: Set[int],
+    signal_mask: AbstractSet[int],
     gate: int,
     report: int,
 ) -> NoReturn:
@@ -83,21 +93,21 @@ def _become(
         _execute(arguments, environment)
     except OSError as error:
         os.write(report, f"{error.errno} {error.strerror}".encode())
-    except BaseException as error:
-        os.write(report, f"0 {type(error).__name__}: {error}".encode(errors="replace"))
+    except ValueError as error:  # a NUL or a lone surrogate in a word
+        os.write(report, f"0 {error}".encode(errors="replace"))
     finally:
-        os._exit(NOT_EXECUTABLE)
+        os._exit(NOT_EXECUTABLE)  # whatever happened: the child must not return into its parent's stack
 
 
 def _execute(arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """As execvp(3): along PATH, and by the shell what has no interpreter line."""
     try:
-        os.execvpe(arguments[0], list(arguments), environment)
+        os.execvpe(arguments[0], list(arguments), environment)  # noqa: S606  # a shell would not be the command
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
     script = _on_path(arguments[0], environment)
-    os.execve("/bin/sh", ["sh", script, *arguments[1:]], environment)
+    os.execve("/bin/sh", ["sh", script, *arguments[1:]], environment)  # noqa: S606  # as above
 
 
 def _on_path(program: str, environment: Mapping[str, str]) -> str:

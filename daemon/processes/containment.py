@@ -1,25 +1,40 @@
-"""By what means a run's whole process tree is held together, so that its end is the end of all of it."""
+"""By what means a run's whole process tree is held together, so that its end is the end of all of it.
 
+The strongest comes first: a transient systemd scope, a cgroup of its own, else the launcher as subreaper, which
+it is beside the other two as well. A command notices none of them. A PID namespace it would notice (agents
+write their own pids down), so that is only made when asked for.
+"""
+
+import os
 import signal
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
 
 from runward.daemon.processes import tree
+from runward.daemon.processes.cgroup import Cgroup, CgroupUnavailable, make_cgroup
 from runward.daemon.processes.kernel import become_subreaper
 
 MEANS = ("auto", "none", "subreaper", "cgroup", "scope", "pidns")
+
+_AUTO = ("scope", "cgroup", "subreaper")
 
 
 class ContainmentUnavailable(Exception):
     """The means that was asked for can't be had on this machine; the message says why."""
 
 
+class Held(NamedTuple):
+    """What is to be held: the waiting command, and its run's name and longest time (seconds; None: no end)."""
+
+    pid: int
+    name: str
+    longest: float | None
+
+
 class Containment(Protocol):
     """A hold on a process tree. `name` is what `run.json` records."""
 
     name: str
-
-    def admit(self, pid: int) -> None:
-        """Takes in the command before it runs. Raises ContainmentUnavailable."""
 
     def is_empty(self) -> bool:
         """Whether nothing of the tree is left, once the command was waited for."""
@@ -34,16 +49,23 @@ class Containment(Protocol):
         """Gives back what the hold itself took."""
 
 
+def contain(means: str, held: Held) -> Containment:
+    """Takes hold of a command that waits. Raises ContainmentUnavailable; only `auto` falls back."""
+    for candidate in _AUTO if means == "auto" else (means,):
+        try:
+            return _MAKERS[candidate](held)
+        except CgroupUnavailable as error:
+            reason = str(error)
+    raise ContainmentUnavailable(f"--containment {means}: {reason}")
+
+
 class Uncontained:
     """No hold: what the command left behind lives on, and only what is still below us is reached."""
 
     name = "none"
 
-    def __init__(self) -> None:
-        self._others = tree.children()
-
-    def admit(self, pid: int) -> None:
-        """See `Containment`."""
+    def __init__(self, held: Held) -> None:
+        self._others = tree.children() - {held.pid}
 
     def is_empty(self) -> bool:
         """See `Containment`: what is left is not ours to judge."""
@@ -51,8 +73,7 @@ class Uncontained:
 
     def terminate(self) -> None:
         """See `Containment`."""
-        tree.signal_tree(signal.SIGTERM, self._others)
-        tree.signal_tree(signal.SIGCONT, self._others)
+        _terminate(frozenset(tree.descendants(self._others)))
 
     def kill(self) -> tree.Killed:
         """See `Containment`."""
@@ -67,8 +88,8 @@ class Subreaper(Uncontained):
 
     name = "subreaper"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, held: Held) -> None:
+        super().__init__(held)
         become_subreaper()
 
     def is_empty(self) -> bool:
@@ -76,10 +97,60 @@ class Subreaper(Uncontained):
         return tree.children() <= self._others
 
 
-def choose_containment(means: str) -> Containment:
-    """The containment for a `--containment` option. Raises ContainmentUnavailable; only `auto` falls back."""
-    if means == "none":
-        return Uncontained()
-    if means in ("auto", "subreaper"):
-        return Subreaper()
-    raise ContainmentUnavailable(f"--containment {means} is not available")
+class InCgroup(Subreaper):
+    """A cgroup around it all: also what was killed out of our reach in the tree is known and reached."""
+
+    name = "cgroup"
+
+    def __init__(self, held: Held) -> None:
+        self._cgroup = make_cgroup(f"runward-{held.name[:180]}-{os.urandom(3).hex()}", held.pid)
+        super().__init__(held)
+
+    def is_empty(self) -> bool:
+        """See `Containment`."""
+        return super().is_empty() and self._cgroup.is_empty()
+
+    def terminate(self) -> None:
+        """See `Containment`."""
+        _terminate(self._cgroup.members().union(tree.descendants(self._others)))
+
+    def kill(self) -> tree.Killed:
+        """See `Containment`."""
+        members = self._cgroup.members()
+        self._cgroup.kill()
+        killed = super().kill()
+        left = killed.left | self._cgroup.members()
+        return tree.Killed(killed.found | members, killed.exits, left)
+
+    def close(self) -> None:
+        """See `Containment`."""
+        self._cgroup.remove()
+
+
+class InScope(InCgroup):
+    """A transient scope of the user's systemd, which also ends it if the launcher can't."""
+
+    name = "scope"
+
+    def __init__(self, held: Held) -> None:
+        from runward.daemon.processes.scope import make_scope
+
+        self._cgroup = Cgroup(make_scope(f"runward-{os.urandom(6).hex()}.scope", held, os.environ))
+        Subreaper.__init__(self, held)
+
+    def close(self) -> None:
+        """See `Containment`: systemd takes an empty scope away by itself."""
+
+
+_MAKERS: Mapping[str, Callable[[Held], Containment]] = {
+    "none": Uncontained,
+    "subreaper": Subreaper,
+    "cgroup": InCgroup,
+    "scope": InScope,
+}
+
+
+def _terminate(pids: frozenset[int]) -> None:
+    for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process can't answer
+        for pid in pids:
+            tree.send_signal(pid, number)

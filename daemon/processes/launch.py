@@ -12,15 +12,18 @@ from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.processes import record
-from runward.daemon.processes.command import StartFailure, fork_command
-from runward.daemon.processes.containment import Containment, choose_containment
+from runward.daemon.processes.command import NOT_EXECUTABLE, GatedCommand, StartFailure, fork_command
+from runward.daemon.processes.containment import Containment, Held, contain
 from runward.daemon.processes.ending import Ending
 from runward.daemon.processes.identity import identity_of
 from runward.daemon.processes.output import PassedStream, open_sink
 from runward.daemon.processes.record import RunDirectory
 from runward.daemon.processes.requests import SignalInbox
 from runward.daemon.processes.supervision import Supervision, pass_on_rest
+from runward.daemon.rundir.durable import ReservedFile
 
+_OUR_MISTAKE = 125
+"""What docker(1) and timeout(1) end with when they themselves fail."""
 _LOGS = {1: "stdout.log", 2: "stderr.log"}
 
 
@@ -49,14 +52,17 @@ class Launched(NamedTuple):
 
 
 def launch(order: Order, environment: Mapping[str, str]) -> Launched:
-    """Runs the command to its end. Raises FileExistsError where the name is taken, ContainmentUnavailable,
-    and OSError where there can be no run directory; nothing was started then."""
+    """Runs the command to its end.
+
+    Raises FileExistsError where the name is taken, ContainmentUnavailable, and OSError where there can be no
+    run directory; nothing was started then, and nothing is left.
+    """
     _open_standard_streams()
-    containment = choose_containment(order.containment)
+    signals = SignalInbox()
     started_at = time.time()
     directory = record.make_run_directory(order.root, order.name or record.new_name(started_at))
     try:
-        return _Launch(order, environment, directory, containment, started_at).run()
+        return _Launch(order, environment, directory, signals, started_at).run()
     finally:
         directory.close()
 
@@ -67,39 +73,79 @@ class _Launch:
         order: Order,
         environment: Mapping[str, str],
         directory: RunDirectory,
-        containment: Containment,
+        signals: SignalInbox,
         started_at: float,
     ) -> None:
         self._order = order
         self._directory = directory
-        self._containment = containment
+        self._signals = signals
         self._started_at = started_at
         self._artifacts = order.artifacts or os.path.join(directory.path, record.ARTIFACTS)
         self._environment = {**environment, **self._session_variables(environment)}
-        self._signals = SignalInbox()
         self._streams: list[PassedStream] = []
 
     def run(self) -> Launched:
-        os.makedirs(self._artifacts, mode=0o700, exist_ok=True)
-        streams = self._open_streams()
-        command = fork_command(
-            self._order.command, self._environment, streams=streams, signal_mask=self._signals.caller_mask
-        )
-        for descriptor in streams.values():
-            os.close(descriptor)
-        self._containment.admit(command.pid)
-        self._directory.write_json("run.json", self._run_json())
-        self._directory.write_json("process.json", record.process_json(identity_of(command.pid)))
-        failure = command.release()
-        if failure is None:
-            ending, left = self._supervise(command.pid)
-        else:
-            os.waitpid(command.pid, 0)
-            ending, left = self._not_started(failure), frozenset()
-        self._containment.close()
-        self._directory.write_json("exit.json", record.exit_json(ending))
+        command, containment, room = self._prepare()
+        ending, left = self._perform(command, containment)
+        containment.close()
+        try:
+            self._directory.write_exit(room, ending)
+        except OSError as error:
+            _complain(f"exit.json can't be written: {error}; the run ended with {ending.launcher_code}")
         self._finish(ending, left)
         return Launched(self._directory.name, self._directory.path, self._artifacts, ending)
+
+    def _prepare(self) -> tuple[GatedCommand, Containment, ReservedFile]:
+        """All that comes before `run.json`, and that. If any of it fails, nothing is left of it."""
+        command: GatedCommand | None = None
+        try:
+            os.makedirs(self._artifacts, mode=0o700, exist_ok=True)
+            streams = self._open_streams()
+            mask = self._signals.caller_mask
+            command = fork_command(self._order.command, self._environment, streams=streams, signal_mask=mask)
+            for descriptor in streams.values():
+                os.close(descriptor)
+            containment = self._contain(command.pid)
+            room = self._directory.reserve_exit()
+            self._directory.write_json(record.RUN, self._run_json(containment.name))
+        except BaseException:
+            if command is not None:
+                command.abandon()
+            self._directory.discard()  # without run.json nobody took it for a session
+            raise
+        return command, containment, room
+
+    def _perform(self, command: GatedCommand, containment: Containment) -> tuple[Ending, frozenset[int]]:
+        """Lets the command run, and watches it to its end and that of all its tree."""
+        try:
+            self._directory.write_json(record.PROCESS, record.process_json(identity_of(command.pid)))
+        except OSError as error:
+            command.abandon()
+            return self._not_started(StartFailure(NOT_EXECUTABLE, f"process.json: {error}"))
+        failure = command.release()
+        if failure is not None:
+            os.waitpid(command.pid, 0)
+            return self._not_started(failure)
+        supervision = Supervision(
+            command.pid,
+            signals=self._signals,
+            streams=self._streams,
+            containment=containment,
+            timeout=self._order.timeout,
+            grace=self._order.grace,
+            is_interactive=os.isatty(0) and os.isatty(1),
+        )
+        try:
+            return supervision.run()
+        except Exception as error:  # noqa: BLE001  # a mistake of ours: the run's record must not miss its end
+            killed = containment.kill()
+            message = f"the launcher failed: {type(error).__name__}: {error}"
+            return Ending("exited", _OUR_MISTAKE, None, time.time(), 0.0, error=message), killed.left
+
+    def _contain(self, pid: int) -> Containment:
+        order = self._order
+        longest = order.timeout + order.grace if order.timeout is not None else None
+        return contain(order.containment, Held(pid, self._directory.name, longest))
 
     def _open_streams(self) -> dict[int, int]:
         """The pipes for the command's output, by its descriptor; a terminal is handed over as it is."""
@@ -113,23 +159,12 @@ class _Launch:
             self._streams.append(PassedStream(source, log, open_sink(number)))
         return write_ends
 
-    def _supervise(self, pid: int) -> tuple[Ending, frozenset[int]]:
-        return Supervision(
-            pid,
-            signals=self._signals,
-            streams=self._streams,
-            containment=self._containment,
-            timeout=self._order.timeout,
-            grace=self._order.grace,
-            is_interactive=os.isatty(0) and os.isatty(1),
-        ).run()
-
-    def _not_started(self, failure: StartFailure) -> Ending:
+    def _not_started(self, failure: StartFailure) -> tuple[Ending, frozenset[int]]:
         for stream in self._streams:
             stream.close_source()
-        message = f"{self._order.command[0]}: {failure.message}"
-        now = time.time()
-        return Ending("not_started", failure.exit_code, None, now, 0.0, error=record.as_text(message))
+        message = f"{record.as_text(self._order.command[0])}: {failure.message}"
+        ending = Ending("not_started", failure.exit_code, None, time.time(), 0.0, error=message)
+        return ending, frozenset()
 
     def _finish(self, ending: Ending, left: frozenset[int]) -> None:
         is_stopped = ending.cause in ("timed_out", "cancelled")
@@ -150,7 +185,7 @@ class _Launch:
             "TRACEPARENT": child_traceparent(environment.get("TRACEPARENT")),
         }
 
-    def _run_json(self) -> dict[str, JsonValue]:
+    def _run_json(self, containment: str) -> dict[str, JsonValue]:
         order = self._order
         launcher = identity_of(os.getpid())
         return {
@@ -164,9 +199,11 @@ class _Launch:
             "started_at": record.iso_time(self._started_at),
             "host": os.uname().nodename,
             "launcher": {**record.process_json(launcher), "uid": os.getuid()},
-            "containment": self._containment.name,
+            "containment": containment,
             "command": [record.as_text(argument) for argument in order.command],
-            "artifacts_path": record.ARTIFACTS if order.artifacts is None else record.as_text(order.artifacts),
+            "artifacts_path": record.ARTIFACTS
+            if order.artifacts is None
+            else record.as_text(order.artifacts),
             "timeout": order.timeout,
             "metadata": {},
         }
@@ -174,7 +211,9 @@ class _Launch:
 
 def child_traceparent(parent: str | None) -> str:
     """A W3C trace context for the command: in the caller's trace where there is one, as a span of its own."""
-    version, trace, _, flags = (parent or "").split("-") if (parent or "").count("-") == 3 else ("", "", "", "")
+    version, trace, _, flags = (
+        (parent or "").split("-") if (parent or "").count("-") == 3 else ("", "", "", "")
+    )
     span = os.urandom(8).hex()
     if version == "00" and len(trace) == 32 and len(flags) == 2 and set(trace) <= set("0123456789abcdef"):
         return f"00-{trace}-{span}-{flags}"
@@ -189,4 +228,4 @@ def _open_standard_streams() -> None:
 
 
 def _complain(message: str) -> None:
-    print(f"runward run: {message}", file=sys.stderr)
+    sys.stderr.write(f"runward run: {message}\n")

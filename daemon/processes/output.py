@@ -159,9 +159,7 @@ def open_sink(descriptor: int) -> Sink | None:
         return PlainSink(descriptor)
     try:
         # Opened again it has flags of its own, so that no one who shares the pipe sees it non-blocking.
-        return PlainSink(
-            os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        )
+        return PlainSink(os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:
         import errno
 

@@ -2,17 +2,23 @@
 
 import json
 import os
+import stat
 import time
 from collections.abc import Mapping
 
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.ending import Ending
 from runward.daemon.processes.identity import ProcessIdentity
-from runward.daemon.rundir.durable import sync_directory, write_durably
+from runward.daemon.rundir.durable import ReservedFile, sync_directory, write_durably
 
 SCHEMA = "runward-run-v1"
+RUN = "run.json"
+PROCESS = "process.json"
+EXIT = "exit.json"
 ARTIFACTS = "artifacts"
 LONGEST_NAME = 200
+_EXIT_ROOM = 4096
+_LONGEST_ERROR = 2000
 
 
 class RunDirectory:
@@ -29,13 +35,43 @@ class RunDirectory:
 
     def write_json(self, name: str, value: Mapping[str, JsonValue]) -> None:
         """Writes one of the layout's files, whole and durable."""
-        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-        write_durably(self.descriptor, name, text.encode() + b"\n")
+        write_durably(self.descriptor, name, _encoded(value))
+
+    def reserve_exit(self) -> ReservedFile:
+        """Room for `exit.json`, taken while there is some."""
+        return ReservedFile(self.descriptor, EXIT, _EXIT_ROOM)
+
+    def write_exit(self, room: ReservedFile, ending: Ending) -> None:
+        """Writes `exit.json`, against what the command may have put in the way. Raises OSError."""
+        content = _encoded(_exit_json(ending))
+        try:
+            room.write(content)
+        except OSError:
+            self._clear_the_way()
+            write_durably(self.descriptor, EXIT, content)
 
     def open_log(self, name: str) -> int:
         """A new file that only grows."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(name, flags, 0o600, dir_fd=self.descriptor)
+
+    def _clear_the_way(self) -> None:
+        """Gives us our rights on the directory back, and renames a directory that is called `exit.json`."""
+        os.fchmod(self.descriptor, 0o700)
+        try:
+            found = os.stat(EXIT, dir_fd=self.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        if stat.S_ISDIR(found.st_mode):
+            aside = f"{EXIT}.{os.urandom(3).hex()}"
+            os.rename(EXIT, aside, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+
+    def discard(self) -> None:
+        """Takes the directory away again, with the empty files that are in it."""
+        for name in os.listdir(self.descriptor):
+            is_directory = stat.S_ISDIR(os.stat(name, dir_fd=self.descriptor, follow_symlinks=False).st_mode)
+            (os.rmdir if is_directory else os.unlink)(name, dir_fd=self.descriptor)
+        os.rmdir(self.path)
 
     def close(self) -> None:
         """Nothing more is written."""
@@ -72,8 +108,12 @@ def make_run_directory(root: str, name: str) -> RunDirectory:
     a directory without `run.json`, which appears whole, is no session yet.
     """
     path = os.path.join(root, name)
-    os.makedirs(root, mode=0o700, exist_ok=True)
-    os.mkdir(path, 0o700)
+    umask = os.umask(0o077)  # for the directories on the way to a new root, too
+    try:
+        os.makedirs(root, exist_ok=True)
+        os.mkdir(path)
+    finally:
+        os.umask(umask)
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     sync_directory(root)
     return RunDirectory(path, descriptor)
@@ -82,19 +122,6 @@ def make_run_directory(root: str, name: str) -> RunDirectory:
 def process_json(identity: ProcessIdentity) -> dict[str, JsonValue]:
     """`process.json`: who the command is."""
     return {"pid": identity.pid, "start_ticks": identity.start_ticks, "boot_id": identity.boot_id}
-
-
-def exit_json(ending: Ending) -> dict[str, JsonValue]:
-    """`exit.json`: how it ended."""
-    return {
-        "exit_code": ending.exit_code,
-        "signal": ending.signal,
-        "cause": ending.cause,
-        "error": ending.error,
-        "finished_at": iso_time(ending.finished_at),
-        "duration_s": round(ending.duration_s, 6),
-        "survivors_killed": ending.survivors_killed,
-    }
 
 
 def iso_time(seconds: float) -> str:
@@ -106,3 +133,19 @@ def iso_time(seconds: float) -> str:
 def as_text(argument: str) -> str:
     """An argument or path for JSON: bytes that are no UTF-8 are replaced."""
     return os.fsencode(argument).decode("utf-8", "replace")
+
+
+def _exit_json(ending: Ending) -> dict[str, JsonValue]:
+    return {
+        "exit_code": ending.exit_code,
+        "signal": ending.signal,
+        "cause": ending.cause,
+        "error": ending.error[:_LONGEST_ERROR] if ending.error is not None else None,
+        "finished_at": iso_time(ending.finished_at),
+        "duration_s": round(ending.duration_s, 6),
+        "survivors_killed": ending.survivors_killed,
+    }
+
+
+def _encoded(value: Mapping[str, JsonValue]) -> bytes:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from runward.daemon.processes.identity import read_stat
@@ -34,11 +34,9 @@ class SignalInbox:
     def __init__(self) -> None:
         # An inherited SIG_IGN would let the kernel reap the command, and its status with it.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        wanted = {
-            number for number in STOPPING | PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN
-        }
+        wanted = {number for number in STOPPING | PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN}
         self._signals = wanted | {signal.SIGCHLD}
-        self.caller_mask: Set[int] = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
+        self.caller_mask: AbstractSet[int] = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         self.descriptor = open_signal_descriptor(self._signals)
 
     def read(self) -> list[Request]:

@@ -9,7 +9,8 @@ that again until there is no child left.
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from runward.daemon.processes.identity import read_stat
@@ -26,7 +27,7 @@ class Killed(NamedTuple):
     left: frozenset[int]
 
 
-def descendants(without: Set[int] = frozenset()) -> Iterator[int]:
+def descendants(without: AbstractSet[int] = frozenset()) -> Iterator[int]:
     """Everybody below this process, parents first, but for the children in `without` and what is below them."""
     children_of = _children_lookup()
     waiting = [child for child in children_of(os.getpid()) if child not in without]
@@ -45,7 +46,7 @@ def children() -> frozenset[int]:
     return frozenset(_children_lookup()(os.getpid()))
 
 
-def signal_tree(number: int, without: Set[int] = frozenset()) -> None:
+def signal_tree(number: int, without: AbstractSet[int] = frozenset()) -> None:
     """Sends a signal to everybody below who can be reached now."""
     for pid in list(descendants(without)):
         send_signal(pid, number)
@@ -60,7 +61,7 @@ def send_signal(pid: int, number: int) -> bool:
     return True
 
 
-def kill_tree(without: Set[int] = frozenset()) -> Killed:
+def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
     """Ends everybody below this process, and returns when they are gone and reaped."""
     found: set[int] = set()
     exits: dict[int, int] = {}
@@ -76,7 +77,7 @@ def kill_tree(without: Set[int] = frozenset()) -> Killed:
 
 def reap() -> dict[int, int]:
     """The wait statuses of all children that have ended and were not waited for yet."""
-    exits = {}
+    exits: dict[int, int] = {}
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -87,7 +88,7 @@ def reap() -> dict[int, int]:
         exits[pid] = status
 
 
-def _stop_and_kill(without: Set[int], found: set[int]) -> set[int]:
+def _stop_and_kill(without: AbstractSet[int], found: set[int]) -> set[int]:
     """One go at everybody; returns those that may not be signalled."""
     stopped: set[int] = set()
     refused: set[int] = set()

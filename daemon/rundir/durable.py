@@ -27,6 +27,56 @@ def write_durably(directory: str | os.PathLike[str] | int, name: str, content: b
         sync_directory(descriptor)
 
 
+class ReservedFile:
+    """A file whose room on the disk is taken beforehand, for what must be written even when the disk is full.
+
+    Until `write` it lies in `directory` (an open descriptor) under a temporary name that begins with a dot.
+    """
+
+    def __init__(self, directory: int, name: str, size: int) -> None:
+        self._directory = directory
+        self._name = name
+        self._size = size
+        self._temporary = f".{name}.{os.urandom(6).hex()}.tmp"
+        self._descriptor = os.open(self._temporary, _NEW, 0o600, dir_fd=directory)
+        try:
+            os.posix_fallocate(self._descriptor, 0, size)
+        except BaseException:
+            self.discard()
+            raise
+
+    def write(self, content: bytes) -> None:
+        """As `write_durably`, in the room that was kept, or anew where somebody took that away."""
+        if len(content) > self._size or not self._is_in_place():
+            self.discard()
+            write_durably(self._directory, self._name, content)
+            return
+        try:
+            _write_all(self._descriptor, content)
+            os.ftruncate(self._descriptor, len(content))
+            os.fsync(self._descriptor)
+            os.rename(self._temporary, self._name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        except BaseException:
+            _remove(self._directory, self._temporary)
+            raise
+        finally:
+            os.close(self._descriptor)
+        sync_directory(self._directory)
+
+    def discard(self) -> None:
+        """Gives the room back."""
+        os.close(self._descriptor)
+        _remove(self._directory, self._temporary)
+
+    def _is_in_place(self) -> bool:
+        """Whether the name still leads to our file: whoever may write to the directory may have changed that."""
+        try:
+            found = os.stat(self._temporary, dir_fd=self._directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(found, os.fstat(self._descriptor))
+
+
 def sync_directory(directory: str | os.PathLike[str] | int) -> None:
     """Makes the names in `directory` durable. A file system that can't sync directories has no need to."""
     with _opened(directory) as descriptor:
@@ -52,12 +102,16 @@ def _opened(directory: str | os.PathLike[str] | int) -> Iterator[int]:
 def _write_new(directory: int, name: str, content: bytes) -> None:
     descriptor = os.open(name, _NEW, 0o600, dir_fd=directory)
     try:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        _write_all(descriptor, content)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def _remove(directory: int, name: str) -> None:

@@ -128,7 +128,7 @@ def _document(within: int, name: str, known: Signature | None) -> Document | Non
         if status.st_size > MAXIMUM_DOCUMENT:
             problem = f"is larger than {MAXIMUM_DOCUMENT} bytes"
             return Document(name, found, status.st_mtime, problem=problem)
-        content = os.read(descriptor, MAXIMUM_DOCUMENT + 1)
+        content = os.read(descriptor, status.st_size + 1)  # a larger buffer costs more than the read
         return Document(name, found, status.st_mtime, content)
     finally:
         os.close(descriptor)

@@ -17,9 +17,10 @@ TAKE_BACK: Final = (
 )
 CLAIM: Final = "update jobs set state = 'running', token = ?, epoch = ? where id = ? and state = 'waiting'"
 HOLD: Final = "update jobs set state = 'held', error = ?, updated_at = ? where id = ? and state = 'waiting'"
-LINE_DONE: Final = "update outbox set state = 'done', content = null, \"offset\" = ?, why = ? where id = ? and state = 'owed'"
-LINE_DISCARDED: Final = (
-    "update outbox set state = 'discarded', content = null, why = ? where id = ? and state = 'owed'"
+LINE_DONE: Final = "delete from outbox where id = ?"
+LINE_STANDS: Final = (
+    'insert into journal_lines (id, event, directory, name, "offset", length, hash, why)'
+    " values (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 ROOT_SEEN: Final = (
     "insert into roots (name, path, layout, first_seen_at) values (?, ?, ?, ?)"
@@ -31,10 +32,10 @@ async def counters(store: Store) -> Counters:
     """Where the next rows go: after everything that is there."""
     last = await store.read("select seq, hash from events order by seq desc limit 1")
     head = Head(_int(last[0][0]), str(last[0][1])) if last else Head(0, GENESIS)
-    ((job, line),) = await store.read(
-        "select (select coalesce(max(id), 0) + 1 from jobs), (select coalesce(max(id), 0) + 1 from outbox)"
+    ((line,),) = await store.read(
+        "select 1 + max((select coalesce(max(id), 0) from outbox), (select coalesce(max(id), 0) from journal_lines))"
     )
-    return Counters(head, _int(job), _int(line))
+    return Counters(head, _int(line))
 
 
 async def take_back(store: Store, now: float) -> int:
@@ -59,7 +60,7 @@ async def next_due(store: Store) -> float | None:
     """When the next job at the head of its lane is due (Unix seconds); None where none waits."""
     ((due,),) = await store.read(
         "select min(run_after) from jobs j where state = 'waiting' and not exists ("
-        "select 1 from jobs b where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'running', 'held'))"
+        "select 1 from jobs b where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'held'))"
     )
     return None if due is None else float(due)
 
@@ -71,7 +72,7 @@ async def due_jobs(store: Store, now: float, limit: int) -> tuple[list[Job], lis
         " from jobs j join events e on e.seq = j.event"
         " where j.state = 'waiting' and j.run_after <= ? and not exists ("
         "   select 1 from jobs b where b.lane = j.lane and b.id < j.id"
-        "   and (b.state in ('running', 'held') or (b.state = 'waiting' and b.run_after > ?)))"
+        "   and b.state in ('waiting', 'held') and (b.state = 'held' or b.run_after > ?))"
         " order by j.id limit ?",
         (now, now, limit),
     )
@@ -144,21 +145,22 @@ async def roots_seen(store: Store) -> dict[str, float]:
 async def owed_lines(store: Store) -> list[OwedLine]:
     """What earlier daemons left in the outbox: it may have been carried out already."""
     rows = await store.read(
-        "select id, session_key, directory, name, content, live, coalesce(("
-        '  select max(d."offset" + d.length) from outbox d where d.session_key = o.session_key'
-        "  and d.directory = o.directory and d.name = o.name and d.state = 'done'), 0)"
-        " from outbox o where state = 'owed' order by id"
+        "select o.id, o.event, e.lane, o.directory, o.name, o.content, o.live, coalesce(("
+        '  select max(d."offset" + d.length) from journal_lines d'
+        "  where d.directory = o.directory and d.name = o.name), 0)"
+        " from outbox o join events e on e.seq = o.event order by o.id"
     )
     return [
         OwedLine(
             _int(row[0]),
-            str(row[1]),
+            _int(row[1]),
             str(row[2]),
             str(row[3]),
-            _bytes(row[4]),
-            bool(row[5]),
+            str(row[4]),
+            _bytes(row[5]),
+            bool(row[6]),
             True,
-            _int(row[6]),
+            _int(row[7]),
         )
         for row in rows
     ]
@@ -182,7 +184,7 @@ def _bytes(value: object) -> bytes:
 async def still_owed(store: Store, numbers: Iterable[int]) -> int:
     """How many of these rows of the outbox are not done yet."""
     ((count,),) = await store.read(
-        "select count(*) from outbox where state = 'owed' and id in (select value from json_each(?))",
+        "select count(*) from outbox where id in (select value from json_each(?))",
         (json.dumps(list(numbers)),),
     )
     return _int(count)

@@ -4,8 +4,6 @@ Everything of one transaction is gathered in a `Batch` and turned into statement
 batch of 256 jobs costs a dozen statements.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -63,8 +61,7 @@ _INSERT_HISTORY: Final = (
 )
 _INSERT_DECISION: Final = "insert into decisions (event, handler, subject, at, verdict, summary, known) values (?, ?, ?, ?, ?, ?, ?)"
 _INSERT_OUTBOX: Final = (
-    "insert into outbox (id, event, session_key, directory, name, live, state, content, length, hash)"
-    " values (?, ?, ?, ?, ?, ?, 'owed', ?, ?, ?)"
+    "insert into outbox (id, event, directory, name, live, content) values (?, ?, ?, ?, ?, ?)"
 )
 _FINISH_JOB: Final = (
     "update jobs set state = ?, run_after = ?, token = null, tries = ?, error = ?, updated_at = ?"
@@ -92,6 +89,7 @@ class OwedLine:
     """A row of the outbox: bytes that a journal is owed. `check`: they may stand there already."""
 
     id: int
+    seq: int
     key: str
     directory: str
     name: str
@@ -103,11 +101,14 @@ class OwedLine:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Where the next event, job and outbox row go. One writer, so they are counted in memory."""
+    """Where the next event and outbox row go. One writer, so they are counted in memory."""
 
     head: Head
-    job: int
     line: int
+
+
+JOBS_AN_EVENT: Final = 32
+"""A job's id is this times its event's number, plus its handler's place: unique by construction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class Batch:
     ) -> Recorded:
         """Record an event with a job for each of its handlers, claimed under `token` if it may run."""
         recorded = link(self.counters.head, event, self.now, cause, depth)
-        self.counters = Counters(Head(recorded.seq, recorded.hash), self.counters.job, self.counters.line)
+        self.counters = Counters(Head(recorded.seq, recorded.hash), self.counters.line)
         self._row(
             _INSERT_EVENT,
             (
@@ -161,13 +162,12 @@ class Batch:
                 recorded.hash,
             ),
         )
-        for handler in HANDLERS[event.type]:
-            self._add_job(recorded, handler, None if blocked else token)
+        for place, handler in enumerate(HANDLERS[event.type]):
+            self._add_job(recorded, place, handler, None if blocked else token)
         return recorded
 
-    def _add_job(self, recorded: Recorded, handler: str, token: str | None) -> None:
-        number, event = self.counters.job, recorded.event
-        self.counters = Counters(self.counters.head, number + 1, self.counters.line)
+    def _add_job(self, recorded: Recorded, place: int, handler: str, token: str | None) -> None:
+        number, event = recorded.seq * JOBS_AN_EVENT + place, recorded.event
         job = Job(number, recorded.seq, event, recorded.hash, recorded.depth, handler, event.lane)
         (self.waiting if token is None else self.jobs).append(job)
         state = "waiting" if token is None else "running"
@@ -324,28 +324,25 @@ class Batch:
 
     def _append(self, job: Job, effect: AppendLines) -> None:
         number, content = self.counters.line, effect.content
-        self.counters = Counters(self.counters.head, self.counters.job, number + 1)
+        self.counters = Counters(self.counters.head, number + 1)
         self._row(
             _INSERT_OUTBOX,
             (
                 number,
                 job.seq,
-                effect.key,
                 effect.directory,
                 effect.name,
                 int(effect.live),
                 content,
-                len(content),
-                hashlib.sha256(content).hexdigest(),
             ),
         )
-        self.lines.append(OwedLine(number, effect.key, effect.directory, effect.name, content, effect.live))
+        self.lines.append(
+            OwedLine(number, job.seq, effect.key, effect.directory, effect.name, content, effect.live)
+        )
 
 
 def _evidence(references: Iterable[EvidenceRef]) -> str:
-    return json.dumps(
-        [{"kind": each.kind, "id": each.id, "label": each.label} for each in references], ensure_ascii=False
-    )
+    return to_json([{"kind": each.kind, "id": each.id, "label": each.label} for each in references]).decode()
 
 
 UPSERT_CURSOR: Final = (

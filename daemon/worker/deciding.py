@@ -6,6 +6,7 @@ its own lane for the batch and nobody else's.
 """
 
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -37,9 +38,13 @@ Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
 
 @dataclass(slots=True)
 class View:
-    """What the jobs of a batch see: the sessions as read, then as the jobs before left them."""
+    """What the jobs of a batch see: the sessions as read, then as the jobs before left them.
+
+    `left` counts the jobs of each lane that are still to be decided.
+    """
 
     sessions: dict[str, Session | None]
+    left: Counter[str]
     stopped: set[str] = field(default_factory=set)
 
 
@@ -53,10 +58,11 @@ class Decider:
 
     def decide(self, jobs: Sequence[Job], sessions: Mapping[str, Session]) -> list[Outcome]:
         """An outcome for each job, in order."""
-        view = View({job.lane: sessions.get(job.lane) for job in jobs})
+        view = View({job.lane: sessions.get(job.lane) for job in jobs}, Counter(job.lane for job in jobs))
         return [self._outcome(job, view) for job in jobs]
 
     def _outcome(self, job: Job, view: View) -> Outcome:
+        view.left[job.lane] -= 1
         if job.lane in view.stopped:
             return Outcome(job, "waiting")
         now = self._clock.now()
@@ -69,13 +75,14 @@ class Decider:
             view.stopped.add(job.lane)
             wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(job.tries, 10))
             return Outcome(job, "waiting", error=decision.why, run_after=now + wait)
-        view.sessions[job.lane] = fold(view.sessions[job.lane], decision)
+        if view.left[job.lane] > 0:
+            view.sessions[job.lane] = fold(view.sessions[job.lane], decision)
         return Outcome(job, "done", decision)
 
     def _rounds(self, job: Job, view: View, now: float) -> Effects | TryLater:
         if job.depth >= MAXIMUM_DEPTH:
             raise LoopOfEvents(f"{job.event.key} is {job.depth} events deep: they cause one another")
-        facts: dict[Question, Answer] = {}
+        facts: dict[Question, Answer] = {SessionOf(job.lane): view.sessions[job.lane]}
         for _ in range(MAXIMUM_ROUNDS + 1):
             decision = route.decide(job.handler, job.event, job.event_hash, facts, now)
             if not isinstance(decision, Need):

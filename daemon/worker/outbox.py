@@ -9,6 +9,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Final, TypeAlias
 
 import anyio
@@ -20,7 +21,7 @@ from runward.daemon.ports import Appended, Clock, Files, JournalLine, NotAppende
 from runward.daemon.store import queries
 from runward.daemon.store.rows import OwedLine
 from runward.daemon.store.store import Store
-from runward.daemon.store.transaction import CommitUnknown, Statement
+from runward.daemon.store.transaction import CommitUnknown, Row, Statement
 
 SWEEP: Final = 5.0
 """Seconds between sweeps of syncs: what a power cut may take back, and the next start restores."""
@@ -233,23 +234,16 @@ class Outbox:
         return True
 
     async def _mark(self, written: Sequence[Written], discarded: Sequence[tuple[OwedLine, str]]) -> bool:
+        places = [
+            *(_place(each.line, each.offset, _said(each.closed)) for each in written),
+            *(_place(line, None, why) for line, why in discarded),
+        ]
         statements = [
-            Statement(
-                queries.LINE_DONE,
-                [
-                    (
-                        each.offset,
-                        f"closed a torn line of {each.closed} bytes" if each.closed else None,
-                        each.line.id,
-                    )
-                    for each in written
-                ],
-                exact=True,
-            ),
-            Statement(queries.LINE_DISCARDED, [(why, line.id) for line, why in discarded], exact=True),
+            Statement(queries.LINE_DONE, [(row[0],) for row in places], exact=True),
+            Statement(queries.LINE_STANDS, places, exact=True),
         ]
         try:
-            await self.store.run([each for each in statements if each.rows], "outbox")
+            await self.store.run(statements, "outbox")
         except CommitUnknown:
             return await self._marked(written, discarded)
         except sqlite3.Error as error:
@@ -263,3 +257,13 @@ class Outbox:
             self.store, [*(each.line.id for each in written), *(line.id for line, _ in discarded)]
         )
         return not owed
+
+
+def _place(line: OwedLine, offset: int | None, why: str | None) -> Row:
+    """Where a line stands, for the store; without an offset it never will, and why."""
+    digest = sha256(line.content).hexdigest()
+    return line.id, line.seq, line.directory, line.name, offset, len(line.content), digest, why
+
+
+def _said(closed: int) -> str | None:
+    return f"closed a torn line of {closed} bytes" if closed else None

@@ -4,9 +4,10 @@ Pure: the facts were read by whoever calls. Verification never raises and never 
 can't be confirmed as a non-empty regular file inside the root was not delivered.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from pydantic_core import to_json
 
 from runward.config.contract import Contract, ContractEntry
 from runward.config.json_value import JsonValue
@@ -134,4 +135,4 @@ def describe(fact: FileFact) -> str:
 
 def dump_verification(verification: Verification) -> str:
     """The verification object as JSON text."""
-    return json.dumps(verification_as_json(verification), ensure_ascii=False, separators=(",", ":"))
+    return to_json(verification_as_json(verification)).decode()

@@ -6,6 +6,7 @@ that of the writing, and `hash` is the hash of the event that the line follows f
 """
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from pydantic_core import to_json
@@ -35,6 +36,7 @@ def replay_name(attempt: int) -> str:
     return "REPLAY.jsonl" if attempt == 1 else f"REPLAY.{attempt}.jsonl"
 
 
+@lru_cache(maxsize=256)
 def iso_time(at: float) -> str:
     """Unix seconds as ISO 8601 with Z, to the microsecond."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")[:-6] + "Z"

@@ -4,6 +4,7 @@ Precedence over a clean end only (ADR-0029, section 7): a run that failed for a 
 keeps that cause, and the verification is recorded beside it.
 """
 
+from functools import lru_cache
 from typing import Literal
 
 from pydantic_core import from_json
@@ -61,7 +62,7 @@ def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Ef
         return (Explain(event.session_key, "refused", summary),)
     if session.contract_json is None:
         return _conclude(event, event_hash, session, None, None, None)
-    contract = _contract_of(session)
+    contract = _contract_of(session.contract_json)
     question = ArtifactsUnder(
         session.artifacts_path, _within(session), tuple(entry.path for entry in contract.expected)
     )
@@ -76,11 +77,12 @@ def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Ef
     return _conclude(event, event_hash, session, contract, verification, answer)
 
 
-def _contract_of(session: Session) -> Contract:
-    assert session.contract_json is not None
-    parsed = contract_from_json(from_json(session.contract_json), session.key)
+@lru_cache(maxsize=256)
+def _contract_of(text: str) -> Contract:
+    """The contract of a snapshot. Many sessions have the same one, and it never changes."""
+    parsed = contract_from_json(from_json(text), "the store")
     if parsed.value is None:
-        raise BrokenSnapshot(f"{session.key}: {parsed.problems[0].message}")
+        raise BrokenSnapshot(parsed.problems[0].render())
     return parsed.value
 
 

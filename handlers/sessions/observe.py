@@ -107,8 +107,10 @@ def see(
                 after = _ended(after, key, item, events, complaints)
             case Complaint():
                 complaints.append(item)
-    after = replace(after, signatures=signatures, complaints=tuple(complaints))
-    return after, tuple(events)
+    if after.phase == "none":
+        # Nothing began yet, so nothing is settled: all of it is read again at the next look.
+        signatures = ()
+    return replace(after, signatures=signatures, complaints=tuple(complaints)), tuple(events)
 
 
 def _still_ended(watched: Watched, signatures: tuple[tuple[str, Signature], ...]) -> bool:

@@ -27,7 +27,7 @@ _QUIET_SHARE, _QUIET_S = 0.04, 0.5
 
 
 class DaemonFailed(Exception):
-    """The daemon did not do what is measured here; the message says what, and where its output is."""
+    """The daemon did not do what is measured here; the message says what, and how its output ends."""
 
 
 class Daemon:
@@ -59,10 +59,10 @@ class Daemon:
         except subprocess.TimeoutExpired:
             self.kill()
             raise DaemonFailed(
-                f"not stopped {_STOPPED_WITHIN_S:.0f} s after SIGTERM; see {self._output}"
+                f"not stopped {_STOPPED_WITHIN_S:.0f} s after SIGTERM{_tail(self._output)}"
             ) from None
         if code != 0:
-            raise DaemonFailed(f"ended {code} after SIGTERM:\n{self._output.read_text()[-2000:]}")
+            raise DaemonFailed(f"ended {code} after SIGTERM{_tail(self._output)}")
 
     def kill(self) -> None:
         """Whatever went wrong, leave no process behind."""
@@ -88,7 +88,7 @@ class Daemon:
             if cpu_s(self._process.pid) - before <= _QUIET_SHARE * _QUIET_S and self.record.owed() == 0:
                 return
         raise DaemonFailed(
-            f"still busy after {_SETTLED_WITHIN_S:.0f} s, {self.record.owed()} lines owed; {self._output}"
+            f"still busy after {_SETTLED_WITHIN_S:.0f} s, {self.record.owed()} lines owed{_tail(self._output)}"
         )
 
     def _wait_for(self, count: int, counted: Callable[[], int]) -> float:
@@ -103,10 +103,10 @@ class Daemon:
                 last, last_progress = now, time.monotonic()
             if time.monotonic() - last_progress > _NO_PROGRESS_S:
                 raise DaemonFailed(
-                    f"{now} of {count}, no progress for {_NO_PROGRESS_S:.0f} s; see {self._output}"
+                    f"{now} of {count}, no progress for {_NO_PROGRESS_S:.0f} s{_tail(self._output)}"
                 )
             if self._process.poll() is not None:
-                raise DaemonFailed(f"ended {self._process.returncode}:\n{self._output.read_text()[-2000:]}")
+                raise DaemonFailed(f"ended {self._process.returncode}{_tail(self._output)}")
             time.sleep(_POLL_S)
 
 
@@ -122,8 +122,7 @@ def daemon(scratch: Scratch) -> Iterator[Daemon]:
 
 
 def _start(directory: Path, runs: Path) -> Daemon:
-    settings = directory / "runward.toml"
-    settings.write_text(f'[[roots]]\nname = "runs"\npath = "{runs}"\nlayout = "native"\n')
+    (directory / "runward.toml").write_text(f'[[roots]]\nname = "runs"\npath = "{runs}"\nlayout = "native"\n')
     output = directory / "daemon.out"
     address = directory / "notify"
     address.unlink(missing_ok=True)
@@ -131,7 +130,7 @@ def _start(directory: Path, runs: Path) -> Daemon:
         notified.bind(str(address))
         notified.settimeout(0.2)
         process = subprocess.Popen(
-            [Path(sys.executable).parent / "runward", "daemon", "--config", settings],
+            [Path(sys.executable).parent / "runward", "daemon"],
             env=_environment(directory),
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -156,6 +155,7 @@ def _environment(directory: Path) -> dict[str, str]:
     }
     return kept | {
         "HOME": str(directory),
+        "RUNWARD_CONFIG": str(directory / "runward.toml"),
         "RUNWARD_STATE_DIR": str(directory / "state"),
         "NOTIFY_SOCKET": str(directory / "notify"),
     }
@@ -170,8 +170,8 @@ def _ready(notified: socket.socket, process: subprocess.Popen[bytes], output: Pa
         except TimeoutError:
             pass
         if process.poll() is not None:
-            raise DaemonFailed(f"ended {process.returncode} before READY=1:\n{output.read_text()[-2000:]}")
-    raise DaemonFailed(f"no READY=1 within {_READY_WITHIN_S:.0f} s; see {output}")
+            raise DaemonFailed(f"ended {process.returncode} before READY=1{_tail(output)}")
+    raise DaemonFailed(f"no READY=1 within {_READY_WITHIN_S:.0f} s{_tail(output)}")
 
 
 def _drain(notified: socket.socket) -> None:
@@ -184,3 +184,8 @@ def _drain(notified: socket.socket) -> None:
                 pass
 
     threading.Thread(target=take, daemon=True).start()
+
+
+def _tail(output: Path) -> str:
+    """The end of what it printed, for a message: the directory is gone when that is read."""
+    return f"; its output ends with\n{output.read_text(errors='replace')[-2000:]}"

@@ -110,7 +110,10 @@ class Record:
         right = Counter(("session_started", "session_finished"))
         wrong = set()
         for run in runs:
-            lines = [json.loads(line) for line in (root / run / "events.jsonl").read_bytes().splitlines()]
+            journal = root / run / "events.jsonl"
+            lines = (
+                [json.loads(line) for line in journal.read_bytes().splitlines()] if journal.exists() else []
+            )
             if Counter(line["event"] for line in lines if line["event"] in right) != right:
                 wrong.add(run)
         return [

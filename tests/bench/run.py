@@ -29,12 +29,14 @@ from tests.bench.yardstick import YardstickFailed, reference
 SECTIONS = ("agreement", "burst", "once", "latency", "storm", "idle", "memory")
 
 
-def _sections(disk: Path, quick: bool, repeats: int) -> dict[str, Callable[[], list[Figure]]]:
+def _sections(
+    disk: Path, quick: bool, repeats: int, sizes: list[int]
+) -> dict[str, Callable[[], list[Figure]]]:
     memory = in_memory(disk)
-    count, large = (200, 400) if quick else (1_000, 10_000)
+    count, large = min(sizes), max(sizes)
     return {
         "agreement": lambda: _agreement(disk, count, repeats if quick else max(9, repeats)),
-        "burst": lambda: known_before(disk, count, repeats) + known_before(disk, large, repeats),
+        "burst": lambda: [figure for size in sizes for figure in known_before(disk, size, repeats)],
         "once": lambda: in_one_look(disk, count, repeats),
         "latency": lambda: [
             figure for rate in RATES for figure in latency(disk, rate, 2 if quick else 10, repeats)
@@ -63,6 +65,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a smoke run of two minutes")
     parser.add_argument("--only", default=",".join(SECTIONS), help=f"some of {','.join(SECTIONS)}")
     parser.add_argument("--repeats", type=int, help="of each figure; default 3, or 1 with --quick")
+    parser.add_argument(
+        "--runs", type=int, action="append", metavar="N", help="size of a burst; may be repeated"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     parser.add_argument(
         "--scratch", type=Path, default=Path("/var/tmp"), help="a directory on the disk to measure"
@@ -71,11 +76,11 @@ def main() -> int:
     wanted = given.only.split(",")
     if unknown := set(wanted) - set(SECTIONS):
         parser.error(f"--only knows {', '.join(SECTIONS)}, not {', '.join(sorted(unknown))}")
+    repeats = given.repeats or (1 if given.quick else 3)
+    sizes = given.runs or ([200, 400] if given.quick else [1_000, 10_000])
     figures: list[Figure] = []
     broken: list[str] = []
-    for name, measure in _sections(
-        given.scratch, given.quick, given.repeats or (1 if given.quick else 3)
-    ).items():
+    for name, measure in _sections(given.scratch, given.quick, repeats, sizes).items():
         if name in wanted:
             print(f"{name} …", file=sys.stderr, flush=True)
             try:

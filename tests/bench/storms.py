@@ -66,8 +66,11 @@ def _while_it_is_down(place: Scratch, count: int) -> tuple[float, Daemon]:
 
 
 def _judged_at(running: Daemon, count: int) -> float:
-    """When the last verdict was committed (Unix seconds); never, where the log doesn't tell them all."""
-    running.wait_judged(count)
+    """When the last verdict was committed (Unix seconds), by the log or, if that is later, by the store.
+
+    Never, where the log doesn't tell them all.
+    """
+    incomplete_at = running.wait_judged(count)
     running.settle()
     committed_at = running.record.log(since=0.0).committed_at
-    return max(committed_at.values()) if len(committed_at) == count else float("inf")
+    return max(incomplete_at, *committed_at.values()) if len(committed_at) == count else float("inf")

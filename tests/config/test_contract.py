@@ -51,13 +51,13 @@ def block(declared: tuple[ExpectedArtifact, ...] | None) -> JsonValue:
 @given(declarations, declarations)
 def test_contracts_resolve_as_the_adrs_own_code_does(
     playbook: tuple[ExpectedArtifact, ...] | None, agent: tuple[ExpectedArtifact, ...] | None
-):
+) -> None:
     contract = resolve_contract(playbook=playbook, agent=agent)
     expected = resolve_as_the_adr_does(block(playbook), block(agent))
     assert (None if contract is None else contract_to_json(contract)) == expected
 
 
-def test_a_playbooks_entry_replaces_the_agents_whole_and_in_its_position():
+def test_a_playbooks_entry_replaces_the_agents_whole_and_in_its_position() -> None:
     agent = (
         ExpectedArtifact("a", "old.md", required=False, description="old"),
         ExpectedArtifact("b", "b.md"),
@@ -80,25 +80,25 @@ def test_declaring_nothing_is_no_contract_and_an_empty_list_is_an_empty_one(
     playbook: tuple[ExpectedArtifact, ...] | None,
     agent: tuple[ExpectedArtifact, ...] | None,
     contract: Contract | None,
-):
+) -> None:
     assert resolve_contract(playbook=playbook, agent=agent) == contract
 
 
 @given(declarations, declarations)
 def test_a_snapshot_reads_back_as_it_was_written(
     playbook: tuple[ExpectedArtifact, ...] | None, agent: tuple[ExpectedArtifact, ...] | None
-):
+) -> None:
     contract = resolve_contract(playbook=playbook, agent=agent) or Contract(())
     parsed = contract_from_json(contract_to_json(contract), "run.json")
     assert (parsed.value, parsed.problems) == (contract, ())
 
 
-def test_a_snapshot_written_by_hand_may_leave_out_what_has_a_default():
+def test_a_snapshot_written_by_hand_may_leave_out_what_has_a_default() -> None:
     parsed = contract_from_json({"expected": [{"id": "a", "path": "a.md"}]}, "run.json")
     assert parsed.value == Contract((ContractEntry("a", "a.md", True, "", "playbook"),))
 
 
-def test_a_path_is_kept_as_it_was_written_and_its_plain_form_is_advised():
+def test_a_path_is_kept_as_it_was_written_and_its_plain_form_is_advised() -> None:
     parsed = contract_from_json({"expected": [{"id": "a", "path": "./x//a.md"}]}, "run.json")
     assert parsed.value is not None
     assert parsed.value.expected[0].path == "./x//a.md"
@@ -113,6 +113,7 @@ def test_a_path_is_kept_as_it_was_written_and_its_plain_form_is_advised():
         (None, "contract: must be an object, not nothing"),
         ([], "contract: must be an object, not a list"),
         ({}, "contract: has no 'expected'"),
+        ({"expect": []}, "contract: has no 'expected'"),
         ({"expected": None}, "contract.expected: must be a list, not nothing"),
         ({"expected": ["a"]}, "contract.expected[0]: must be a table of keys, not a text"),
         ({"expected": [{"id": "a", "path": "a"}] * 1001}, "contract.expected: has more than 1000 entries"),
@@ -167,14 +168,14 @@ def test_a_path_is_kept_as_it_was_written_and_its_plain_form_is_advised():
         ),
     ],
 )
-def test_a_hostile_snapshot_is_refused_with_the_reason_and_a_mend(value: JsonValue, message: str):
+def test_a_hostile_snapshot_is_refused_with_the_reason_and_a_mend(value: JsonValue, message: str) -> None:
     parsed = contract_from_json(value, "run.json")
     assert parsed.value is None
     assert [problem.message for problem in parsed.errors] == [message]
     assert all(problem.mend and problem.file == "run.json" for problem in parsed.problems)
 
 
-def test_unknown_and_reserved_keys_are_warned_of_and_stop_nothing():
+def test_unknown_and_reserved_keys_are_warned_of_and_stop_nothing() -> None:
     value: JsonValue = {"expected": [{"id": "a", "path": "a", "requird": True, "min_size": 3}], "kind": "x"}
     parsed = contract_from_json(value, "run.json")
     assert parsed.value == Contract((ContractEntry("a", "a", True, "", "playbook"),))
@@ -188,18 +189,23 @@ def test_unknown_and_reserved_keys_are_warned_of_and_stop_nothing():
     ]
 
 
-def test_all_complaints_come_at_once_and_never_without_end():
+def test_all_complaints_come_at_once_and_never_without_end() -> None:
     spec: JsonValue = {"id": "a b", "path": "/x", "required": 3}
     parsed = contract_from_json({"expected": [spec] * 1000}, "run.json")
-    assert 3 * 33 < len(parsed.problems) <= 110
+    assert 100 < len(parsed.problems) < 110
     extra: dict[str, JsonValue] = {f"key{number}": 1 for number in range(5000)}
-    parsed = contract_from_json({"expected": [{"id": "a", "path": "a", **extra}]}, "run.json")
-    assert parsed.value is not None
-    assert len(parsed.problems) == 100
+    snapshots: list[JsonValue] = [
+        {"expected": [{"id": "a", "path": "a", **extra}]},
+        {"expected": [], **extra},
+    ]
+    for value in snapshots:
+        parsed = contract_from_json(value, "run.json")
+        assert parsed.value is not None
+        assert len(parsed.problems) == 100
 
 
 @given(json_values | st.fixed_dictionaries({"expected": json_values | st.lists(json_values, max_size=3)}))
-def test_any_snapshot_is_a_contract_or_complaints(value: JsonValue):
+def test_any_snapshot_is_a_contract_or_complaints(value: JsonValue) -> None:
     parsed = contract_from_json(value, "run.json")
     assert (parsed.value is None) == bool(parsed.errors)
 
@@ -213,7 +219,9 @@ def test_any_snapshot_is_a_contract_or_complaints(value: JsonValue):
         max_size=4,
     )
 )
-def test_an_accepted_snapshot_holds_only_safe_paths_and_ids_once(specs: list[Mapping[str, JsonValue]]):
+def test_an_accepted_snapshot_holds_only_safe_paths_and_ids_once(
+    specs: list[Mapping[str, JsonValue]],
+) -> None:
     parsed = contract_from_json({"expected": [dict(spec) for spec in specs]}, "run.json")
     entries = parsed.value.expected if parsed.value else ()
     assert len({entry.id for entry in entries}) == len(entries)
@@ -232,13 +240,13 @@ def test_an_accepted_snapshot_holds_only_safe_paths_and_ids_once(specs: list[Map
 )
 def test_an_empty_block_declares_nothing_and_any_other_its_list(
     value: JsonValue, declared: tuple[ExpectedArtifact, ...] | None
-):
+) -> None:
     complaints: list[Complaint] = []
     assert declared_artifacts(value, ("artifacts",), complaints) == declared
     assert not [complaint for complaint in complaints if complaint.severity == "error"]
 
 
-def test_a_source_belongs_into_no_declaration():
+def test_a_source_belongs_into_no_declaration() -> None:
     complaints: list[Complaint] = []
     declared_artifacts({"expected": [{"id": "a", "path": "a", "source": "x"}]}, ("artifacts",), complaints)
     assert [(complaint.loc, complaint.severity) for complaint in complaints] == [

@@ -39,7 +39,7 @@ from runward.config.duration import (
         ("366d", MAX_DURATION_S),
     ],
 )
-def test_a_duration_is_read_as_systemd_reads_it(text: str, seconds: float):
+def test_a_duration_is_read_as_systemd_reads_it(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
@@ -69,14 +69,14 @@ def test_a_duration_is_read_as_systemd_reads_it(text: str, seconds: float):
         ("1s" * 101, "202 characters long"),
     ],
 )
-def test_what_is_no_duration_is_refused_with_the_reason_and_a_mend(text: str, why: str):
+def test_what_is_no_duration_is_refused_with_the_reason_and_a_mend(text: str, why: str) -> None:
     with pytest.raises(DurationError, match=re.escape(why)) as refused:
         parse_duration(text)
     assert refused.value.mend
 
 
 @given(st.integers(1, int(MAX_DURATION_S * 1_000_000)))
-def test_a_rendered_duration_reads_back_to_the_microsecond(microseconds: int):
+def test_a_rendered_duration_reads_back_to_the_microsecond(microseconds: int) -> None:
     seconds = microseconds / 1_000_000
     assert parse_duration(render_duration(seconds)) == pytest.approx(seconds, abs=1e-7)
 
@@ -84,24 +84,24 @@ def test_a_rendered_duration_reads_back_to_the_microsecond(microseconds: int):
 @pytest.mark.parametrize(
     ("seconds", "text"), [(90, "1min30s"), (0.5, "500ms"), (0, "0s"), (86400, "1d"), (0.001005, "1ms5us")]
 )
-def test_a_duration_is_rendered_with_the_largest_units_first(seconds: float, text: str):
+def test_a_duration_is_rendered_with_the_largest_units_first(seconds: float, text: str) -> None:
     assert render_duration(seconds) == text
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
-def test_what_is_no_duration_is_not_rendered(seconds: float):
+def test_what_is_no_duration_is_not_rendered(seconds: float) -> None:
     with pytest.raises(DurationError):
         render_duration(seconds)
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), MAX_DURATION_S + 1])
-def test_a_number_out_of_bounds_is_no_duration(seconds: float):
+def test_a_number_out_of_bounds_is_no_duration(seconds: float) -> None:
     with pytest.raises(DurationError):
         check_duration(seconds)
 
 
 @given(st.text(alphabet="0123456789.smhdinw u\n", max_size=12) | st.text())
-def test_any_text_is_a_duration_or_refused_and_the_pattern_agrees(text: str):
+def test_any_text_is_a_duration_or_refused_and_the_pattern_agrees(text: str) -> None:
     try:
         parse_duration(text)
     except DurationError as error:
@@ -115,17 +115,17 @@ class _Step(BaseModel):
     timeout: Duration
 
 
-def test_a_model_reads_a_duration_as_seconds():
+def test_a_model_reads_a_duration_as_seconds() -> None:
     assert _Step.model_validate({"timeout": "1h30m"}).timeout == 5400
 
 
 @pytest.mark.parametrize("value", [90, 1.5, True, None, "90", ["30s"]])
-def test_a_model_takes_nothing_but_a_duration_with_its_unit(value: object):
+def test_a_model_takes_nothing_but_a_duration_with_its_unit(value: object) -> None:
     with pytest.raises(ValidationError) as refused:
         _Step.model_validate({"timeout": value})
     assert refused.value.errors()[0]["ctx"]["mend"]
 
 
-def test_the_schema_of_a_duration_is_its_pattern():
+def test_the_schema_of_a_duration_is_its_pattern() -> None:
     schema = TypeAdapter(Duration).json_schema()
     assert (schema["type"], schema["pattern"]) == ("string", DURATION_PATTERN)

@@ -23,7 +23,7 @@ from runward.config.path_rule import PathRuleError, relative_parts
         ("日本/é", ("日本", "é")),
     ],
 )
-def test_a_relative_path_is_its_parts(path: str, parts: tuple[str, ...]):
+def test_a_relative_path_is_its_parts(path: str, parts: tuple[str, ...]) -> None:
     assert relative_parts(path) == parts
 
 
@@ -51,7 +51,7 @@ def test_a_relative_path_is_its_parts(path: str, parts: tuple[str, ...]):
         ("./" * 600 + "b", "1024 bytes"),
     ],
 )
-def test_a_path_that_breaks_the_rule_is_refused_with_the_reason_and_a_mend(path: str, why: str):
+def test_a_path_that_breaks_the_rule_is_refused_with_the_reason_and_a_mend(path: str, why: str) -> None:
     with pytest.raises(PathRuleError, match=re.escape(why)) as refused:
         relative_parts(path)
     assert refused.value.mend
@@ -71,7 +71,7 @@ def _is_refused_by_the_adr(path: str) -> bool:
 
 
 @given(st.lists(_SEGMENTS, max_size=6).map("/".join) | st.text(max_size=20))
-def test_the_rule_is_the_adrs_but_for_the_directory_itself_and_what_no_file_can_be_called(path: str):
+def test_the_rule_is_the_adrs_but_for_the_directory_itself_and_what_no_file_can_be_called(path: str) -> None:
     try:
         parts = relative_parts(path)
     except PathRuleError as error:

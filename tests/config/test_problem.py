@@ -13,16 +13,16 @@ from runward.config.problem import Complaint, Parsed, Problem, dotted, nearest, 
         (Problem("a.toml", 3, 9, "is odd", None, "warning"), "a.toml:3:9: warning: is odd"),
     ],
 )
-def test_a_problem_reads_as_file_line_column_message_and_mend(problem: Problem, text: str):
+def test_a_problem_reads_as_file_line_column_message_and_mend(problem: Problem, text: str) -> None:
     assert problem.render() == text
 
 
 @given(st.text(), st.text(), st.text())
-def test_a_rendered_problem_is_one_line_that_steers_no_terminal(file: str, message: str, mend: str):
+def test_a_rendered_problem_is_one_line_that_steers_no_terminal(file: str, message: str, mend: str) -> None:
     assert Problem(file, 1, 1, message, mend).render().isprintable()
 
 
-def test_printable_shows_what_it_escapes():
+def test_printable_shows_what_it_escapes() -> None:
     assert printable("a\x1b[2Jb\nc\u202ed") == "a\\x1b[2Jb\\nc\\u202ed"
 
 
@@ -34,7 +34,7 @@ def test_printable_shows_what_it_escapes():
         (("a b", "c\n"), "'a b'.'c\\n'"),
     ],
 )
-def test_a_location_reads_as_people_write_it(loc: tuple[str | int, ...], text: str):
+def test_a_location_reads_as_people_write_it(loc: tuple[str | int, ...], text: str) -> None:
     assert dotted(loc) == text
 
 
@@ -50,23 +50,23 @@ def test_a_location_reads_as_people_write_it(loc: tuple[str | int, ...], text: s
         (1 << 70, "1.18059162071741e+21"),
     ],
 )
-def test_a_foreign_value_is_quoted_in_the_words_of_those_who_wrote_it(value: object, text: str):
+def test_a_foreign_value_is_quoted_in_the_words_of_those_who_wrote_it(value: object, text: str) -> None:
     assert quoted(value) == text
 
 
 @given(st.text())
-def test_a_quoted_text_is_short_and_printable(text: str):
+def test_a_quoted_text_is_short_and_printable(text: str) -> None:
     assert quoted(text).isprintable()
     assert len(quoted(text)) <= 61 * 10 + 2
 
 
-def test_errors_and_warnings_are_told_apart():
+def test_errors_and_warnings_are_told_apart() -> None:
     error, warning = Problem("f", 1, 1, "e", None), Problem("f", 1, 1, "w", None, "warning")
     parsed = Parsed[int](None, (warning, error))
     assert (parsed.errors, parsed.warnings) == ((error,), (warning,))
 
 
-def test_a_complaint_is_led_by_the_name_of_its_value():
+def test_a_complaint_is_led_by_the_name_of_its_value() -> None:
     problem = Complaint(("watch", "step"), "is wrong", "mend").problem("f", (2, 3))
     assert problem == Problem("f", 2, 3, "watch.step: is wrong", "mend")
 
@@ -74,5 +74,5 @@ def test_a_complaint_is_led_by_the_name_of_its_value():
 @pytest.mark.parametrize(
     ("word", "guess"), [("timout", "timeout"), ("TIMEOUT!", None), ("zzz", None), ("", None)]
 )
-def test_the_nearest_known_word_is_suggested_or_none(word: str, guess: str | None):
+def test_the_nearest_known_word_is_suggested_or_none(word: str, guess: str | None) -> None:
     assert nearest(word, ("timeout", "command")) == guess

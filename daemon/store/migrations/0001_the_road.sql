@@ -31,6 +31,7 @@ create table events (
 create trigger events_are_facts before update on events
 begin select raise(abort, 'an event is never changed'); end;
 
+-- One job for each handler of an event: id = 32 * event + the handler's place in the route.
 create table jobs (
     id integer primary key,
     event integer not null references events (seq),
@@ -43,9 +44,10 @@ create table jobs (
     tries integer not null default 0,
     error text,
     updated_at real not null,
-    unique (event, handler)
+    check (id / 32 = event)
 ) strict;
-create index jobs_open on jobs (lane, id) where state in ('waiting', 'running', 'held');
+create index jobs_open on jobs (lane, id) where state in ('waiting', 'held');
+create index jobs_running on jobs (epoch) where state = 'running';
 
 create table sessions (
     key text primary key,
@@ -74,9 +76,8 @@ create table sessions (
     contract_problem text,
     artifact_verification_json text,
     delivery text check (delivery in ('passed', 'partial', 'missing', 'invalid'))
-) strict, without rowid;
+) strict;
 create index sessions_started on sessions (started_at);
-create index sessions_running on sessions (root) where status = 'running';
 create trigger sessions_keep_their_contract before update of artifact_contract_json, contract_basis on sessions
 when old.artifact_contract_json is not new.artifact_contract_json or old.contract_basis is not new.contract_basis
 begin select raise(abort, 'a contract never changes after it was snapshotted'); end;
@@ -120,23 +121,28 @@ create table decisions (
 ) strict;
 create index decisions_about on decisions (subject);
 
--- What the world is owed. A line of a journal stays as its place (offset, length, hash) when it is done.
+-- What the world is owed: bytes for a journal. Small, for a row goes when its line is synced.
 create table outbox (
     id integer primary key,
     event integer not null references events (seq),
-    session_key text not null,
     directory text not null,
     name text not null,
     live integer not null,
-    state text not null check (state in ('owed', 'done', 'discarded')),
-    content blob,
+    content blob not null
+) strict;
+
+-- Our lines in the journals: where each stands, or why it never will.
+create table journal_lines (
+    id integer primary key,
+    event integer not null,
+    directory text not null,
+    name text not null,
     "offset" integer,
     length integer not null,
     hash text not null,
     why text
 ) strict;
-create index outbox_owed on outbox (id) where state = 'owed';
-create index outbox_of on outbox (session_key);
+create index journal_lines_of on journal_lines (directory, name);
 
 create table cursors (
     key text primary key,
@@ -145,7 +151,7 @@ create table cursors (
     session_key text not null,
     phase text not null,
     state text not null
-) strict, without rowid;
+) strict;
 create index cursors_open on cursors (root) where phase = 'open';
 
 create table problems (

@@ -1,0 +1,151 @@
+"""The terms of a launch: where its run directory goes, and what settings, playbook and agent profile say of it.
+
+Reading what people wrote takes libraries that the launcher, which waits for hours beside its command, should
+not carry: so a forked child reads, and hands the terms back as JSON. Without a settings file, a variable of
+ours, a playbook or an agent there is nothing to read, and the defaults are taken here and now.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from runward.config.json_value import JsonValue
+from runward.daemon.settings import home_of, settings_file
+
+if TYPE_CHECKING:
+    from runward.config.problem import Problem
+    from runward.config.settings import Settings
+
+Blame: TypeAlias = Literal["settings", "not_found", "wrong_input"]
+
+_STATE_DIR = "RUNWARD_STATE_DIR"
+_NO_SETTINGS = frozenset({"RUNWARD_SESSION_ID", "RUNWARD_RUN_DIR", "RUNWARD_ARTIFACTS_DIR", _STATE_DIR})
+_OWN_ROOTS = "runs"
+
+
+class Terms(NamedTuple):
+    """What a launch goes by. `root` is absolute; `contract` is the snapshot; durations are seconds."""
+
+    root: str
+    playbook: str | None = None
+    agent: str | None = None
+    contract: JsonValue = None
+    timeout: float | None = None
+    grace: float | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class TermsRefused(Exception):
+    """What people wrote can't be used; `messages` are all complaints, a line each."""
+
+    def __init__(self, blame: Blame, messages: list[str]) -> None:
+        super().__init__("\n".join(messages))
+        self.blame = blame
+        self.messages = messages
+
+
+def terms_of(
+    playbook: str | None, agent: str | None, config: str | None, environment: Mapping[str, str], cwd: str
+) -> Terms:
+    """The terms for a playbook and an agent, by name or by file. Raises TermsRefused."""
+    if playbook is None and agent is None and not _has_settings(config, environment, cwd):
+        return Terms(default_root(environment, cwd))
+    answer = _in_a_child(lambda: _read(playbook, agent, config, environment, cwd))
+    assert isinstance(answer, dict)
+    if "refused" in answer:
+        raise TermsRefused(answer["refused"], answer["messages"])  # type: ignore[arg-type]  # our own JSON
+    return Terms(**{**answer, "warnings": tuple(answer["warnings"])})  # type: ignore[arg-type]  # our own JSON
+
+
+def default_root(environment: Mapping[str, str], cwd: str) -> str:
+    """Where native runs go without a settings file; the same as `read_settings` says then."""
+    state = environment.get(_STATE_DIR)
+    if not state:
+        base = environment.get("XDG_STATE_HOME", "")
+        base = base if base.startswith("/") else os.path.join(home_of(environment), ".local/state")
+        state = os.path.join(base, "runward")
+    return os.path.join(os.path.normpath(os.path.join(cwd, state)), _OWN_ROOTS)
+
+
+def _has_settings(config: str | None, environment: Mapping[str, str], cwd: str) -> bool:
+    """Whether anything beyond the state directory's place is set; a `~` in that is left to its reader."""
+    if settings_file(config, environment, cwd) is not None or environment.get(_STATE_DIR, "").startswith("~"):
+        return True
+    return any(name.startswith("RUNWARD_") and name not in _NO_SETTINGS for name in environment)
+
+
+def _read(
+    playbook: str | None, agent: str | None, config: str | None, environment: Mapping[str, str], cwd: str
+) -> JsonValue:
+    from runward.daemon.settings import NotFound, load_settings
+
+    try:
+        parsed = load_settings(config, environment, cwd)
+        if parsed.value is None:
+            return _refused("settings", parsed.errors)
+        return _read_declarations(playbook, agent, parsed.value, parsed.warnings)
+    except NotFound as error:
+        return {"refused": "not_found", "messages": [str(error)]}
+
+
+def _read_declarations(
+    playbook: str | None, agent: str | None, settings: "Settings", warnings: tuple["Problem", ...]
+) -> JsonValue:
+    from runward.config.contract import contract_to_json, resolve_contract
+    from runward.daemon.settings import find_agent, find_playbook
+
+    root = settings.launch_root
+    if root is None:
+        message = "no root of the settings has the layout 'native': add one for new runs to go to"
+        return {"refused": "settings", "messages": [message]}
+    terms = Terms(root.path)
+    expected = defaults = None
+    if playbook is not None:
+        read = find_playbook(settings, playbook)
+        if read.value is None:
+            return _refused("wrong_input", read.errors)
+        warnings += read.warnings
+        expected, agent = read.value.artifacts, agent or read.value.agent
+        terms = terms._replace(playbook=read.value.name, timeout=read.value.timeout, grace=read.value.grace)
+    if agent is not None:
+        profile = find_agent(settings, agent)
+        if profile.value is None:
+            return _refused("wrong_input", profile.errors)
+        warnings += profile.warnings
+        defaults = profile.value.artifact_defaults
+        terms = terms._replace(agent=profile.value.name)
+    contract = resolve_contract(playbook=expected, agent=defaults)
+    if contract is not None:
+        terms = terms._replace(contract=contract_to_json(contract))
+    return {**terms._asdict(), "warnings": [warning.render() for warning in warnings]}
+
+
+def _refused(blame: Blame, problems: tuple["Problem", ...]) -> JsonValue:
+    return {"refused": blame, "messages": [problem.render() for problem in problems]}
+
+
+def _in_a_child(read: Callable[[], JsonValue]) -> JsonValue:
+    """What `read` returns, called in a forked child. If it fails, so does this, with the child's traceback."""
+    answer_out, answer_in = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            with open(answer_in, "w", encoding="utf-8") as file:
+                json.dump(read(), file)
+            code = 0
+        except BaseException:  # noqa: BLE001  # the child must not return into its parent's stack
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(answer_in)
+    with open(answer_out, encoding="utf-8") as file:
+        text = file.read()
+    _, status = os.waitpid(pid, 0)
+    if status != 0:
+        raise RuntimeError(f"the settings could not be read: the reader ended with status {status}")
+    value: JsonValue = json.loads(text)
+    return value

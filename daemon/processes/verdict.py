@@ -1,0 +1,26 @@
+"""The contract held against the disk at the end of a run, as the daemon does it. The daemon's verdict is the
+recorded one; this one is for whoever waits for the launcher.
+"""
+
+import time
+
+from runward.config.contract import contract_from_json
+from runward.config.json_value import JsonValue
+from runward.daemon.rundir.artifacts import artifact_facts
+from runward.handlers.contracts.verify import failure_summary, verify
+from runward.handlers.facts import Unreadable
+
+
+def why_not_delivered(snapshot: JsonValue, artifacts: str, within: str, session_id: str) -> str | None:
+    """ADR-0029's summary where a required artifact is missing from the directory `artifacts`, else None.
+
+    `within` is the run directory where the artifacts lie in it, else "". What can't be looked at was not
+    delivered.
+    """
+    contract = contract_from_json(snapshot, "run.json").value
+    assert contract is not None, "the launcher's own snapshot can be read"
+    facts = artifact_facts(artifacts, within, [entry.path for entry in contract.expected])
+    if isinstance(facts, Unreadable):
+        return f"Run failed: its artifacts can't be verified: {facts.why}"
+    missing = verify(contract, facts, time.time()).missing_required
+    return failure_summary(missing, session_id) if missing else None

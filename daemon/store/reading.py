@@ -1,0 +1,307 @@
+"""The store as commands read it: read-only, in one short transaction, the daemon up or down.
+
+Plain sqlite3 and named tuples: `runward status` has no time for more. Who writes is `store.py`.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+STORE: Final = "runward.db"
+_MIGRATIONS: Final = os.path.join(os.path.dirname(__file__), "migrations")
+
+_OPEN_STATES: Final = "('waiting', 'running', 'held')"
+
+
+class StoreUnreadable(Exception):
+    """There is a store, but this program can't read it; the message says why and what to do."""
+
+
+class SessionRow(NamedTuple):
+    """A session as the store has it. Times are Unix seconds, `*_json` and `evidence_refs` JSON texts."""
+
+    key: str
+    session_id: str
+    layout: str
+    root: str
+    path: str
+    kind: str
+    status: str
+    attempt: int
+    origin: str
+    started_at: float
+    finished_at: float | None
+    ended_by: str | None
+    reason_code: str
+    reason_summary: str
+    evidence_refs: str
+    playbook: str | None
+    agent: str | None
+    invocation_id: str | None
+    containment: str | None
+    artifacts_path: str
+    artifact_contract_json: str | None
+    contract_basis: str | None
+    contract_problem: str | None
+    artifact_verification_json: str | None
+    delivery: str | None
+
+
+class StatusChange(NamedTuple):
+    """A row of a session's status history."""
+
+    attempt: int
+    at: float
+    replaced: str | None
+    status: str
+    reason_code: str
+    reason_summary: str
+    evidence_refs: str
+    source: str
+
+
+class ProblemRow(NamedTuple):
+    """What is wrong with a file that somebody wrote."""
+
+    path: str
+    line: int | None
+    message: str
+    mend: str | None
+    since: float
+
+
+class Directory(NamedTuple):
+    """A run directory that was looked at; `phase` is `none` where nothing in it began a session."""
+
+    root: str
+    directory: str
+    session_key: str
+    phase: str
+    path: str
+
+
+class QueueFigures(NamedTuple):
+    """How many jobs wait, run and are held; `oldest_waiting` is when the oldest's event was recorded."""
+
+    waiting: int
+    running: int
+    held: int
+    oldest_waiting: float | None
+
+
+class NextDue(NamedTuple):
+    """The job that is due next, and when (Unix seconds)."""
+
+    at: float
+    handler: str
+    lane: str
+
+
+@contextmanager
+def reading(state: str) -> Iterator[sqlite3.Connection]:
+    """The store of the state directory `state`, as it stands at this moment.
+
+    Where no daemon has run yet, an empty store. Raises `StoreUnreadable`.
+    """
+    path = os.path.join(state, STORE)
+    connection = _connect(path) if os.path.exists(path) else _empty()
+    try:
+        connection.execute("begin")
+        yield connection
+    except sqlite3.OperationalError as error:
+        raise StoreUnreadable(f"{path} can't be read: {error}; try again, or see `runward log`") from error
+    except sqlite3.DatabaseError as error:
+        raise StoreUnreadable(f"{path} is no store of Runward's: {error}; restore a backup") from error
+    finally:
+        connection.close()
+
+
+def exists(state: str) -> bool:
+    """Whether a daemon ever made a store here."""
+    return os.path.exists(os.path.join(state, STORE))
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    try:
+        connection = sqlite3.connect(f"file:{quoted}?mode=ro", uri=True, isolation_level=None, timeout=5)
+        version: int = connection.execute("pragma user_version").fetchone()[0]
+    except sqlite3.Error as error:
+        raise StoreUnreadable(f"{path} can't be read: {error}; check its rights") from error
+    known = _newest_migration()
+    if version == known:
+        return connection
+    connection.close()
+    if version > known:
+        mend = "it was written by a newer Runward: install that one"
+    else:
+        mend = "start the daemon of this version once, which brings it up to date"
+    raise StoreUnreadable(f"{path} has version {version}, this Runward reads {known}: {mend}")
+
+
+def _empty() -> sqlite3.Connection:
+    """A store in which nothing has happened."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    for name in sorted(os.listdir(_MIGRATIONS)):
+        with open(os.path.join(_MIGRATIONS, name), encoding="utf-8") as file:
+            connection.executescript(file.read())
+    return connection
+
+
+def _newest_migration() -> int:
+    return max(int(name[:4]) for name in os.listdir(_MIGRATIONS) if name.endswith(".sql"))
+
+
+def sessions(
+    connection: sqlite3.Connection,
+    *,
+    status: str | None = None,
+    layout: str | None = None,
+    playbook: str | None = None,
+    since: float | None = None,
+    limit: int | None = None,
+) -> list[SessionRow]:
+    """The sessions that fit, the newest first; `since` is a time in Unix seconds."""
+    rows = connection.execute(
+        f"select {_SESSION} from sessions where (?1 is null or status = ?1) and (?2 is null or layout = ?2)"
+        " and (?3 is null or playbook = ?3) and (?4 is null or started_at >= ?4)"
+        " order by started_at desc, key limit ?5",
+        (status, layout, playbook, since, -1 if limit is None else limit),
+    )
+    return [SessionRow(*row) for row in rows]
+
+
+def session(connection: sqlite3.Connection, key: str) -> SessionRow | None:
+    """The session of this key."""
+    row = connection.execute(f"select {_SESSION} from sessions where key = ?", (key,)).fetchone()
+    return None if row is None else SessionRow(*row)
+
+
+def sessions_called(connection: sqlite3.Connection, text: str, limit: int) -> list[tuple[str, str]]:
+    """Keys and ids of the sessions whose id or key is `text`; if there are none, begins with it."""
+    exact = connection.execute(
+        "select key, session_id from sessions where key = ?1 or session_id = ?1 order by key limit ?2",
+        (text, limit),
+    ).fetchall()
+    if exact:
+        return exact
+    return connection.execute(
+        "select key, session_id from sessions"
+        " where substr(key, 1, length(?1)) = ?1 or substr(session_id, 1, length(?1)) = ?1"
+        " order by started_at desc, key limit ?2",
+        (text, limit),
+    ).fetchall()
+
+
+def newest_session(connection: sqlite3.Connection) -> str | None:
+    """The key of the session that started last."""
+    row = connection.execute("select key from sessions order by started_at desc, key limit 1").fetchone()
+    return None if row is None else row[0]
+
+
+def newest_sessions(connection: sqlite3.Connection, limit: int) -> list[tuple[str, str]]:
+    """Keys and ids of the sessions that started last."""
+    return connection.execute(
+        "select key, session_id from sessions order by started_at desc, key limit ?", (limit,)
+    ).fetchall()
+
+
+def playbooks_used(connection: sqlite3.Connection) -> list[str]:
+    """The names of all playbooks that sessions ran under."""
+    return [name for (name,) in connection.execute("select distinct playbook from sessions") if name]
+
+
+def status_history(connection: sqlite3.Connection, key: str) -> list[StatusChange]:
+    """How a session's status changed, the first change first."""
+    rows = connection.execute(
+        "select attempt, at, replaced, status, reason_code, reason_summary, evidence_refs, source"
+        " from status_history where session_key = ? order by id",
+        (key,),
+    )
+    return [StatusChange(*row) for row in rows]
+
+
+def owes_lines(connection: sqlite3.Connection, key: str) -> bool:
+    """Whether the session's journals are still owed lines."""
+    found = connection.execute(
+        "select exists (select 1 from outbox where session_key = ? and state = 'owed')", (key,)
+    ).fetchone()
+    return bool(found[0])
+
+
+def directories_called(connection: sqlite3.Connection, text: str, limit: int) -> list[Directory]:
+    """The run directories called `text` or `root/text`; if there are none, whose name begins with it."""
+    for condition in (
+        "c.key = ?1 or c.directory = ?1",
+        "substr(c.key, 1, length(?1)) = ?1 or substr(c.directory, 1, length(?1)) = ?1",
+    ):
+        rows = connection.execute(
+            "select c.root, c.directory, c.session_key, c.phase, r.path || '/' || c.directory"
+            f" from cursors c join roots r on r.name = c.root where {condition} order by c.key limit ?2",
+            (text, limit),
+        ).fetchall()
+        if rows:
+            return [Directory(*row) for row in rows]
+    return []
+
+
+def problems(connection: sqlite3.Connection, directory: str | None = None) -> list[ProblemRow]:
+    """What is wrong with people's and agents' files; only those in `directory`, where one is given."""
+    prefix = None if directory is None else f"{directory}/"
+    rows = connection.execute(
+        "select path, line, message, mend, since from problems"
+        " where ?1 is null or substr(path, 1, length(?1)) = ?1 order by path, line",
+        (prefix,),
+    )
+    return [ProblemRow(*row) for row in rows]
+
+
+def sessions_by_status(connection: sqlite3.Connection) -> dict[str, int]:
+    """How many sessions have each status."""
+    return dict(connection.execute("select status, count(*) from sessions group by status order by status"))
+
+
+def queue_figures(connection: sqlite3.Connection) -> QueueFigures:
+    """How much is in the queue now."""
+    counts = dict(
+        connection.execute(
+            f"select state, count(*) from jobs where state in {_OPEN_STATES} group by state"
+        ).fetchall()
+    )
+    (oldest,) = connection.execute(
+        "select min(e.recorded_at) from jobs j join events e on e.seq = j.event where j.state = 'waiting'"
+    ).fetchone()
+    return QueueFigures(counts.get("waiting", 0), counts.get("running", 0), counts.get("held", 0), oldest)
+
+
+def held_by_reason(connection: sqlite3.Connection) -> list[tuple[str, int]]:
+    """Why jobs are held, with how many for each reason, the commonest first."""
+    return connection.execute(
+        "select coalesce(error, ''), count(*) from jobs where state = 'held' group by 1 order by 2 desc, 1"
+    ).fetchall()
+
+
+def next_due(connection: sqlite3.Connection) -> NextDue | None:
+    """The job at the head of its lane that will be due next."""
+    row = connection.execute(
+        "select run_after, handler, lane from jobs j where state = 'waiting' and run_after > 0"
+        " and not exists (select 1 from jobs b where b.lane = j.lane and b.id < j.id"
+        f" and b.state in {_OPEN_STATES}) order by run_after, id limit 1"
+    ).fetchone()
+    return None if row is None else NextDue(*row)
+
+
+def epoch(connection: sqlite3.Connection) -> int:
+    """How many daemons have owned the store so far."""
+    (number,) = connection.execute("select epoch from daemon").fetchone()
+    assert isinstance(number, int)
+    return number
+
+
+def _columns(fields: Sequence[str]) -> str:
+    return ", ".join(fields)
+
+
+_SESSION: Final = _columns(SessionRow._fields)

@@ -1,0 +1,236 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runward.config.contract import ExpectedArtifact
+from runward.config.playbook import Playbook, name_from_file, read_playbook
+
+FILE = "playbooks/review.playbook.yaml"
+
+
+def test_a_whole_playbook_is_read() -> None:
+    text = """\
+name: review
+command: ["python3", "review.py", "{{ with.pr }}"]
+timeout: 30m
+grace: 500ms
+agent: reviewer
+artifacts:
+  expected:
+    - {id: review, path: review.md}
+    - id: notes
+      path: notes.md
+      required: false
+      description: "Optional"
+"""
+    parsed = read_playbook(text, FILE)
+    assert parsed.problems == ()
+    assert parsed.value == Playbook(
+        name="review",
+        command=("python3", "review.py", "{{ with.pr }}"),
+        timeout=1800,
+        grace=0.5,
+        agent="reviewer",
+        artifacts=(
+            ExpectedArtifact("review", "review.md"),
+            ExpectedArtifact("notes", "notes.md", required=False, description="Optional"),
+        ),
+    )
+
+
+def test_the_adrs_own_playbook_is_read_without_a_word() -> None:
+    text = """\
+name: code-review
+model: claude/sonnet
+prompt: |
+  Review the changes in {target} and produce review.md with findings.
+
+artifacts:
+  expected:
+    - id: review
+      path: review.md
+      required: true
+      description: "Reviewer verdict and findings"
+"""
+    parsed = read_playbook(text, "code-review.playbook.yaml")
+    assert parsed.problems == ()
+    assert parsed.value is not None
+    assert parsed.value.artifacts == (
+        ExpectedArtifact("review", "review.md", True, "Reviewer verdict and findings"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "playbook"),
+    [
+        ("command: [ls]\n", Playbook("review", command=("ls",))),
+        ("artifacts:\n", Playbook("review")),
+        ("artifacts: {}\n", Playbook("review")),
+        ("artifacts: {expected: []}\n", Playbook("review", artifacts=())),
+        ("name:\ncommand:\ntimeout:\ngrace:\nagent:\n", Playbook("review")),
+    ],
+)
+def test_what_is_left_out_has_its_default(text: str, playbook: Playbook) -> None:
+    parsed = read_playbook(text, FILE)
+    assert (parsed.value, parsed.problems) == (playbook, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "complaints"),
+    [
+        ("", ["1:1: a playbook must be a table of keys (write at least 'command:' or 'artifacts:')"]),
+        ("- a\n", ["1:1: a playbook must be a table of keys (write at least 'command:' or 'artifacts:')"]),
+        ("name: 3\n", ["1:7: name: must be a text, not a number (put it in quotes)"]),
+        ("name: a/b\n", ["1:7: name: is no name (write a name without '/')"]),
+        ("agent: ''\n", ["1:8: agent: is no name (write a name without '/')"]),
+        ("agent: ../x\n", ["1:8: agent: is no name (write a name without '/')"]),
+        ("command: ls -l\n", ["1:10: command: must be a list, not a text (make it a list)"]),
+        (
+            "command: []\n",
+            [
+                '1:10: command: names no program (write the program and its arguments: ["python3", "review.py"])'
+            ],
+        ),
+        ("command: [ls, 3]\n", ["1:15: command[1]: must be a text, not a number (put it in quotes)"]),
+        ('command: [ls, "a\\0"]\n', ["1:15: command[1]: has a NUL character in it (remove it)"]),
+        (
+            "timeout: 90\n",
+            [
+                "1:10: timeout: must be a duration (write a number with its unit, as in 30s, 5min, 1h30m or 2d)"
+            ],
+        ),
+        (
+            "timeout: '90'\n",
+            [
+                (
+                    "1:10: timeout: is no duration: '90' has no unit "
+                    "(write a number with its unit, as in 30s, 5min, 1h30m or 2d)"
+                )
+            ],
+        ),
+        (
+            "artifacts: [a]\n",
+            ["1:12: artifacts: must be a table of keys, not a list (list the artifacts under 'expected')"],
+        ),
+        (
+            "artifacts:\n  expected:\n",
+            ["2:12: artifacts.expected: must be a list, not nothing (list the artifacts; [] expects none)"],
+        ),
+        (
+            "artifacts:\n  expected:\n    - path: a\n    - id: b\n      path: ../b\n",
+            [
+                "3:7: artifacts.expected[0]: has no 'id' (add 'id: …')",
+                "5:13: artifacts.expected[1].path: '../b' has a '..' in it (name a file below the run's artifacts)",
+            ],
+        ),
+        (
+            "artifacts:\n  expected:\n    - {id: a, path: a}\n    - {id: b, path: b, required: yes}\n",
+            [
+                "4:34: artifacts.expected[1].required: must be true or false, not a text (write it without quotes)"
+            ],
+        ),
+        (
+            "artifacts:\n  expected:\n    - {id: a, path: a}\n    - {id: a, path: b}\n",
+            [
+                "4:12: artifacts.expected[1].id: 'a' is the id of entry 0 already (give each artifact its own id)"
+            ],
+        ),
+        (
+            "a: [\n",
+            [
+                "2:1: is no YAML: while parsing a flow node: expected the node content, but found '<stream end>' (check the indentation and quotes here)"
+            ],
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_place_with_its_mend(text: str, complaints: list[str]) -> None:
+    parsed = read_playbook(text, FILE)
+    assert parsed.value is None
+    assert [problem.render() for problem in parsed.problems] == [
+        f"{FILE}:{complaint}" for complaint in complaints
+    ]
+
+
+def test_of_endless_complaints_a_hundred_are_said_and_the_errors_first() -> None:
+    text = "".join(f"key{number}: 1\n" for number in range(500)) + "timeout: 3\n"
+    parsed = read_playbook(text, FILE)
+    assert len(parsed.problems) == 100
+    assert [problem.line for problem in parsed.errors] == [501]
+
+
+def test_everything_wrong_is_said_at_once_in_the_order_of_the_text() -> None:
+    text = "timeout: 5\nartifacts: {expected: [{id: 'ä', path: /x}]}\ncommand: ls\nnaem: x\nname: y\n"
+    parsed = read_playbook(text, FILE)
+    assert [problem.line for problem in parsed.problems] == [1, 2, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("agnet: x\n", "1:1: warning: agnet: unknown key (did you mean 'agent'?)"),
+        (
+            "zzz: x\n",
+            "1:1: warning: zzz: unknown key (known here: name, command, timeout, grace, agent, artifacts)",
+        ),
+        (
+            "name: other\n",
+            (
+                "1:7: warning: name: 'other' differs from the file's name, by which it is found "
+                "(write 'review' or rename the file)"
+            ),
+        ),
+        (
+            "artifacts: {expected: [{id: a, path: a, kind: x}]}\n",
+            (
+                "1:41: warning: artifacts.expected[0].kind: is reserved for a later version and not checked "
+                "(remove it: this version checks that the file exists and is not empty)"
+            ),
+        ),
+    ],
+)
+def test_what_other_tools_may_need_is_warned_of_and_stops_nothing(text: str, warning: str) -> None:
+    parsed = read_playbook(text, FILE)
+    assert parsed.value is not None
+    assert [problem.render() for problem in parsed.problems] == [f"{FILE}:{warning}"]
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("/a/b/review.playbook.yaml", "review"),
+        ("review.yaml", "review"),
+        ("review.yml", "review"),
+        (".playbook.yaml", ".playbook"),
+        ("review", "review"),
+        ("a.b.playbook.yaml", "a.b"),
+    ],
+)
+def test_a_playbook_is_called_as_its_file(file: str, name: str) -> None:
+    assert name_from_file(file) == name
+
+
+lines = st.sampled_from(
+    [
+        "name: x",
+        "command: [a]",
+        "command: {a: b}",
+        "timeout: 1s",
+        "timeout: [1]",
+        "artifacts:",
+        "  expected:",
+        "    - id: a",
+        "      path: b",
+        "    - {id: c, path: /d}",
+        "1: 2",
+        "x: &a",
+        "\tb",
+    ]
+)
+
+
+@given(st.lists(lines, max_size=8).map("\n".join) | st.text())
+def test_any_text_is_a_playbook_or_complaints_each_with_its_mend(text: str) -> None:
+    parsed = read_playbook(text, FILE)
+    assert (parsed.value is None) == bool(parsed.errors)
+    assert all(problem.file == FILE and problem.line and problem.column for problem in parsed.problems)
+    assert all(problem.mend for problem in parsed.problems)

@@ -1,0 +1,335 @@
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runward.config.problem import Parsed
+from runward.config.settings import Root, Scan, Settings, Source, Watch, read_settings, settings_to_json
+
+FILE = "/etc/runward/runward.toml"
+
+
+def read(*texts: str, environment: Mapping[str, str] | None = None) -> Parsed[Settings]:
+    """The settings of a file and its drop-ins `0.toml`, `1.toml`, …"""
+    files = [FILE, *(f"{FILE}.d/{number}.toml" for number in range(len(texts) - 1))]
+    sources = [Source(file, text, "/etc/runward") for file, text in zip(files, texts, strict=False)]
+    return read_settings(sources, environment or {}, home="/home/me", working_directory="/work")
+
+
+def good(*texts: str, environment: Mapping[str, str] | None = None) -> Settings:
+    parsed = read(*texts, environment=environment)
+    assert parsed.problems == ()
+    assert parsed.value is not None
+    return parsed.value
+
+
+def complaints(*texts: str, environment: Mapping[str, str] | None = None) -> list[str]:
+    parsed = read(*texts, environment=environment)
+    assert (parsed.value is None) == bool(parsed.errors)
+    assert all(problem.mend for problem in parsed.problems)
+    return [problem.render().removeprefix("/etc/runward/") for problem in parsed.problems]
+
+
+def test_without_file_and_environment_everything_has_a_default() -> None:
+    settings = good()
+    assert settings == Settings(
+        state_dir="/home/me/.local/state/runward",
+        playbooks=("/home/me/.config/runward/playbooks",),
+        agents=("/home/me/.config/runward/agents",),
+        roots=(Root("runs", "/home/me/.local/state/runward/runs"),),
+        batch=256,
+        watch=Watch(step=5, debounce=5, limit_share=0.5),
+        scan=Scan(period=30),
+        origin=settings.origin,
+    )
+    assert set(settings.origin.values()) == {"default"}
+
+
+@pytest.mark.parametrize(
+    ("state_home", "state_dir"),
+    [
+        ("/var/state", "/var/state/runward"),
+        ("relative", "/home/me/.local/state/runward"),
+        ("", "/home/me/.local/state/runward"),
+    ],
+)
+def test_the_xdg_directories_are_obeyed_where_they_are_absolute(state_home: str, state_dir: str) -> None:
+    settings = good(environment={"XDG_STATE_HOME": state_home, "XDG_CONFIG_HOME": "/cfg/"})
+    assert (settings.state_dir, settings.playbooks) == (state_dir, ("/cfg/runward/playbooks",))
+
+
+def test_a_whole_file_is_read() -> None:
+    text = """\
+state_dir = "state"
+playbooks = ["playbooks", "~/books", "/srv/books/../b"]
+agents = []
+batch = 1
+
+[[roots]]
+path = "runs/"
+[[roots]]
+name = "other"
+path = "~/runs"
+layout = "native"
+history = "record"
+ignore = [".*", "tmp-[0-9]"]
+
+[watch]
+step = 7
+debounce = 20
+limit_share = 1
+[scan]
+period = "1min"
+"""
+    settings = good(text)
+    assert settings == Settings(
+        state_dir="/etc/runward/state",
+        playbooks=("/etc/runward/playbooks", "/home/me/books", "/srv/b"),
+        agents=(),
+        roots=(
+            Root("runs", "/etc/runward/runs"),
+            Root("other", "/home/me/runs", history="record", ignore=(".*", "tmp-[0-9]")),
+        ),
+        batch=1,
+        watch=Watch(7, 20, 1.0),
+        scan=Scan(60),
+        origin=settings.origin,
+    )
+    assert settings.launch_root == settings.roots[0]
+    assert dict(settings.origin) == {
+        "state_dir": f"{FILE}:1",
+        "playbooks": f"{FILE}:2",
+        "agents": f"{FILE}:3",
+        "batch": f"{FILE}:4",
+        "roots.runs": f"{FILE}:6",
+        "roots.other": f"{FILE}:8",
+        "watch.step": f"{FILE}:16",
+        "watch.debounce": f"{FILE}:17",
+        "watch.limit_share": f"{FILE}:18",
+        "scan.period": f"{FILE}:20",
+    }
+
+
+def test_a_file_without_playbooks_has_them_beside_it() -> None:
+    assert good("batch = 3").playbooks == ("/etc/runward/playbooks",)
+
+
+def test_no_root_at_all_can_be_asked_for() -> None:
+    settings = good("roots = []")
+    assert (settings.roots, settings.launch_root) == ((), None)
+
+
+def test_drop_ins_win_key_by_key_and_add_roots() -> None:
+    settings = good(
+        'agents = ["a"]\n[watch]\nstep = 1\ndebounce = 2\n[[roots]]\npath = "a"\n[[roots]]\npath = "b"\n',
+        'agents = ["b"]\n[watch]\nstep = 3\n[[roots]]\npath = "c"\n',
+        '[[roots]]\nname = "a"\npath = "d"\n',
+    )
+    assert settings.agents == ("/etc/runward/b",)
+    assert settings.watch == Watch(3, 2, 0.5)
+    assert settings.roots == (
+        Root("a", "/etc/runward/d"),
+        Root("b", "/etc/runward/b"),
+        Root("c", "/etc/runward/c"),
+    )
+    assert settings.origin["roots.a"] == f"{FILE}.d/1.toml:1"
+    assert settings.origin["watch.step"] == f"{FILE}.d/0.toml:3"
+
+
+def test_a_variable_replaces_its_whole_key() -> None:
+    settings = good(
+        'batch = 3\n[watch]\nstep = 1\ndebounce = 2\n[[roots]]\npath = "a"\n',
+        environment={
+            "RUNWARD_STATE_DIR": "state",
+            "RUNWARD_BATCH": "12",
+            "RUNWARD_WATCH": '{"debounce": 9}',
+            "RUNWARD_ROOTS": '[{"path": "b"}]',
+            "RUNWARD_PLAYBOOKS": '["~"]',
+            "RUNWARD_AGENTS": "",
+            "RUNWARD_CONFIG": "/elsewhere",
+            "RUNWARD_SESSION_ID": "x",
+            "OTHER": "x",
+        },
+    )
+    assert settings.state_dir == "/work/state"
+    assert settings.batch == 12
+    assert settings.watch == Watch(5, 9, 0.5)
+    assert settings.roots == (Root("b", "/work/b"),)
+    assert settings.playbooks == ("/home/me",)
+    assert settings.agents == ("/etc/runward/agents",)
+    assert settings.origin["roots.b"] == "environment RUNWARD_ROOTS"
+    assert settings.origin["watch.step"] == "default"
+
+
+def test_an_own_state_directory_brings_its_runs_along() -> None:
+    settings = good(environment={"RUNWARD_STATE_DIR": "/s"})
+    assert settings.roots == (Root("runs", "/s/runs"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("state_dir = 3", "1:13: state_dir: must be a text, not a number (put it in quotes)"),
+        ('state_dir = ""', "1:13: state_dir: is empty (leave it out for the default)"),
+        ('state_dir = "a\\u0000"', "1:13: state_dir: 'a\\x00' has a control character in it (remove it)"),
+        ('state_dir = "~you/x"', "1:13: state_dir: '~you/x' names the home of another user (write the whole path)"),
+        ('playbooks = "p"', "1:13: playbooks: must be a list, not a text (put it in square brackets)"),
+        ("agents = [1]", "1:11: agents[0]: must be a text, not a number (put it in quotes)"),
+        ("batch = 0", "1:9: batch: must be a whole number from 1 to 256, not 0 (write a number within these bounds)"),
+        ("batch = true", "1:9: batch: must be a whole number from 1 to 256, not true (write a number within these bounds)"),
+        ("batch = 1.0", "1:9: batch: must be a whole number from 1 to 256, not 1 (write a number within these bounds)"),
+        ('batch = "9"', "1:9: batch: must be a whole number from 1 to 256, not '9' (write the number without quotes)"),
+        ("watch = 3", "1:9: watch: must be a table of keys, not a number (give it keys of its own)"),
+        ("[watch]\nstpe = 3", "2:1: watch.stpe: unknown key (did you mean 'step'?)"),
+        ("[watch]\nlimit_share = 1.5", "2:15: watch.limit_share: must be above 0 and at most 1, not 1.5 (write a number within these bounds)"),
+        ("[scan]\nperiod = 30", '2:10: scan.period: must be a duration, not a number (write it with its unit and in quotes: "30s")'),
+        ('[scan]\nperiod = "30"', "2:10: scan.period: is no duration: '30' has no unit (write a number with its unit, as in 30s, 5min, 1h30m or 2d)"),
+        ('[scan]\nperiod = "1ms"', "2:10: scan.period: must be at least 1s, not '1ms' (write \"1s\" or more)"),
+        ("plabooks = []", "1:1: plabooks: unknown key (did you mean 'playbooks'?)"),
+        ("roots = 3", "1:9: roots: must be a list, not a number (put it in square brackets)"),
+        ('[roots]\npath = "a"', "1:2: roots: must be a list, not a table of keys (put it in square brackets)"),
+        ('[[roots]]\nname = "a"', "1:1: roots[0]: has no 'path' (add path = …)"),
+        ('[[roots]]\nname = "a/b"\npath = "a"', "2:8: roots[0].name: 'a/b' has '/' in it (write it without /:#)"),
+        ('[[roots]]\nname = "a:b"\npath = "a"', "2:8: roots[0].name: 'a:b' has ':' in it (write it without /:#)"),
+        ('[[roots]]\nname = "a#b"\npath = "a"', "2:8: roots[0].name: 'a#b' has '#' in it (write it without /:#)"),
+        ('[[roots]]\nname = "a\\n"\npath = "a"', "2:8: roots[0].name: 'a\\n' has a control character in it (remove it)"),
+        ('[[roots]]\npath = "a:b"', "2:8: roots[0].path: the last part of '/etc/runward/a:b' can't be a name (give the root a name)"),
+        ('[[roots]]\npath = "/"', "2:8: roots[0].path: the last part of '/' can't be a name (give the root a name)"),
+        ('[[roots]]\npath = "a/x"\n[[roots]]\npath = "b/x"', "4:8: roots[1].path: 'x' is the name of another root already (give each root a name of its own)"),
+        ('[[roots]]\npath = "a"\nlayout = "nativ"', "3:10: roots[0].layout: 'nativ' is not known (one of: native)"),
+        ('[[roots]]\npath = "a"\nhistory = "none"', "3:11: roots[0].history: 'none' is not known (one of: live, record)"),
+        ('[[roots]]\npath = "a"\nignore = ["a/b"]', "3:11: roots[0].ignore[0]: 'a/b' has '/' in it (write it without /)"),
+        ("batch = 1\nbatch = 2", "2:10: is no TOML: cannot overwrite a value (correct it; texts and durations stand in quotes)"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_at_its_place_with_its_mend(text: str, complaint: str) -> None:
+    assert complaints(text) == [f"runward.toml:{complaint}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('chains = ["chains"]', "1:1: chains"),
+        ('[[contracts]]\nplaybook = "x"', "1:3: contracts"),
+        ('[actions.gh-merge]\ncommand = ["gh"]', "1:2: actions"),
+        ('[[roots]]\npath = "a"\nsettle = "2s"', "3:1: roots[0].settle"),
+        ('[[roots]]\npath = "a"\nstale_after = "1d"', "3:1: roots[0].stale_after"),
+        ('[[roots]]\npath = "a"\nstart_within = "1d"', "3:1: roots[0].start_within"),
+        ('[[roots]]\npath = "a"\nlayout = "auto"', "3:10: roots[0].layout: 'auto'"),
+        ('[[roots]]\npath = "a"\nlayout = "claude-code"', "3:10: roots[0].layout: 'claude-code'"),
+    ],
+)
+def test_what_comes_with_a_later_version_is_refused_and_not_passed_over(text: str, place: str) -> None:
+    (complaint,) = complaints(text)
+    assert complaint.startswith(f"runward.toml:{place}")
+    assert "not supported by this version yet" in complaint
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "complaint"),
+    [
+        ("RUNWARD_BATCH", "many", "RUNWARD_BATCH:1:1: is no JSON: Expecting value (write it as JSON)"),
+        ("RUNWARD_BATCH", "0", "RUNWARD_BATCH: batch: must be a whole number from 1 to 256, not 0 (write a number within these bounds)"),
+        ("RUNWARD_STATE_DIR", "~you", "RUNWARD_STATE_DIR: state_dir: '~you' names the home of another user (write the whole path)"),
+        ("RUNWARD_ROOTS", '[{"path": 1}]', "RUNWARD_ROOTS: roots[0].path: must be a text, not a number (put it in quotes)"),
+        ("RUNWARD_SCAN", '{"period": null}', 'RUNWARD_SCAN: scan.period: must be a duration, not nothing (write it with its unit and in quotes: "30s")'),
+        ("RUNWARD_CHAINS", "[]", "RUNWARD_CHAINS: chains: is not supported by this version yet: directories of chains (remove it)"),
+        ("RUNWARD_STATEDIR", "/x", "RUNWARD_STATEDIR: warning: no setting has this name (did you mean RUNWARD_STATE_DIR?)"),
+    ],
+)  # fmt: skip
+def test_a_wrong_variable_is_named_as_the_file(variable: str, value: str, complaint: str) -> None:
+    assert complaints(environment={variable: value}) == [complaint]
+
+
+def test_everything_wrong_in_every_source_is_said_at_once() -> None:
+    found = complaints(
+        'batch = 0\nchains = []\n[[roots]]\npath = "a"\nlayout = "x"\n',
+        "batch = [",
+        'agents = 1\n[[roots]]\nname = "inner"\npath = "a/b"\n',
+        environment={"RUNWARD_BATCH": "x"},
+    )
+    assert [complaint.split(" ")[0] for complaint in found] == [
+        "runward.toml:1:9:",
+        "runward.toml:2:1:",
+        "runward.toml:5:10:",
+        "runward.toml.d/0.toml:1:10:",
+        "runward.toml.d/1.toml:1:10:",
+        "RUNWARD_BATCH:1:1:",
+        "runward.toml.d/1.toml:2:1:",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state_dir", "roots", "complaint"),
+    [
+        ("/s", ["/a", "/b", "/ab"], None),
+        ("/s", ["/s/runs"], None),
+        ("/s", ["/s/runs-nightly", "/s/runs"], None),
+        ("/s", ["/a", "/a"], "5:1: roots: '/a' overlaps the root 'r0', '/a'"),
+        ("/s", ["/a", "/a/b/../c"], "5:1: roots: '/a/c' overlaps the root 'r0', '/a'"),
+        ("/s", ["/a/b", "/a"], "5:1: roots: '/a' overlaps the root 'r0', '/a/b'"),
+        ("/s", ["/", "/a"], "5:1: roots: '/a' overlaps the root 'r0', '/'"),
+        ("/s", ["/s"], "1:1: state_dir: '/s' lies in the root 'r0', '/s'"),
+        ("/a/s", ["/a"], "1:1: state_dir: '/a/s' lies in the root 'r0', '/a'"),
+        ("/s", ["/s/inbox"], "2:1: roots: '/s/inbox' lies among Runward's own state, '/s'"),
+        ("/s", ["/s/runsome"], "2:1: roots: '/s/runsome' lies among Runward's own state, '/s'"),
+    ],
+)
+def test_roots_keep_out_of_each_other_and_of_the_state(
+    state_dir: str, roots: list[str], complaint: str | None
+) -> None:
+    tables = "".join(f'[[roots]]\npath = "{path}"\nname = "r{n}"\n' for n, path in enumerate(roots))
+    found = complaints(f'state_dir = "{state_dir}"\n{tables}')
+    if complaint is None:
+        assert found == []
+    else:
+        assert found[0].startswith(f"runward.toml:{complaint}")
+        assert all(" overlaps " in each or " lies " in each for each in found)
+
+
+def test_a_root_with_a_name_may_have_any_path() -> None:
+    assert good('[[roots]]\nname = "odd"\npath = "/a:b#c"').roots == (Root("odd", "/a:b#c"),)
+
+
+def test_a_root_around_the_default_state_directory_is_the_one_to_mend() -> None:
+    (complaint,) = complaints('[[roots]]\npath = "~"')
+    assert complaint.startswith(
+        "runward.toml:1:1: roots: '/home/me/.local/state/runward' lies in the root 'me'"
+    )
+
+
+def test_the_settings_as_json_hold_every_key() -> None:
+    assert settings_to_json(good('[[roots]]\npath = "/a"\nignore = ["x"]')) == {
+        "state_dir": "/home/me/.local/state/runward",
+        "playbooks": ["/etc/runward/playbooks"],
+        "agents": ["/etc/runward/agents"],
+        "roots": [{"name": "a", "path": "/a", "layout": "native", "history": "live", "ignore": ["x"]}],
+        "batch": 256,
+        "watch": {"step": 5, "debounce": 5, "limit_share": 0.5},
+        "scan": {"period": 30.0},
+    }
+
+
+toml_lines = st.sampled_from(
+    ["batch = 3", 'state_dir = "x"', "[[roots]]", 'path = "a"', 'path = "~x"', "[watch]", "step = 1", "[scan]", "x", 'name = ""']
+)  # fmt: skip
+
+
+@given(
+    st.lists(st.lists(toml_lines, max_size=6).map("\n".join) | st.text(), max_size=3),
+    st.dictionaries(
+        st.sampled_from(
+            ["RUNWARD_ROOTS", "RUNWARD_BATCH", "RUNWARD_WATCH", "RUNWARD_STATE_DIR", "RUNWARD_X"]
+        ),
+        st.text(alphabet='[]{}"":,path10~/ \0\ud800') | st.text(),
+    ),
+)
+def test_any_texts_and_variables_are_settings_or_complaints(
+    texts: list[str], environment: dict[str, str]
+) -> None:
+    parsed = read(*texts, environment=environment)
+    assert (parsed.value is None) == bool(parsed.errors)
+    assert all(problem.mend for problem in parsed.problems)
+    if parsed.value is not None:
+        assert all(root.path.startswith("/") for root in parsed.value.roots)

@@ -1,0 +1,40 @@
+"""What the launcher imports must cost it next to nothing: each module in a fresh interpreter."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"pydantic", "yaml", "dataclasses", "inspect", "difflib", "decimal", "pathlib"}
+
+
+def modules_after(code: str) -> set[str]:
+    report = "import sys; print('\\n'.join(sys.modules))"
+    command = [sys.executable, "-c", f"{code}\n{report}"]
+    return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+
+
+@pytest.mark.parametrize("module", ["problem", "duration", "contract", "path_rule", "settings", "shape"])
+def test_what_the_launcher_reads_first_imports_nothing_heavy(module: str) -> None:
+    loaded = modules_after(f"import runward.config.{module}")
+    assert f"runward.config.{module}" in loaded
+    assert loaded & HEAVY == set()
+
+
+def test_settings_without_a_file_read_neither_toml_nor_json() -> None:
+    code = (
+        "from runward.config.settings import read_settings\n"
+        "environment = {'RUNWARD_STATE_DIR': '/s'}\n"
+        "assert read_settings([], environment, home='/h', working_directory='/w').value is not None"
+    )
+    loaded = modules_after(code)
+    assert loaded & (HEAVY | {"tomllib", "json"}) == set()
+
+
+def test_settings_from_a_file_import_nothing_heavy_either() -> None:
+    code = (
+        "from runward.config.settings import Source, read_settings\n"
+        "sources = [Source('f', 'batch = 3', '/')]\n"
+        "assert read_settings(sources, {}, home='/h', working_directory='/w').value.batch == 3"
+    )
+    assert modules_after(code) & HEAVY == set()

@@ -1,0 +1,29 @@
+"""What every test may count on: one event loop, Hypothesis's profiles, and the fact sheets' material where there is any."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("default", max_examples=200, deadline=None, print_blob=True)
+settings.register_profile("prove", max_examples=10_000, deadline=None, print_blob=True)
+settings.load_profile("default")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The daemon runs on asyncio: aiosqlite and the alarm need it."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def material() -> Path:
+    """The directory of recorded samples and reference programs that some tests compare with."""
+    named = os.environ.get("RUNWARD_TEST_MATERIAL")
+    if not named:
+        pytest.skip("RUNWARD_TEST_MATERIAL is not set: there is no recorded material to compare with")
+    path = Path(named)
+    if not path.is_dir():
+        pytest.skip(f"RUNWARD_TEST_MATERIAL names {named}, which is no directory")
+    return path

@@ -1,0 +1,134 @@
+"""The launcher as people and scripts meet it: a real process in a scratch directory, and what it leaves there."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import runward.daemon
+from runward.config.json_value import JsonValue
+from runward.daemon.processes.identity import read_stat
+
+T = TypeVar("T")
+
+PATIENCE_S = 30.0
+_SOURCES = Path(runward.daemon.__file__).parents[2]
+_ENTRY = "from runward.daemon.cli import main; main()"
+
+
+class Launcher:
+    """`runward run` with a home, a state directory and a working directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.state = directory / "state"
+        self.work = directory / "work"
+        self.work.mkdir()
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(directory),
+            "RUNWARD_STATE_DIR": str(self.state),
+            "PYTHONPATH": str(_SOURCES),
+        }
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def argv(self, *arguments: str) -> list[str]:
+        """The words to start it with, for whoever starts it in a special way."""
+        return [sys.executable, "-c", _ENTRY, "run", *arguments]
+
+    def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """Runs it to its end."""
+        return subprocess.run(
+            self.argv(*arguments),
+            input=stdin,
+            capture_output=True,
+            cwd=self.work,
+            env=self.environment,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+    def start(
+        self,
+        *arguments: str,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.DEVNULL,
+        stderr: int = subprocess.DEVNULL,
+        **environment: str,
+    ) -> subprocess.Popen[bytes]:
+        """Starts it, in a session of its own."""
+        process = subprocess.Popen(
+            self.argv(*arguments),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=self.work,
+            env=self.environment | environment,
+            start_new_session=True,
+        )
+        self._started.append(process)
+        return process
+
+    def directory(self, name: str) -> Path:
+        """The run directory of this name."""
+        return self.state / "runs" / name
+
+    def read(self, name: str, file: str) -> Mapping[str, JsonValue]:
+        """One of the JSON files of a run."""
+        value: dict[str, JsonValue] = json.loads((self.directory(name) / file).read_text())
+        return value
+
+    def ending(self, name: str) -> Mapping[str, JsonValue]:
+        """What `exit.json` says."""
+        return self.read(name, "exit.json")
+
+    def pid(self, name: str) -> int:
+        """The command's number, once it is written down."""
+        until(lambda: (self.directory(name) / "process.json").exists(), "process.json")
+        pid = self.read(name, "process.json")["pid"]
+        assert isinstance(pid, int)
+        return pid
+
+    def close(self) -> None:
+        """Ends what a failed test left running."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        for pid in members(str(self.state)):
+            os.kill(pid, 9)
+
+
+def until(fact: Callable[[], T], what: str, seconds: float = PATIENCE_S) -> T:
+    """Waits for a fact, which must come true."""
+    give_up = time.monotonic() + seconds
+    while not (value := fact()):
+        assert time.monotonic() < give_up, f"waited {seconds} s in vain for {what}"
+        time.sleep(0.005)
+    return value
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie doesn't."""
+    try:
+        return not read_stat(pid).is_dead
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def members(marker: str) -> Sequence[int]:
+    """Every living process whose environment names a run directory below `marker`."""
+    wanted = b"RUNWARD_RUN_DIR=" + os.fsencode(marker)
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                environment = Path(f"/proc/{entry}/environ").read_bytes()
+            except OSError:
+                continue
+            if wanted in environment and is_alive(int(entry)):
+                found.append(int(entry))
+    return found

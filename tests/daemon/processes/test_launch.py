@@ -1,0 +1,250 @@
+"""A launch from beginning to end: given this command, then this exit code and these files."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from tests.daemon.launching import Launcher, is_alive, members, until
+
+from runward.daemon.processes.identity import ProcessIdentity, state_of
+
+
+def test_a_command_that_ends_well_leaves_its_whole_record(launcher: Launcher) -> None:
+    result = launcher.run("--name", "good", "--timeout", "1min", "--", "sh", "-c", "echo out; echo err >&2")
+
+    assert result.returncode == 0
+    assert launcher.ending("good") == {
+        "exit_code": 0,
+        "signal": None,
+        "cause": "exited",
+        "error": None,
+        "finished_at": launcher.ending("good")["finished_at"],
+        "duration_s": launcher.ending("good")["duration_s"],
+        "survivors_killed": 0,
+    }
+    run = launcher.read("good", "run.json")
+    assert run["schema"] == "runward-run-v1"
+    assert run["session_id"] == "good"
+    assert run["kind"] == "agent"
+    assert run["command"] == ["sh", "-c", "echo out; echo err >&2"]
+    assert run["artifacts_path"] == "artifacts"
+    assert run["timeout"] == 60.0
+    assert run["contract"] is None
+    assert run["playbook"] is None
+    assert run["agent"] is None
+    assert run["metadata"] == {}
+    assert run["host"] == os.uname().nodename
+    assert str(run["started_at"]) < str(launcher.ending("good")["finished_at"])
+
+
+def test_everything_in_a_run_directory_is_its_owners_alone(launcher: Launcher) -> None:
+    launcher.run("--name", "private", "--", "true")
+
+    directory = launcher.directory("private")
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (directory, *directory.iterdir())}
+    assert modes == {
+        "private": 0o700,
+        "artifacts": 0o700,
+        "run.json": 0o600,
+        "process.json": 0o600,
+        "exit.json": 0o600,
+        "stdout.log": 0o600,
+        "stderr.log": 0o600,
+    }
+    assert stat.S_IMODE(launcher.state.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "ending"),
+    [
+        (["sh", "-c", "exit 3"], 3, {"cause": "exited", "exit_code": 3, "signal": None}),
+        (["sh", "-c", "kill -TERM $$"], 143, {"cause": "signalled", "exit_code": None, "signal": 15}),
+        (["sh", "-c", "kill -KILL $$"], 137, {"cause": "signalled", "exit_code": None, "signal": 9}),
+        (["no-such-program"], 127, {"cause": "not_started", "exit_code": 127, "signal": None}),
+        (["./no/such/file"], 127, {"cause": "not_started", "exit_code": 127, "signal": None}),
+        (["/etc/passwd"], 126, {"cause": "not_started", "exit_code": 126, "signal": None}),
+        (["/"], 126, {"cause": "not_started", "exit_code": 126, "signal": None}),
+    ],
+)
+def test_the_launcher_ends_as_a_shell_would_and_writes_down_why(
+    launcher: Launcher, command: list[str], code: int, ending: dict[str, object]
+) -> None:
+    result = launcher.run("--name", "run", "--", *command)
+
+    assert result.returncode == code
+    assert ending.items() <= launcher.ending("run").items()
+
+
+def test_a_command_that_is_not_there_is_named_on_stderr_and_in_the_record(launcher: Launcher) -> None:
+    result = launcher.run("--name", "absent", "--", "no-such-program")
+
+    assert result.stderr == b"runward run: no-such-program: command not found\n"
+    assert launcher.ending("absent")["error"] == "no-such-program: command not found"
+    assert (launcher.directory("absent") / "process.json").exists()
+
+
+def test_a_script_without_an_interpreter_line_is_run_by_the_shell(launcher: Launcher) -> None:
+    script = launcher.work / "script"
+    script.write_text("echo by the shell: $1\n")
+    script.chmod(0o755)
+
+    assert launcher.run("--", "./script", "word").stdout == b"by the shell: word\n"
+
+
+def test_the_command_keeps_directory_and_stdin_and_learns_of_its_session(launcher: Launcher) -> None:
+    show = 'pwd; cat; echo "$RUNWARD_SESSION_ID|$RUNWARD_RUN_DIR|$RUNWARD_ARTIFACTS_DIR"'
+    result = launcher.run("--name", "told", "--", "sh", "-c", show, stdin=b"typed\n")
+
+    directory = launcher.directory("told")
+    expected = f"{launcher.work}\ntyped\ntold|{directory}|{directory}/artifacts\n"
+    assert result.stdout.decode() == expected
+
+
+def test_the_command_continues_the_callers_trace_as_a_span_of_its_own(launcher: Launcher) -> None:
+    launcher.environment["TRACEPARENT"] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
+
+    version, trace, span, flags = launcher.run("--", "printenv", "TRACEPARENT").stdout.decode().strip().split("-")
+
+    assert (version, trace, flags) == ("00", "0af7651916cd43dd8448eb211c80319c", "00")
+    assert len(span) == 16
+    assert span != "b7ad6b7169203331"
+
+
+def test_the_command_begins_a_trace_where_the_caller_has_none(launcher: Launcher) -> None:
+    launcher.environment["TRACEPARENT"] = "nonsense"
+
+    version, trace, span, _ = launcher.run("--", "printenv", "TRACEPARENT").stdout.decode().strip().split("-")
+
+    assert (version, len(trace), len(span)) == ("00", 32, 16)
+
+
+def test_the_command_finds_signals_as_a_program_expects_them(launcher: Launcher) -> None:
+    lines = launcher.run("--", "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status").stdout.split()
+
+    assert int(lines[1], 16) == 0, "no signal is blocked"
+    assert int(lines[3], 16) == 0, "no signal is ignored, SIGPIPE neither"
+
+
+def test_the_command_holds_no_descriptor_but_its_three(launcher: Launcher) -> None:
+    result = launcher.run("--", "ls", "/proc/self/fd")
+
+    assert result.stdout.split() == [b"0", b"1", b"2", b"3"], "3 is the directory that ls itself reads"
+
+
+def test_artifacts_may_lie_elsewhere(launcher: Launcher) -> None:
+    result = launcher.run("--name", "far", "--artifacts", "../else/where", "--", "printenv", "RUNWARD_ARTIFACTS_DIR")
+
+    place = launcher.work.parent / "else" / "where"
+    assert result.stdout.decode() == f"{place}\n"
+    assert launcher.read("far", "run.json")["artifacts_path"] == str(place)
+    assert place.is_dir()
+    assert not (launcher.directory("far") / "artifacts").exists()
+
+
+def test_words_that_are_no_utf_8_reach_the_command_and_are_readable_in_the_record(launcher: Launcher) -> None:
+    result = launcher.run("--name", "bytes", "--", "printf", "%s", os.fsdecode(b"caf\xe9"))
+
+    assert result.stdout == b"caf\xe9"
+    assert launcher.read("bytes", "run.json")["command"] == ["printf", "%s", "caf�"]
+
+
+def test_the_record_names_command_and_launcher_while_they_run(launcher: Launcher) -> None:
+    process = launcher.start("--name", "running", "--", "sleep", "100")
+    pid = launcher.pid("running")
+
+    recorded = launcher.read("running", "process.json")
+    assert state_of(ProcessIdentity(pid, int(str(recorded["start_ticks"])), str(recorded["boot_id"]))) == "alive"
+    until(lambda: Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x00100\x00", "the command's start")
+    by = launcher.read("running", "run.json")["launcher"]
+    assert isinstance(by, dict)
+    assert (by["pid"], by["uid"]) == (process.pid, os.getuid())
+    assert not (launcher.directory("running") / "exit.json").exists()
+
+
+def test_a_killed_launcher_leaves_a_record_that_names_the_command(launcher: Launcher) -> None:
+    process = launcher.start("--name", "orphan", "--", "sleep", "100")
+    pid = launcher.pid("orphan")
+    process.kill()
+    process.wait()
+
+    assert not (launcher.directory("orphan") / "exit.json").exists()
+    assert is_alive(pid)
+    recorded = launcher.read("orphan", "process.json")
+    identity = ProcessIdentity(pid, int(str(recorded["start_ticks"])), str(recorded["boot_id"]))
+    assert state_of(identity) == "alive"
+    os.kill(pid, 9)
+    until(lambda: state_of(identity) == "gone", "its end")
+
+
+def test_no_command_runs_before_it_is_written_down(launcher: Launcher) -> None:
+    look = 'cat "$RUNWARD_RUN_DIR/run.json" "$RUNWARD_RUN_DIR/process.json"; echo $$'
+    result = launcher.run("--name", "order", "--", "sh", "-c", look)
+
+    assert result.returncode == 0
+    assert result.stdout.decode().splitlines()[-1] == str(launcher.pid("order"))
+
+
+def test_a_name_that_is_taken_is_refused_and_nothing_is_touched(launcher: Launcher) -> None:
+    launcher.run("--name", "twice", "--", "true")
+    before = launcher.ending("twice")
+
+    result = launcher.run("--name", "twice", "--", "touch", "ran")
+
+    assert result.returncode == 2
+    assert b"the name twice is taken" in result.stderr
+    assert launcher.ending("twice") == before
+    assert not (launcher.work / "ran").exists()
+
+
+def test_runs_without_a_name_get_one_of_time_and_chance(launcher: Launcher) -> None:
+    for _ in range(2):
+        launcher.run("--", "true")
+
+    first, second = sorted(path.name for path in (launcher.state / "runs").iterdir())
+    assert first != second
+    assert len(first) == len("20261121T101530Z-1a2b3c")
+    assert first[8] == "T"
+    assert first[15:17] == "Z-"
+
+
+def test_what_the_command_puts_in_the_way_does_not_keep_exit_json_out(launcher: Launcher) -> None:
+    hinder = 'cd "$RUNWARD_RUN_DIR"; rm -f .exit*; mkdir exit.json; touch exit.json/x; chmod 500 .; exit 4'
+
+    assert launcher.run("--name", "hindered", "--", "sh", "-c", hinder).returncode == 4
+    assert launcher.ending("hindered")["exit_code"] == 4
+
+
+def test_a_link_in_place_of_the_record_leads_no_write_elsewhere(launcher: Launcher) -> None:
+    target = launcher.work / "precious"
+    target.write_text("mine")
+    lure = f'cd "$RUNWARD_RUN_DIR"; ln -s {target} exit.json; for f in .exit*; do ln -sf {target} $f; done'
+
+    launcher.run("--name", "lured", "--", "sh", "-c", lure)
+
+    assert target.read_text() == "mine"
+    assert not (launcher.directory("lured") / "exit.json").is_symlink()
+    assert launcher.ending("lured")["exit_code"] == 0
+
+
+def test_a_run_directory_that_is_gone_at_the_end_is_reported(launcher: Launcher) -> None:
+    result = launcher.run("--name", "vanished", "--", "sh", "-c", 'rm -r "$RUNWARD_RUN_DIR"; exit 5')
+
+    assert result.returncode == 5
+    assert b"exit.json can't be written" in result.stderr
+
+
+def test_a_root_that_cannot_be_written_starts_nothing(launcher: Launcher) -> None:
+    launcher.state.write_text("a file where a directory is needed")
+
+    result = launcher.run("--", "touch", "ran")
+
+    assert result.returncode == 126
+    assert b"there can be no run directory" in result.stderr
+    assert not (launcher.work / "ran").exists()
+
+
+def test_an_end_leaves_no_process(launcher: Launcher) -> None:
+    launcher.run("--name", "clean", "--", "true")
+
+    assert members(str(launcher.directory("clean"))) == []

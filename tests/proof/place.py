@@ -1,0 +1,192 @@
+"""A place for a daemon: its settings, its state directory and one root, and what can be read of them from outside."""
+
+import json
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.proof.processes import Forks, Process, wait_for
+
+STARTED_AT = "2026-02-03T04:05:06Z"
+FINISHED_AT = "2026-02-03T04:06:07Z"
+WRITTEN_AT = 1_770_091_600_000_000_000
+"""Nanoseconds: the modification time of every file of a run, so that what is read from it is the same each time."""
+
+EXITED = {"exit_code": 0, "signal": None, "cause": "exited", "finished_at": FINISHED_AT}
+
+
+@dataclass(slots=True)
+class Place:
+    """A directory for one proof. `roots` are the lines of the settings after the state directory."""
+
+    directory: Path
+    forks: Forks
+    state: Path = field(init=False)
+    runs: Path = field(init=False)
+    settings: Path = field(init=False)
+    started: list[Process] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.state, self.runs = self.directory / "state", self.directory / "runs"
+        self.settings = self.directory / "runward.toml"
+        self.runs.mkdir(parents=True, exist_ok=True)
+        self.set_up()
+
+    def set_up(self, *roots: Path, further: str = "") -> None:
+        """Write the settings: these roots, by default the one that is there."""
+        text = f'state_dir = "{self.state}"\nplaybooks = []\nagents = []\n{further}\n'
+        for root in roots or (self.runs,):
+            text += f'[[roots]]\nname = "{root.name}"\npath = "{root}"\nlayout = "native"\n'
+        self.settings.write_text(text)
+
+    def daemon(
+        self,
+        *arguments: str,
+        fault: str | None = None,
+        fences_out: Sequence[str] = (),
+        uid: int | None = None,
+    ) -> Process:
+        """Start `runward daemon ARGUMENTS…` here."""
+        environment = {
+            "HOME": str(self.directory),
+            "PATH": os.environ["PATH"],
+            "RUNWARD_CONFIG": str(self.settings),
+        }
+        if fault is not None:
+            environment["RUNWARD_FAULT"] = fault
+        output = self.directory / f"output-{len(self.started)}"
+        process = self.forks.start(
+            "daemon", *arguments, environment=environment, output=output, fences_out=fences_out, uid=uid
+        )
+        self.started.append(process)
+        return process
+
+    def once(self, fault: str | None = None) -> int:
+        """Run `runward daemon --once` to its end; returns its exit code."""
+        return self.daemon("--once", fault=fault).wait()
+
+    @contextmanager
+    def serving(self) -> Iterator[Process]:
+        """A daemon that is ready, ended by SIGTERM with 0 afterwards."""
+        daemon = self.daemon()
+        self.wait_ready(daemon)
+        yield daemon
+        import signal
+
+        daemon.send(signal.SIGTERM)
+        assert daemon.wait() == 0, daemon.said()[-3000:]
+
+    def wait_ready(self, daemon: Process) -> None:
+        """Until a daemon said that it is ready."""
+        wait_for(
+            lambda: " ready " in daemon.said() or daemon.ended(), f"ready; it said:\n{daemon.said()[-2000:]}"
+        )
+        assert daemon.code is None, daemon.said()[-3000:]
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        for process in self.started:
+            process.kill()
+
+    # What is read from outside.
+
+    def rows(self, query: str, *parameters: object) -> list[tuple[object, ...]]:
+        """All rows of a query; none while there is no store."""
+        try:
+            with closing(
+                sqlite3.connect(f"file:{self.state}/runward.db?mode=ro", uri=True, isolation_level=None)
+            ) as connection:
+                return connection.execute(query, parameters).fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error) or "unable to open" in str(error):
+                return []
+            raise
+
+    def statuses(self) -> dict[str, str]:
+        """The status of each session, by its directory's name."""
+        rows = self.rows("select key, status from sessions")
+        return {str(key).rpartition("/")[2]: str(status) for key, status in rows}
+
+    def ended(self) -> int:
+        """How many sessions have ended."""
+        return sum(status != "running" for status in self.statuses().values())
+
+    def wait_ended(self, count: int, within: float = 30.0) -> None:
+        """Until so many sessions have ended."""
+        wait_for(lambda: self.ended() >= count, f"{count} ends, there are {self.ended()}", within)
+
+    def status(self) -> dict[str, object]:
+        """The daemon's own report; empty while there is none."""
+        try:
+            report: dict[str, object] = json.loads((self.state / "status.json").read_bytes())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return {}
+        return report
+
+    def log(self, event: str) -> list[dict[str, object]]:
+        """The log's lines about an event."""
+        path = self.state / "log" / "runward.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [found for line in lines if f'"{event}"' in line and (found := json.loads(line))["event"] == event]
+
+    def journal(self, run: str, name: str = "events.jsonl") -> list[str]:
+        """The events that a journal tells, in order."""
+        path = self.runs / run / name
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line)["event"] for line in lines]
+
+    # What is put there.
+
+    def start_run(
+        self, name: str, expected: Sequence[tuple[str, bool]] = (), root: Path | None = None, **further: object
+    ) -> Path:
+        """A run that started, under a contract over (path, required)."""
+        directory = (root or self.runs) / name
+        (directory / "artifacts").mkdir(parents=True)
+        run = {"schema": "runward-run-v1", "session_id": name, "started_at": STARTED_AT, **further}
+        if expected:
+            run["contract"] = {
+                "expected": [
+                    {
+                        "id": path.partition(".")[0],
+                        "path": path,
+                        "required": required,
+                        "description": "",
+                        "source": "playbook",
+                    }
+                    for path, required in expected
+                ]
+            }
+        write(directory / "run.json", json.dumps(run))
+        return directory
+
+    def finish_run(self, directory: Path, **said: object) -> None:
+        """The run's end, as its launcher declares it."""
+        write(directory / "exit.json", json.dumps(EXITED | said))
+
+    def finished_run(self, name: str, root: Path | None = None) -> Path:
+        """A run that delivered."""
+        directory = self.start_run(name, [("report.md", True)], root)
+        write(directory / "artifacts" / "report.md", "found nothing\n")
+        self.finish_run(directory)
+        return directory
+
+    def put_request(self, content: dict[str, object]) -> str:
+        """A file in the inbox, as a command puts it there."""
+        name = str(uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(content)))
+        inbox = self.state / "inbox"
+        inbox.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write(inbox / f"{name}.json", json.dumps(content))
+        return name
+
+
+def write(path: Path, text: str | bytes) -> None:
+    """Write a file whole and rename it into place, with the modification time that all have."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_bytes(text.encode() if isinstance(text, str) else text)
+    os.utime(temporary, ns=(WRITTEN_AT, WRITTEN_AT))
+    temporary.rename(path)

@@ -1,0 +1,132 @@
+"""Daemons under proof: started through the fork server, signalled, and waited for by facts with a deadline."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+SERVER = Path(__file__).with_name("fork_server.py")
+PATIENCE = 30.0
+"""Seconds after which a fact that has not come counts as one that never will."""
+
+Found = TypeVar("Found")
+
+
+def wait_for(fact: Callable[[], Found | None], what: str, within: float = PATIENCE) -> Found:
+    """What `fact` returns once it is neither None nor False. Fails with `what` where that takes too long."""
+    give_up = time.monotonic() + within
+    while True:
+        found = fact()
+        if found is not None and found is not False:
+            return found
+        assert time.monotonic() < give_up, f"not within {within:g} s: {what}"
+        time.sleep(0.005)
+
+
+class Forks:
+    """The fork server, as its client sees it."""
+
+    def __init__(self) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def start(
+        self,
+        *arguments: str,
+        environment: dict[str, str],
+        output: Path,
+        fences_out: Sequence[str] = (),
+        uid: int | None = None,
+    ) -> "Process":
+        """Start `runward ARGUMENTS…` in a process of its own."""
+        request = {"do": "start", "arguments": arguments, "environment": environment, "output": str(output)}
+        answer = self._ask(request | {"fences_out": list(fences_out), "uid": uid})
+        return Process(self, int(str(answer["pid"])), output)
+
+    def poll(self, pid: int) -> dict[str, object]:
+        """What became of a process since the last time that it was asked."""
+        return self._ask({"do": "poll", "pid": pid})
+
+    def _ask(self, request: dict[str, object]) -> dict[str, object]:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        answer: dict[str, object] = json.loads(self._server.stdout.readline())
+        return answer
+
+    def close(self) -> None:
+        """End the server and whatever it still runs."""
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.close()
+        self._server.wait()
+        self._server.stdout.close()
+
+
+@dataclass(slots=True)
+class Process:
+    """One command that runs or ran. `output` holds what it said on stdout and stderr."""
+
+    forks: Forks
+    pid: int
+    output: Path
+    code: int | None = None
+    _stopped: bool = field(default=False, repr=False)
+
+    def _poll(self) -> None:
+        if self.code is not None:
+            return
+        found = self.forks.poll(self.pid)
+        if found["state"] == "ended":
+            self.code = int(str(found["code"]))
+        elif found["state"] == "stopped":
+            self._stopped = True
+
+    def ended(self) -> bool:
+        """Whether it has ended; its code is known then."""
+        self._poll()
+        return self.code is not None
+
+    def wait(self, within: float = PATIENCE) -> int:
+        """Its exit code; below 0 for the signal that ended it."""
+        wait_for(self.ended, f"the end of {self.pid}; it said:\n{self.said()[-3000:]}", within)
+        assert self.code is not None
+        return self.code
+
+    def wait_stopped(self, within: float = PATIENCE) -> bool:
+        """Whether it was stopped by SIGSTOP rather than running through to its end."""
+        wait_for(lambda: self.ended() or self._stopped, f"the stop or end of {self.pid}", within)
+        return self.code is None
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to it."""
+        os.kill(self.pid, number)
+
+    def stop(self) -> None:
+        """Freeze it, and come back when it stands still."""
+        self._stopped = False
+        self.send(signal.SIGSTOP)
+        assert self.wait_stopped()
+
+    def go_on(self) -> None:
+        """Let it go on after a stop."""
+        self._stopped = False
+        self.send(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it whatever it does, if it still runs."""
+        if not self.ended():
+            self.send(signal.SIGKILL)
+            self.wait()
+
+    def said(self) -> str:
+        """What it wrote to stdout and stderr so far."""
+        return self.output.read_text(errors="replace") if self.output.exists() else ""

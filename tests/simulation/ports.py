@@ -1,0 +1,215 @@
+"""The daemon's ports onto the simulated world: clock, files, processes, randomness, notifications, alarm."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from runward.config.contract import ExpectedArtifact
+from runward.daemon.inbox import spool
+from runward.daemon.ports import Appended, InboxFile, JournalLine, NotAppended
+from runward.daemon.rundir.files import RealFiles
+from runward.daemon.watch.hints import Target
+from runward.daemon.watch.notifications import Translator, Watching
+from runward.daemon.watch.roots import WatchedRoot
+from runward.handlers.facts import Declarations
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.observe import ProcessState
+from tests.simulation.kernel import Kernel, Node
+from tests.simulation.virtual_time import Process, Timeline
+
+STATE: Final = Path("/state")
+INBOX: Final = "/state/inbox"
+HOST: Final = "here"
+
+
+class SimulatedClock:
+    """Wall time that can be stepped, and the timeline's own time."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self.offset = 1_700_000_000.0
+
+    def now(self) -> float:
+        return self._timeline.time + self.offset
+
+    def monotonic(self) -> float:
+        return self._timeline.time
+
+
+class SimulatedRandomness:
+    """Tokens from the seed."""
+
+    def __init__(self, seed: str) -> None:
+        self._dice = random.Random(seed)
+
+    def token(self) -> str:
+        return f"{self._dice.getrandbits(64):016x}"
+
+
+class ProcessTable:
+    """The machine's processes, by pid; a reboot ends them all."""
+
+    def __init__(self) -> None:
+        self.boot = 1
+        self._alive: dict[int, RecordedProcess] = {}
+        self._next = 100
+
+    def start(self) -> RecordedProcess:
+        self._next += 1
+        process = RecordedProcess(self._next, self._next * 7, f"boot-{self.boot}")
+        self._alive[process.pid] = process
+        return process
+
+    def end(self, process: RecordedProcess) -> None:
+        self._alive.pop(process.pid, None)
+
+    def reboot(self) -> None:
+        self.boot += 1
+        self._alive.clear()
+
+    def host(self) -> str:
+        return HOST
+
+    def state(self, process: RecordedProcess) -> ProcessState:
+        return "alive" if self._alive.get(process.pid) == process else "gone"
+
+
+@dataclass(slots=True)
+class Written:
+    """An answer to an append, as it was given: the file that it was about, and by whom."""
+
+    node: Node | None
+    line: JournalLine
+    answer: Appended | NotAppended
+    process: str
+
+
+class SimulatedFiles(RealFiles):
+    """The real files port over the simulated kernel. What it answers about lines is kept for the laws."""
+
+    def __init__(self, kernel: Kernel, written: list[Written]) -> None:
+        super().__init__(STATE)
+        self._kernel = kernel
+        self._written = written
+
+    def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended:
+        answer = super().append(line, epoch)
+        path = f"{line.directory}/{line.name}"
+        node = self._kernel.node(path) if self._kernel.exists(path) else None
+        self._written.append(Written(node, line, answer, self._kernel.me()))
+        return answer
+
+    def inbox(self) -> tuple[InboxFile, ...]:
+        return spool.list_inbox(STATE)
+
+    def clear(self, name: str, rejected: bool) -> None:
+        path = f"{INBOX}/{name}{spool.SUFFIX}"
+        if rejected:
+            self._kernel.rename(path, f"{STATE}/{spool.REJECTED}/{name}{spool.SUFFIX}")
+        elif self._kernel.exists(path):
+            self._kernel.unlink(path)
+
+    def _sync_file_system(self, descriptor: int) -> None:
+        self._kernel.fsync(descriptor)
+        for _, node in self._kernel.files():
+            node.synced = len(node.data)
+
+
+@dataclass(slots=True, eq=False)
+class Watch:
+    """A watch that stands: the roots as they were when it was set up, and whom it tells."""
+
+    process: Process
+    roots: dict[str, Node]
+    flat: frozenset[str]
+    translate: Translator
+    hint: Callable[[list[Target]], None]
+    inbox: Callable[[], None]
+    soon: list[str] = field(default_factory=list)
+
+    def sees(self, path: str, node_at: Callable[[str], Node | None]) -> bool:
+        """Whether a change at `path` is one that this watch is told of."""
+        if path.startswith(INBOX + "/"):
+            return True
+        for root, node in self.roots.items():
+            if path.startswith(root + "/"):
+                deep = "/" in path[len(root) + 1 :]
+                return node_at(root) is node and not (deep and root in self.flat)
+        return False
+
+    def tell(self, paths: Sequence[str]) -> None:
+        """Translate as the real watcher does, and pass on."""
+        targets, in_inbox = self.translate(paths)
+        if targets:
+            self.hint(targets)
+        if in_inbox:
+            self.inbox()
+
+
+class SimulatedNotifications:
+    """Watches that the universe knows of and tells, when it likes, what changed."""
+
+    def __init__(
+        self, process: Process, watches: list[Watch], kernel: Kernel, flat: frozenset[str]
+    ) -> None:
+        self._process = process
+        self._watches = watches
+        self._kernel = kernel
+        self._flat = flat
+
+    async def watch(
+        self,
+        roots: Sequence[WatchedRoot],
+        standing: Callable[[Watching], None],
+        hint: Callable[[list[Target]], None],
+        inbox: Callable[[], None],
+    ) -> None:
+        await anyio.sleep(0.003)
+        stand = {root.path: self._kernel.node(root.path) for root in roots if self._kernel.exists(root.path)}
+        flat = tuple(root.name for root in roots if root.path in self._flat)
+        watch = Watch(self._process, stand, self._flat, Translator(INBOX, roots), hint, inbox)
+        self._watches.append(watch)
+        standing(Watching(len(stand) + 1, flat))
+        try:
+            await anyio.sleep_forever()
+        finally:
+            if watch in self._watches:
+                self._watches.remove(watch)
+
+
+class SimulatedAlarm:
+    """Rings once, by a clock that a step of the wall clock doesn't move, as the real one does."""
+
+    def __init__(self, ring: Callable[[], None], clock: SimulatedClock) -> None:
+        self._ring = ring
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, at: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at is not None:
+            wait = max(0.0, at - self._clock.now())
+            self._timer = asyncio.get_running_loop().call_later(wait, self._ring)
+
+
+PLAYBOOKS: Final = {
+    "report": (ExpectedArtifact("report", "report.md"), ExpectedArtifact("notes", "notes.md", required=False)),
+    "two": (ExpectedArtifact("a", "a.txt"), ExpectedArtifact("b", "deep/b.txt")),
+    "nothing": (),
+}
+
+
+def declared(playbook: str | None, agent: str | None) -> Declarations:
+    """What the operator's playbooks say; all other names are missing."""
+    if playbook is None:
+        return Declarations(None, None)
+    if playbook in PLAYBOOKS:
+        return Declarations(PLAYBOOKS[playbook], None)
+    return Declarations(None, None, f"there is no playbook {playbook!r}")

@@ -1,0 +1,122 @@
+"""The store's connection without a thread: SQLite in memory that survives its process.
+
+Every statement is answered at once, by the real SQLite. What a process had not committed when it
+was killed is rolled back, as its journal would be; a full disk is SQLite's own (`max_page_count`);
+a commit may fail before or after it happened.
+"""
+
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from runward.daemon.store.migrate import migrations
+
+ROOMY: Final = 1 << 30
+_number = itertools.count()
+
+
+class Weather(Protocol):
+    """What befalls the store's files. Each call may raise `sqlite3.OperationalError`, or `Killed`."""
+
+    def reading(self) -> None: ...
+
+    def writing(self) -> None: ...
+
+    def committing(self) -> None: ...
+
+    def committed(self) -> None: ...
+
+
+class Disk:
+    """The database itself. It lives as long as this object, whoever opens it."""
+
+    def __init__(self) -> None:
+        self._uri = f"file:/simulated-{next(_number)}?vfs=memdb"
+        self.full = False
+        self.world = self.open()
+        for step in migrations():
+            self.world.executescript(f"begin immediate;\n{step.sql}\ncommit;")
+
+    def open(self) -> sqlite3.Connection:
+        """A connection of its own."""
+        connection = sqlite3.connect(
+            self._uri, uri=True, isolation_level="IMMEDIATE", check_same_thread=False, cached_statements=256
+        )
+        connection.execute("pragma foreign_keys = on")
+        # Waiting for a lock would be real time; in virtual time whoever is refused comes again.
+        connection.execute("pragma busy_timeout = 0")
+        return connection
+
+    def close(self) -> None:
+        self.world.close()
+
+
+class Answer:
+    """A finished statement."""
+
+    def __init__(self, rowcount: int) -> None:
+        self.rowcount = rowcount
+
+
+class InlineConnection:
+    """The daemon's connection. `alive` raises once its process was killed."""
+
+    def __init__(self, disk: Disk, weather: Weather, alive: Callable[[], None]) -> None:
+        self._disk = disk
+        self._weather = weather
+        self._alive = alive
+        self._full = False
+        self._connection = disk.open()
+
+    @property
+    def writing(self) -> bool:
+        """Whether a transaction is open."""
+        return self._connection.in_transaction
+
+    async def execute(self, sql: str, parameters: Iterable[Any] | None = None) -> Answer:
+        self._begin(sql.startswith("select"))
+        return Answer(self._connection.execute(sql, tuple(parameters or ())).rowcount)
+
+    async def executemany(self, sql: str, parameters: Iterable[Iterable[Any]]) -> Answer:
+        self._begin(False)
+        rows: Sequence[Any] = list(parameters)
+        return Answer(self._connection.executemany(sql, rows).rowcount)
+
+    async def execute_fetchall(self, sql: str, parameters: Iterable[Any] | None = None) -> list[Any]:
+        self._begin(True)
+        return self._connection.execute(sql, tuple(parameters or ())).fetchall()
+
+    def _begin(self, reading: bool) -> None:
+        self._alive()
+        if reading:
+            if not self._connection.in_transaction:
+                self._weather.reading()
+            return
+        self._weather.writing()
+        if self._full != self._disk.full:
+            self._full = self._disk.full
+            pages = self._connection.execute("pragma page_count").fetchone()[0] if self._full else ROOMY
+            self._connection.execute(f"pragma max_page_count = {pages}")
+
+    async def commit(self) -> None:
+        self._alive()
+        self._weather.committing()
+        self._connection.commit()
+        self._weather.committed()
+
+    async def rollback(self) -> None:
+        self._alive()
+        self._connection.rollback()
+
+    async def close(self) -> None:
+        self._alive()
+        self._connection.close()
+
+    def abandon(self) -> None:
+        """The process is gone: what it had not committed never was."""
+        try:
+            self._connection.rollback()
+            self._connection.close()
+        except sqlite3.ProgrammingError:
+            return  # it was closed in order

@@ -1,0 +1,64 @@
+"""What was reached over many seeds: points passed and struck, rare paths, and the world's events."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+RARE_PATHS: Final = (
+    "a stolen job",
+    "a refused fence",
+    "a refused epoch",
+    "a journal refused to an old epoch",
+    "a halved batch",
+    "an overflow rescanned",
+    "a clock step noticed",
+    "a held job retried",
+    "a held job discarded",
+    "an event of a newer version held",
+    "an uncertain commit that happened",
+    "an uncertain commit that didn't",
+    "a full disk in the store",
+    "a short write completed",
+    "a line found that was written already",
+    "a torn foreign line closed off",
+    "a line owed to a directory that is gone",
+    "a line refused while the run is in the middle of one",
+    "a store that a frozen daemon has locked",
+    "a journal that a frozen daemon has locked",
+    "a power cut",
+    "a correction",
+    "a resumed session",
+    "a vanished run",
+    "a run whose process is gone",
+    "a duplicate request",
+    "a rejected request",
+    "a root that went away and came back",
+    "a missing artifact",
+    "a run of before",
+)
+"""What must happen at least once over the seeds of a suite, or they don't prove what they seem to."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts over the histories of a suite."""
+
+    passed: Counter[str] = field(default_factory=Counter)
+    struck: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: "Tally") -> None:
+        """Count what another history reached."""
+        self.passed += other.passed
+        self.struck += other.struck
+        self.faults += other.faults
+        self.reached += other.reached
+
+    def never_struck(self) -> list[str]:
+        """Points that were passed and at which no fault ever struck."""
+        return sorted(name for name in self.passed if not self.struck[name])
+
+    def never_reached(self) -> list[str]:
+        """Rare paths that no history took."""
+        return [name for name in RARE_PATHS if not self.reached[name]]

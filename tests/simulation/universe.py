@@ -1,0 +1,336 @@
+"""One simulated machine: its disk, its processes, the daemons on it, and what the seed does to them."""
+
+import asyncio
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+
+from runward.config.settings import Root, Scan, Settings
+from runward.daemon.ports import EpochPassed
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import EpochRefused
+from runward.daemon.supervisor import Supervisor, World
+from tests.simulation.chaos import Chaos, Strike
+from tests.simulation.kernel import Kernel, Node
+from tests.simulation.ports import (
+    INBOX,
+    STATE,
+    ProcessTable,
+    SimulatedAlarm,
+    SimulatedClock,
+    SimulatedFiles,
+    SimulatedNotifications,
+    SimulatedRandomness,
+    Watch,
+    Written,
+    declared,
+)
+from tests.simulation.storage import Disk, InlineConnection
+from tests.simulation.tally import Tally
+from tests.simulation.virtual_time import Killed, Process, Timeline
+
+ROOTS: Final = ("/srv/runs", "/srv/old")
+
+
+class Broken(AssertionError):
+    """A law doesn't hold, or a daemon ended that should have gone on."""
+
+
+class Daemon:
+    """One life of the daemon: a process, its supervisor, and what became of it."""
+
+    def __init__(self, universe: "Universe", number: int, once: bool) -> None:
+        self.universe = universe
+        self.number = number
+        self.once = once
+        self.process = Process(universe.timeline, f"daemon {number}")
+        self.connection = InlineConnection(universe.disk, universe.chaos, self.alive)
+        self.store = Store(self.connection)
+        self.ready = False
+        self.stopping = False
+        self.supervisor: Supervisor
+
+    def alive(self) -> None:
+        """Raise where this process was killed."""
+        if self.process.killed:
+            raise Killed
+
+    def start(self) -> None:
+        self.process.start(self._main, self._ended)
+
+    async def _main(self) -> None:
+        universe = self.universe
+        name = self.process.name
+        world = World(
+            universe.clock,
+            SimulatedFiles(universe.kernel, universe.written),
+            universe.table,
+            SimulatedRandomness(f"{universe.seed}/{name}"),
+            SimulatedNotifications(self.process, universe.watches, universe.kernel, universe.flat),
+            declared,
+        )
+        self.supervisor = Supervisor(
+            STATE, universe.settings, world, self.store, universe.logger(name), self._alarm
+        )
+        if self.once:
+            await self.supervisor.once()
+        else:
+            await self.supervisor.run(self._is_ready)
+        await self.store.close()
+
+    def _alarm(self, ring: Callable[[], None]) -> SimulatedAlarm:
+        return SimulatedAlarm(ring, self.universe.clock)
+
+    def _is_ready(self) -> None:
+        self.ready = True
+
+    def stop(self) -> None:
+        """Ask it to end in order, as SIGTERM does."""
+        self.stopping = True
+        self.process.call(lambda: self.supervisor.stop())
+
+    def _ended(self) -> None:
+        self.connection.abandon()
+        self.universe.daemon_ended(self)
+
+
+class Universe:
+    """Everything of one history but its story. `trace` is what happened, for whoever reads a failure."""
+
+    def __init__(self, seed: str, tally: Tally) -> None:
+        self.seed = seed
+        self.tally = tally
+        self.timeline = Timeline()
+        self.clock = SimulatedClock(self.timeline)
+        self.chaos = Chaos(seed, self.timeline, tally)
+        self.kernel = Kernel(lambda: int(self.clock.now() * 1e9), self.chaos, self._changed)
+        self.kernel.me = self._me
+        self.disk = Disk()
+        self.table = ProcessTable()
+        self.watches: list[Watch] = []
+        self.written: list[Written] = []
+        self.trace: list[str] = []
+        self.daemons: list[Daemon] = []
+        self.current: Daemon | None = None
+        self.bugs: dict[str, str] = {}
+        """Sessions in whose handlers there is a bug, and which."""
+        self.after_commit: Callable[[sqlite3.Connection, str], None] = lambda connection, process: None
+        self._dice = random.Random(f"{seed}/world")
+        for path in ("/srv", *ROOTS, "/state", INBOX, "/state/rejected"):
+            self.kernel.mkdir(path)
+        self.flat = frozenset(self._dice.sample(ROOTS, 1)) if self._dice.random() < 0.2 else frozenset()
+        self.settings = Settings(
+            str(STATE),
+            (),
+            (),
+            (Root("runs", ROOTS[0]), Root("old", ROOTS[1], history="record")),
+            batch=self._dice.choice((1, 3, 256, 256)),
+            scan=Scan(self._dice.choice((30.0, 60.0))),
+        )
+
+    def say(self, what: str) -> None:
+        """Keep what happened for whoever reads a failure."""
+        self.trace.append(f"{self.timeline.time:9.3f} {what}")
+
+    def _me(self) -> str:
+        return "agent" if self.timeline.happening else self.timeline.running.name
+
+    def logger(self, name: str) -> structlog.typing.FilteringBoundLogger:
+        """A daemon's log, which goes into the trace."""
+
+        def keep(logger: object, method: str, event: Any) -> Any:
+            self._noted(name, method, dict(event))
+            raise structlog.DropEvent
+
+        logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+            structlog.PrintLogger(), processors=[keep], wrapper_class=structlog.make_filtering_bound_logger(20)
+        )
+        return logger
+
+    def _noted(self, name: str, method: str, event: dict[str, object]) -> None:
+        what = str(event.pop("event"))
+        self.say(f"{name}: {method} {what} {event}")
+        self.tally.reached[what] += 1
+
+    # Daemons.
+
+    def start_daemon(self, once: bool = False) -> Daemon:
+        """A daemon takes the state directory over, whoever else believes to have it."""
+        daemon = Daemon(self, len(self.daemons) + 1, once)
+        self.daemons.append(daemon)
+        self.current = daemon
+        self.say(f"{daemon.process.name} starts")
+        daemon.start()
+        return daemon
+
+    def daemon_ended(self, daemon: Daemon) -> None:
+        """A daemon's process is over, one way or another."""
+        self.kernel.end(daemon.process.name)
+        self.watches[:] = [watch for watch in self.watches if watch.process is not daemon.process]
+        self._count(daemon)
+        failure = daemon.process.failure
+        self.say(f"{daemon.process.name} ended: {'killed' if daemon.process.killed else failure!r}")
+        if not daemon.process.killed:
+            self._judge(daemon, failure)
+        if daemon is self.current:
+            self.current = None
+            if not daemon.stopping and not daemon.once:
+                self.timeline.after(self._dice.uniform(0.05, 4.0), self._restart)
+
+    def _restart(self) -> None:
+        if self.current is None:
+            self.start_daemon()
+
+    def _judge(self, daemon: Daemon, failure: BaseException | None) -> None:
+        if failure is None:
+            if not daemon.stopping and not daemon.once:
+                raise Broken(f"{daemon.process.name} stopped though nobody told it to")
+            return
+        causes = leaves(failure)
+        superseded = daemon is not self.daemons[-1]
+        if superseded and all(isinstance(each, EpochRefused | EpochPassed) for each in causes):
+            refused = any(isinstance(each, EpochRefused) for each in causes)
+            self.tally.reached["a refused epoch" if refused else "a journal refused to an old epoch"] += 1
+            return
+        if not daemon.ready and all(isinstance(each, OSError | sqlite3.Error) for each in causes):
+            if any("locked" in str(each) for each in causes) and self.frozen():
+                self.tally.reached["a store that a frozen daemon has locked"] += 1
+            return
+        raise Broken(f"{daemon.process.name} died: {causes!r}") from failure
+
+    def frozen(self) -> bool:
+        """Whether any daemon is frozen now."""
+        return any(each.process.frozen_until is not None for each in self.daemons if not each.process.over)
+
+    def _count(self, daemon: Daemon) -> None:
+        """What a daemon says of itself at its end."""
+        reached, supervisor = self.tally.reached, getattr(daemon, "supervisor", None)
+        if supervisor is None:
+            return
+        refused = daemon.process.failure is not None and any(
+            isinstance(each, EpochRefused) for each in leaves(daemon.process.failure)
+        )
+        reached["a refused fence"] += max(0, daemon.store.fences_refused - int(refused))
+        reached["a stolen job"] += supervisor.queue.tally.stolen
+        reached["a halved batch"] += supervisor.queue.tally.halved
+        if supervisor.coverage.overflows and supervisor.coverage.found_by_scan:
+            reached["an overflow rescanned"] += 1
+        if supervisor.queue.tally.refused:
+            raise Broken(f"observations were refused: {supervisor.queue.tally.refused}")
+
+    # Faults.
+
+    def point(self, name: str) -> None:
+        """A daemon passes a named point."""
+        process = self.timeline.running
+        if process.killed:
+            raise Killed
+        strike = self.chaos.hits(name)
+        if strike is not None:
+            self.strike(strike, name)
+
+    def strike(self, strike: Strike, where: str) -> None:
+        """Something happens to the daemon that runs now."""
+        process = self.timeline.running
+        self.say(f"{process.name}: {strike} at {where}")
+        self.tally.faults[strike] += 1
+        if strike == "crash":
+            process.kill()
+            raise Killed
+        if strike == "cut":
+            self.power_cut()
+            raise Killed
+        owner = self.current is not None and self.current.process is process
+        if strike == "zombie" and owner and not self.frozen():
+            self.timeline.after(self._dice.uniform(0.1, 3.0), self.start_daemon_anyway)
+        process.freeze(self.timeline.time + self._dice.uniform(1.0, 25.0))
+
+    def start_daemon_anyway(self) -> None:
+        """A successor, whose lock was free because somebody unlinked the file."""
+        if not self.chaos.calm:
+            self.start_daemon()
+
+    def power_cut(self) -> None:
+        """Everything stops at once; of what was not synced any part may be gone."""
+        self.tally.reached["a power cut"] += 1
+        self.say("power cut")
+        self.table.reboot()
+        for daemon in self.daemons:
+            if not daemon.process.over:
+                daemon.process.kill()
+                daemon.connection.abandon()
+                self.kernel.end(daemon.process.name)
+        for path, node in self.kernel.files():
+            kept = self._dice.randint(node.synced, len(node.data)) if len(node.data) > node.synced else None
+            if kept is not None:
+                self.say(f"of {path} {kept} of {len(node.data)} bytes are left")
+                cut_pieces(node, kept)
+
+    def thaw(self) -> None:
+        """Whoever is frozen goes on now."""
+        for daemon in self.daemons:
+            if daemon.process.frozen_until is not None:
+                daemon.process.wakes_at = self.timeline.time
+
+    # Notifications.
+
+    def _node_at(self, path: str) -> Node | None:
+        return self.kernel.node(path) if self.kernel.exists(path) else None
+
+    def _changed(self, path: str) -> None:
+        for watch in self.watches:
+            if not watch.process.over and watch.sees(path, self._node_at):
+                self._deliver(watch, path)
+
+    def _deliver(self, watch: Watch, path: str) -> None:
+        weather, dice = self.chaos.climate, self._dice
+        if not self.chaos.calm:
+            if dice.random() < weather.loss:
+                self.tally.faults["a lost notification"] += 1
+                return
+            if dice.random() < weather.twice:
+                self.tally.faults["a doubled notification"] += 1
+                self._late(watch, path, dice.uniform(0.0, 2.0))
+            if dice.random() < weather.late:
+                self.tally.faults["a late notification"] += 1
+                self._late(watch, path, dice.uniform(0.1, 15.0))
+                return
+        if not watch.soon:
+            self.timeline.after(0.006, lambda: self._flush(watch))
+        watch.soon.append(path)
+
+    def _late(self, watch: Watch, path: str, delay: float) -> None:
+        self.timeline.after(delay, lambda: self._tell(watch, [path]))
+
+    def _flush(self, watch: Watch) -> None:
+        paths, watch.soon = watch.soon, []
+        self._tell(watch, paths)
+
+    def _tell(self, watch: Watch, paths: list[str]) -> None:
+        if watch in self.watches:
+            watch.process.call(lambda: watch.tell(paths))
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions inside groups of them, but for mere cancellations."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for each in error.exceptions for leaf in leaves(each)]
+    return [] if isinstance(error, asyncio.CancelledError) else [error]
+
+
+def cut_pieces(node: Node, kept: int) -> None:
+    """Take away what a file has beyond `kept` bytes, also from the account of who wrote it."""
+    del node.data[kept:]
+    left: list[tuple[str, int]] = []
+    for writer, length in node.pieces:
+        length = min(length, kept)
+        kept -= length
+        if length:
+            left.append((writer, length))
+    node.pieces[:] = left
+
+
