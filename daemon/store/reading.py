@@ -3,6 +3,7 @@
 Plain sqlite3 and named tuples: `runward status` has no time for more. Who writes is `store.py`.
 """
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -11,8 +12,6 @@ from typing import Final, NamedTuple
 
 STORE: Final = "runward.db"
 _MIGRATIONS: Final = os.path.join(os.path.dirname(__file__), "migrations")
-
-_OPEN_STATES: Final = "('waiting', 'running', 'held')"
 
 
 class StoreUnreadable(Exception):
@@ -164,19 +163,30 @@ def sessions(
     limit: int | None = None,
 ) -> list[SessionRow]:
     """The sessions that fit, the newest first; `since` is a time in Unix seconds."""
-    rows = connection.execute(
-        f"select {_SESSION} from sessions where (?1 is null or status = ?1) and (?2 is null or layout = ?2)"
+    keys = connection.execute(
+        "select key from sessions where (?1 is null or status = ?1) and (?2 is null or layout = ?2)"
         " and (?3 is null or playbook = ?3) and (?4 is null or started_at >= ?4)"
         " order by started_at desc, key limit ?5",
         (status, layout, playbook, since, -1 if limit is None else limit),
     )
-    return [SessionRow(*row) for row in rows]
+    return _rows(connection, [key for (key,) in keys])
 
 
 def session(connection: sqlite3.Connection, key: str) -> SessionRow | None:
     """The session of this key."""
-    row = connection.execute(f"select {_SESSION} from sessions where key = ?", (key,)).fetchone()
-    return None if row is None else SessionRow(*row)
+    return next(iter(_rows(connection, [key])), None)
+
+
+def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
+    rows = connection.execute(
+        "select key, session_id, layout, root, path, kind, status, attempt, origin, started_at, finished_at,"
+        " ended_by, reason_code, reason_summary, evidence_refs, playbook, agent, invocation_id, containment,"
+        " artifacts_path, artifact_contract_json, contract_basis, contract_problem,"
+        " artifact_verification_json, delivery"
+        " from sessions where key in (select value from json_each(?)) order by started_at desc, key",
+        (json.dumps(keys),),
+    )
+    return [SessionRow(*row) for row in rows]
 
 
 def sessions_called(connection: sqlite3.Connection, text: str, limit: int) -> list[tuple[str, str]]:
@@ -226,22 +236,15 @@ def status_history(connection: sqlite3.Connection, key: str) -> list[StatusChang
 def owes_lines(connection: sqlite3.Connection, key: str) -> bool:
     """Whether the session's journals are still owed lines."""
     found = connection.execute(
-        "select exists (select 1 from outbox where session_key = ? and state = 'owed')", (key,)
+        "select exists (select 1 from outbox o join events e on e.seq = o.event where e.lane = ?)", (key,)
     ).fetchone()
     return bool(found[0])
 
 
 def directories_called(connection: sqlite3.Connection, text: str, limit: int) -> list[Directory]:
     """The run directories called `text` or `root/text`; if there are none, whose name begins with it."""
-    for condition in (
-        "c.key = ?1 or c.directory = ?1",
-        "substr(c.key, 1, length(?1)) = ?1 or substr(c.directory, 1, length(?1)) = ?1",
-    ):
-        rows = connection.execute(
-            "select c.root, c.directory, c.session_key, c.phase, r.path || '/' || c.directory"
-            f" from cursors c join roots r on r.name = c.root where {condition} order by c.key limit ?2",
-            (text, limit),
-        ).fetchall()
+    for query in (_DIRECTORIES_CALLED, _DIRECTORIES_BEGINNING):
+        rows = connection.execute(query, (text, limit)).fetchall()
         if rows:
             return [Directory(*row) for row in rows]
     return []
@@ -265,11 +268,10 @@ def sessions_by_status(connection: sqlite3.Connection) -> dict[str, int]:
 
 def queue_figures(connection: sqlite3.Connection) -> QueueFigures:
     """How much is in the queue now."""
-    counts = dict(
-        connection.execute(
-            f"select state, count(*) from jobs where state in {_OPEN_STATES} group by state"
-        ).fetchall()
+    rows = connection.execute(
+        "select state, count(*) from jobs where state in ('waiting', 'running', 'held') group by state"
     )
+    counts: dict[str, int] = dict(rows.fetchall())
     (oldest,) = connection.execute(
         "select min(e.recorded_at) from jobs j join events e on e.seq = j.event where j.state = 'waiting'"
     ).fetchone()
@@ -288,7 +290,7 @@ def next_due(connection: sqlite3.Connection) -> NextDue | None:
     row = connection.execute(
         "select run_after, handler, lane from jobs j where state = 'waiting' and run_after > 0"
         " and not exists (select 1 from jobs b where b.lane = j.lane and b.id < j.id"
-        f" and b.state in {_OPEN_STATES}) order by run_after, id limit 1"
+        " and b.state in ('waiting', 'running', 'held')) order by run_after, id limit 1"
     ).fetchone()
     return None if row is None else NextDue(*row)
 
@@ -300,8 +302,14 @@ def epoch(connection: sqlite3.Connection) -> int:
     return number
 
 
-def _columns(fields: Sequence[str]) -> str:
-    return ", ".join(fields)
-
-
-_SESSION: Final = _columns(SessionRow._fields)
+_DIRECTORIES_CALLED: Final = (
+    "select c.root, c.directory, c.session_key, c.phase, r.path || '/' || c.directory"
+    " from cursors c join roots r on r.name = c.root"
+    " where c.key = ?1 or c.directory = ?1 order by c.key limit ?2"
+)
+_DIRECTORIES_BEGINNING: Final = (
+    "select c.root, c.directory, c.session_key, c.phase, r.path || '/' || c.directory"
+    " from cursors c join roots r on r.name = c.root"
+    " where substr(c.key, 1, length(?1)) = ?1 or substr(c.directory, 1, length(?1)) = ?1"
+    " order by c.key limit ?2"
+)

@@ -5,6 +5,7 @@ Infinity, no lone surrogates, and a bounded depth.
 """
 
 import json
+import math
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -12,6 +13,9 @@ from typing import Final
 from runward.config.json_value import JsonValue
 
 MAXIMUM_DEPTH: Final = 64
+
+LATEST: Final = 253_402_300_799.0
+"""The last second of the year 9999 in Unix seconds: what follows can't be written as ISO 8601."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +46,10 @@ def read_json(content: bytes) -> JsonValue | NotJson:
         return NotJson("nested too deeply")
     except ValueError:
         return NotJson("holds a number that is too long")
-    if "\\u" in text and not _encodable(value):
-        return NotJson("holds a lone surrogate, which is no character")
     if text.count("[") + text.count("{") > MAXIMUM_DEPTH and _depth(value) > MAXIMUM_DEPTH:
         return NotJson(f"nested more than {MAXIMUM_DEPTH} levels deep")
+    if "\\u" in text and not _encodable(value):
+        return NotJson("holds a lone surrogate, which is no character")
     return value
 
 
@@ -64,13 +68,20 @@ def _constant(name: str) -> JsonValue:
     raise _Refused(f"{name} is not a JSON number")
 
 
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)
+def _float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise _Refused(f"{text[:80]} is not a number that can be held")
+    return number
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float)
 
 
 def _encodable(value: JsonValue) -> bool:
     try:
         json.dumps(value, ensure_ascii=False).encode()
-    except (UnicodeEncodeError, RecursionError):
+    except UnicodeEncodeError:
         return False
     return True
 
@@ -90,11 +101,19 @@ def _depth(value: JsonValue) -> int:
 
 
 def parse_time(value: JsonValue) -> float | None:
-    """ISO 8601 with a zone as Unix seconds; None for anything else, or out of all reason."""
+    """ISO 8601 with a zone as Unix seconds; None for anything else, and before 1970 or after 9999."""
     if not isinstance(value, str) or len(value) > 64:
         return None
     try:
         moment = datetime.fromisoformat(value)
-        return moment.timestamp() if moment.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None
+    if moment.tzinfo is None:
+        return None
+    at = moment.timestamp()
+    return at if 0.0 <= at <= LATEST else None
+
+
+def sane_time(at: float) -> float:
+    """A file's modification time (Unix seconds), which anybody may set, as one that ISO 8601 can write."""
+    return min(max(at, 0.0), LATEST)

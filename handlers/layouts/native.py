@@ -11,7 +11,7 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.events import SessionDeclaration, Status
-from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
+from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json, sane_time
 from runward.handlers.layouts.scanner import (
     Complaint,
     Document,
@@ -100,7 +100,7 @@ def _run(root: str, path: str, document: Document, run: dict[str, JsonValue]) ->
                     RUN, None, "started_at is no time", "write ISO 8601 with a zone: 2026-01-31T12:00:00Z"
                 )
             )
-        started_at = document.modified_at
+        started_at = sane_time(document.modified_at)
     directory = path.rsplit("/", 1)[-1]
     declaration = SessionDeclaration(
         session_id=_text(run, "session_id", complaints) or directory,
@@ -156,7 +156,7 @@ def _exit(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
     yield Ended(
         EXIT,
         _digest(document),
-        at if at is not None else document.modified_at,
+        at if at is not None else sane_time(document.modified_at),
         status,
         code,
         summary,

@@ -63,7 +63,7 @@ class Record:
     def owed(self) -> int:
         """How many rows of the outbox are not carried out, and how many jobs are not done."""
         return self._count(
-            "select (select count(*) from outbox where state = 'owed')"
+            "select (select count(*) from outbox)"
             " + (select count(*) from jobs where state in ('waiting', 'running', 'held'))"
         )
 

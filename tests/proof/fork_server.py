@@ -18,9 +18,11 @@ import signal
 import sys
 from pathlib import Path
 
-import anyio._backends._asyncio  # noqa: F401 - imported by anyio.run otherwise, in every fork
-import anyio._backends  # noqa: F401
-import apscheduler.schedulers.asyncio  # noqa: F401
+# What a daemon imports only when it comes to it would be imported in every fork.
+import anyio._backends._asyncio  # noqa: F401
+import anyio._core._signals  # noqa: F401
+import apscheduler.executors.asyncio  # noqa: F401
+import runward.config.toml_document  # noqa: F401
 import runward.daemon.cli
 import runward.daemon.cli.commands  # noqa: F401
 import runward.daemon.cli.daemon  # noqa: F401

@@ -104,7 +104,9 @@ def test_the_command_keeps_directory_and_stdin_and_learns_of_its_session(launche
 def test_the_command_continues_the_callers_trace_as_a_span_of_its_own(launcher: Launcher) -> None:
     launcher.environment["TRACEPARENT"] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
 
-    version, trace, span, flags = launcher.run("--", "printenv", "TRACEPARENT").stdout.decode().strip().split("-")
+    version, trace, span, flags = (
+        launcher.run("--", "printenv", "TRACEPARENT").stdout.decode().strip().split("-")
+    )
 
     assert (version, trace, flags) == ("00", "0af7651916cd43dd8448eb211c80319c", "00")
     assert len(span) == 16
@@ -133,7 +135,9 @@ def test_the_command_holds_no_descriptor_but_its_three(launcher: Launcher) -> No
 
 
 def test_artifacts_may_lie_elsewhere(launcher: Launcher) -> None:
-    result = launcher.run("--name", "far", "--artifacts", "../else/where", "--", "printenv", "RUNWARD_ARTIFACTS_DIR")
+    result = launcher.run(
+        "--name", "far", "--artifacts", "../else/where", "--", "printenv", "RUNWARD_ARTIFACTS_DIR"
+    )
 
     place = launcher.work.parent / "else" / "where"
     assert result.stdout.decode() == f"{place}\n"
@@ -154,7 +158,9 @@ def test_the_record_names_command_and_launcher_while_they_run(launcher: Launcher
     pid = launcher.pid("running")
 
     recorded = launcher.read("running", "process.json")
-    assert state_of(ProcessIdentity(pid, int(str(recorded["start_ticks"])), str(recorded["boot_id"]))) == "alive"
+    assert (
+        state_of(ProcessIdentity(pid, int(str(recorded["start_ticks"])), str(recorded["boot_id"]))) == "alive"
+    )
     until(lambda: Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x00100\x00", "the command's start")
     by = launcher.read("running", "run.json")["launcher"]
     assert isinstance(by, dict)

@@ -1,0 +1,184 @@
+"""A command's output: into the log and on to the reader, whatever the reader does."""
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.daemon.launching import Launcher, until
+
+
+def test_output_is_passed_on_and_logged_each_stream_for_itself(launcher: Launcher) -> None:
+    result = launcher.run("--name", "both", "--", "sh", "-c", "printf out; printf err >&2")
+
+    assert (result.stdout, result.stderr) == (b"out", b"err")
+    assert (launcher.directory("both") / "stdout.log").read_bytes() == b"out"
+    assert (launcher.directory("both") / "stderr.log").read_bytes() == b"err"
+
+
+def test_output_comes_as_it_is_written_and_not_at_the_end(launcher: Launcher) -> None:
+    process = launcher.start(
+        "--name", "live", "--", "sh", "-c", "echo first; cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+
+    assert process.stdout.readline() == b"first\n"
+    assert (launcher.directory("live") / "stdout.log").read_bytes() == b"first\n"
+    process.stdin.write(b"second\n")
+    process.stdin.close()
+    assert process.stdout.readline() == b"second\n"
+    assert process.wait() == 0
+    process.stdout.close()
+
+
+def test_megabytes_come_through_whole(launcher: Launcher) -> None:
+    script = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 20000)"
+    result = launcher.run("--name", "much", "--", "python3", "-c", script)
+
+    assert result.stdout == bytes(range(256)) * 20000
+    assert (launcher.directory("much") / "stdout.log").read_bytes() == result.stdout
+
+
+def test_a_reader_that_goes_away_stops_neither_command_nor_log(launcher: Launcher) -> None:
+    count = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo line $i; done; echo done > end"
+    process = launcher.start("--name", "unread", "--", "sh", "-c", count, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.read(1)
+    process.stdout.close()
+
+    assert process.wait() == 0
+    log = (launcher.directory("unread") / "stdout.log").read_text().splitlines()
+    assert (len(log), log[-1]) == (20000, "line 20000")
+    assert (launcher.work / "end").exists()
+
+
+def test_a_pipe_that_nobody_ever_read_stops_nothing_either(launcher: Launcher) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = launcher.start("--name", "nobody", "--", "echo", "word", stdout=writer)
+    os.close(writer)
+
+    assert process.wait() == 0
+    assert (launcher.directory("nobody") / "stdout.log").read_bytes() == b"word\n"
+
+
+def test_a_reader_that_stands_still_does_not_keep_the_timeout_from_holding(launcher: Launcher) -> None:
+    process = launcher.start(
+        "--name", "stuck", "--timeout", "500ms", "--grace", "200ms", "--", "yes", stdout=subprocess.PIPE
+    )
+
+    until(lambda: (launcher.directory("stuck") / "exit.json").exists(), "the end, though nobody reads")
+    assert launcher.ending("stuck")["cause"] == "timed_out"
+    assert process.wait() == 124, "and the launcher waits for the reader no longer than the grace"
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def test_a_slow_reader_gets_everything_after_the_end_was_recorded(launcher: Launcher) -> None:
+    script = "import sys; sys.stdout.buffer.write(b'x' * 100000)"
+    process = launcher.start("--name", "slow", "--", "python3", "-c", script, stdout=subprocess.PIPE)
+    until(lambda: (launcher.directory("slow") / "exit.json").exists(), "the end, before anything is read")
+
+    assert process.poll() is None
+    assert process.stdout is not None
+    assert len(process.stdout.read()) == 100000
+    assert process.wait() == 0
+    process.stdout.close()
+
+
+def test_the_callers_pipe_is_not_made_non_blocking(launcher: Launcher) -> None:
+    reader, writer = os.pipe()
+    process = launcher.start("--", "echo", "word", stdout=writer)
+
+    assert process.wait() == 0
+    assert os.get_blocking(writer)
+    assert os.read(reader, 10) == b"word\n"
+    os.close(reader)
+    os.close(writer)
+
+
+def test_output_goes_on_to_a_socket(launcher: Launcher) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        script = "import sys; sys.stdout.buffer.write(b'x' * 1000000)"
+        process = launcher.start("--name", "socket", "--", "python3", "-c", script, stdout=theirs.fileno())
+        theirs.close()
+        received = 0
+        while content := ours.recv(65536):
+            received += len(content)
+
+    assert process.wait() == 0
+    assert received == 1000000
+    assert (launcher.directory("socket") / "stdout.log").stat().st_size == 1000000
+
+
+def test_output_goes_on_into_a_file_after_what_is_there(launcher: Launcher) -> None:
+    file = launcher.work / "all.txt"
+    with file.open("ab") as appended:
+        appended.write(b"before\n")
+        appended.flush()
+        process = launcher.start("--", "echo", "word", stdout=appended.fileno())
+        assert process.wait() == 0
+
+    assert file.read_bytes() == b"before\nword\n"
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_closed_standard_stream_is_no_trouble(launcher: Launcher, closed: int) -> None:
+    words = " ".join(
+        f"'{word}'" for word in launcher.argv("--name", "closed", "--", "sh", "-c", "echo out; echo err >&2")
+    )
+    result = subprocess.run(
+        ["sh", "-c", f"exec {words} {closed}>&-"],
+        env=launcher.environment,
+        cwd=launcher.work,
+        capture_output=True,
+        check=False,
+    )
+
+    assert result.returncode == 0
+    assert (launcher.directory("closed") / "stdout.log").read_bytes() == b"out\n"
+    assert (launcher.directory("closed") / "stderr.log").read_bytes() == b"err\n"
+
+
+def test_a_log_that_cannot_be_written_is_reported_and_the_output_goes_on(launcher: Launcher) -> None:
+    # A limit on the size of files stands for a full disk: both refuse the write.
+    words = " ".join(
+        f"'{word}'" for word in launcher.argv("--name", "full", "--", "sh", "-c", "yes | head -c 200000")
+    )
+    result = subprocess.run(
+        ["bash", "-c", f"ulimit -f 64; trap '' XFSZ; exec {words}"],
+        env=launcher.environment,
+        cwd=launcher.work,
+        capture_output=True,
+        check=False,
+    )
+
+    assert result.returncode == 0
+    assert len(result.stdout) == 200000
+    assert (launcher.directory("full") / "stdout.log").stat().st_size == 65536
+    assert b"the log of the run is incomplete" in result.stderr
+    assert launcher.ending("full")["exit_code"] == 0
+
+
+def test_what_a_leftover_process_writes_last_is_still_logged(launcher: Launcher) -> None:
+    script = "(sleep 0.05; echo late) & echo early"
+
+    assert launcher.run("--name", "late", "--", "sh", "-c", script).stdout == b"early\nlate\n"
+    assert (launcher.directory("late") / "stdout.log").read_bytes() == b"early\nlate\n"
+    assert launcher.ending("late")["survivors_killed"] == 0
+
+
+def test_logs_are_new_files_of_the_run(launcher: Launcher, tmp_path: Path) -> None:
+    launcher.run("--name", "new", "--", "true")
+
+    assert sorted(path.name for path in launcher.directory("new").iterdir()) == [
+        "artifacts",
+        "exit.json",
+        "process.json",
+        "run.json",
+        "stderr.log",
+        "stdout.log",
+    ]

@@ -1,0 +1,236 @@
+"""Every way out of a run, held against every state of its contract: ADR-0029's status, reason, evidence and delivery."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+from tests.handlers.examples import HASH, KEY, NOTES, NOW, PATH, REPORT, REVIEW, ended, session
+
+from runward.config.contract import Contract
+from runward.handlers.effects import AppendLines, Effects, Emit, EndAttempt, EvidenceRef, Explain, TryLater
+from runward.handlers.events import AttemptEnded, Evidence, SessionFinished, Status
+from runward.handlers.facts import (
+    Answer,
+    ArtifactsUnder,
+    FileFact,
+    Need,
+    Question,
+    RootFacts,
+    Session,
+    SessionOf,
+    UnexpectedAnswer,
+    Unreadable,
+)
+from runward.handlers.sessions.ended import BrokenSnapshot, decide
+from runward.handlers.sessions.reasons import status_of
+
+
+@dataclass(frozen=True)
+class WayOut:
+    """How a run ended by its evidence alone."""
+
+    status: Status
+    code: str
+    evidence: Evidence = "declared"
+
+    def event(self) -> AttemptEnded:
+        return ended(self.status, self.code, evidence=self.evidence)
+
+
+WAYS = {
+    "completed": WayOut("completed", "run.completed.ok"),
+    "exit_nonzero": WayOut("failed", "run.failed.exit_nonzero"),
+    "exception": WayOut("failed", "run.failed.exception"),
+    "signal": WayOut("failed", "run.failed.signal"),
+    "not_started": WayOut("failed", "run.failed.not_started"),
+    "timed_out": WayOut("timed_out", "run.timed_out.deadline"),
+    "interrupted": WayOut("aborted", "run.aborted.user"),
+    "cancelled by a person": WayOut("cancelled", "run.cancelled.user"),
+    "cancelled by SIGTERM": WayOut("cancelled", "run.cancelled.sigterm"),
+    "cancelled by a shutdown": WayOut("cancelled", "run.cancelled.system"),
+    "process_gone": WayOut("aborted", "run.aborted.process_gone", "process_gone"),
+    "vanished": WayOut("aborted", "run.aborted.vanished", "process_gone"),
+}
+
+
+@dataclass(frozen=True)
+class ContractState:
+    """A contract, what lies on the disk, and what ADR-0029 makes of the two."""
+
+    contract: Contract | None
+    facts: RootFacts | None
+    verification: str | None
+    delivery: str | None
+    missing: tuple[tuple[str, str], ...] = ()
+
+
+THERE, ABSENT = FileFact("file", 12), FileFact("absent")
+CONTRACT = Contract((REVIEW, NOTES))
+
+
+def found(*files: FileFact) -> RootFacts:
+    return RootFacts(True, files)
+
+
+MISSING_REVIEW = (("review", "review.md"),)
+STATES = {
+    "none": ContractState(None, None, None, None),
+    "nothing expected": ContractState(Contract(()), found(), "passed", "passed"),
+    "passed": ContractState(CONTRACT, found(THERE, THERE), "passed", "passed"),
+    "missing required": ContractState(CONTRACT, found(ABSENT, THERE), "failed", "missing", MISSING_REVIEW),
+    "missing optional": ContractState(CONTRACT, found(THERE, ABSENT), "warning", "passed"),
+    "missing one of two": ContractState(
+        Contract((REVIEW, REPORT)),
+        found(THERE, ABSENT),
+        "failed",
+        "partial",
+        (("report", "sub/report.md"),),
+    ),
+    "empty file": ContractState(CONTRACT, found(FileFact("empty"), THERE), "failed", "invalid", MISSING_REVIEW),
+    "outside": ContractState(CONTRACT, found(FileFact("outside"), THERE), "failed", "invalid", MISSING_REVIEW),
+    "not regular": ContractState(
+        CONTRACT, found(FileFact("not_regular"), THERE), "failed", "invalid", MISSING_REVIEW
+    ),
+    "denied": ContractState(CONTRACT, found(FileFact("denied"), THERE), "failed", "invalid", MISSING_REVIEW),
+    "missing root": ContractState(CONTRACT, RootFacts(False), "failed", "missing", MISSING_REVIEW),
+    "missing root, all optional": ContractState(Contract((NOTES,)), RootFacts(False), "failed", "missing"),
+}
+
+
+def answers(event: AttemptEnded, running: Session, facts: RootFacts | Unreadable | None) -> Effects | TryLater:
+    """Ask and answer as the worker does, at most four rounds."""
+    known: dict[Question, Answer] = {}
+    for _ in range(5):
+        decision = decide(event, HASH, known, NOW)
+        if not isinstance(decision, Need):
+            return decision
+        for question in decision.questions:
+            known[question] = running if isinstance(question, SessionOf) else facts
+    raise AssertionError("it still asks after four rounds")
+
+
+def conclude(way: WayOut, state: ContractState, **changed: object) -> Effects:
+    decision = answers(way.event(), session(state.contract, **changed), state.facts)
+    assert isinstance(decision, tuple)
+    return decision
+
+
+def the_end(effects: Effects) -> EndAttempt:
+    (only,) = [effect for effect in effects if isinstance(effect, EndAttempt)]
+    return only
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_every_way_out_over_every_contract_state_gives_the_seeds_verdict(
+    way: WayOut, state: ContractState
+) -> None:
+    end = the_end(conclude(way, state))
+    if way.status == "completed" and state.verification == "failed":
+        assert (end.status, end.reason.code) == ("failed", "run.failed.missing_artifact")
+        assert end.reason.evidence_refs == tuple(
+            EvidenceRef("expected_artifact", name, path) for name, path in state.missing
+        )
+    else:
+        assert (end.status, end.reason.code, end.reason.summary) == (way.status, way.code, f"why {way.code}")
+        kind = "exit" if way.evidence == "declared" else "process"
+        assert [reference.kind for reference in end.reason.evidence_refs] == [kind]
+    assert end.status == status_of(end.reason.code)
+    assert (end.ended_by, end.at, end.attempt, end.replaces) == (way.evidence, 200.0, 1, "running")
+    assert end.delivery == state.delivery
+    verification = None if end.verification_json is None else json.loads(end.verification_json)
+    assert (verification and verification["status"]) == state.verification
+    assert verification is None or verification["checked_at"] == NOW
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_the_verdict_is_emitted_and_journalled_as_it_was_recorded(way: WayOut, state: ContractState) -> None:
+    effects = conclude(way, state)
+    end = the_end(effects)
+    assert [effect.event for effect in effects if isinstance(effect, Emit)] == [
+        SessionFinished(KEY, 1, 200.0, end.status, end.reason.code, end.delivery)
+    ]
+    events, replay = [effect for effect in effects if isinstance(effect, AppendLines)]
+    assert (events.directory, events.name, events.live) == (PATH, "events.jsonl", False)
+    assert (replay.directory, replay.name, replay.live) == (PATH, "REPLAY.jsonl", False)
+    lines = [json.loads(line) for line in events.content.splitlines()]
+    verified = [] if state.verification is None else ["artifact_verified"]
+    assert [line["event"] for line in lines] == [*verified, "status_changed", "session_finished"]
+    assert all(line["hash"] == HASH for line in lines)
+    assert (lines[-1]["status"], lines[-1]["reason_code"], lines[-1]["delivery"]) == (
+        end.status,
+        end.reason.code,
+        end.delivery,
+    )
+
+
+def test_a_missing_root_with_nothing_required_says_what_is_missing() -> None:
+    end = the_end(conclude(WAYS["completed"], STATES["missing root, all optional"]))
+    assert end.reason.summary == "the artifacts' directory is missing"
+    assert end.reason.evidence_refs == ()
+
+
+def test_why_keeps_what_was_not_delivered_and_nothing_else() -> None:
+    state = ContractState(Contract((REVIEW, REPORT, NOTES)), found(FileFact("empty"), THERE, ABSENT), None, None)
+    (explained,) = [each for each in conclude(WAYS["signal"], state) if isinstance(each, Explain)]
+    assert isinstance(explained.known, dict)
+    assert explained.known["not_delivered"] == {"review.md": "empty", "notes.md": "absent"}
+
+
+def test_an_end_of_a_session_that_never_started_is_refused() -> None:
+    event = ended()
+    decision = decide(event, HASH, {SessionOf(KEY): None}, NOW)
+    assert isinstance(decision, tuple)
+    assert [type(effect) for effect in decision] == [Explain]
+    assert isinstance(decision[0], Explain)
+    assert decision[0].verdict == "refused"
+
+
+@pytest.mark.parametrize("changed", [{"status": "completed"}, {"attempt": 2}, {"status": "aborted", "attempt": 3}])
+def test_an_attempt_that_is_not_the_running_one_cannot_end(changed: dict[str, object]) -> None:
+    decision = answers(ended(), session(CONTRACT, **changed), found(THERE, THERE))
+    assert isinstance(decision, tuple)
+    (explained,) = decision
+    assert isinstance(explained, Explain)
+    assert explained.verdict == "refused"
+
+
+def test_artifacts_that_cannot_be_read_are_tried_later_and_never_judged_absent() -> None:
+    decision = answers(ended(), session(CONTRACT), Unreadable("Input/output error"))
+    assert isinstance(decision, TryLater)
+    assert "Input/output error" in decision.why
+
+
+def test_a_wrong_answer_is_a_mistake_of_ours() -> None:
+    with pytest.raises(UnexpectedAnswer):
+        answers(ended(), session(CONTRACT), None)
+
+
+def test_a_snapshot_that_is_no_contract_is_a_mistake_of_ours() -> None:
+    with pytest.raises(BrokenSnapshot):
+        answers(ended(), session(None, contract_json='{"expected": 7}'), None)
+
+
+def test_artifacts_below_the_run_may_not_leave_it_and_others_are_where_the_launcher_said() -> None:
+    inside = decide(ended(), HASH, {SessionOf(KEY): session(CONTRACT)}, NOW)
+    elsewhere = decide(ended(), HASH, {SessionOf(KEY): session(CONTRACT, artifacts_path="/out")}, NOW)
+    beside = decide(ended(), HASH, {SessionOf(KEY): session(CONTRACT, artifacts_path=f"{PATH}-2/a")}, NOW)
+    paths = ("review.md", "notes.md")
+    assert inside == Need((ArtifactsUnder(f"{PATH}/artifacts", PATH, paths),))
+    assert elsewhere == Need((ArtifactsUnder("/out", "", paths),))
+    assert beside == Need((ArtifactsUnder(f"{PATH}-2/a", "", paths),))
+
+
+def test_history_is_recorded_without_journal_lines() -> None:
+    effects = conclude(WAYS["completed"], STATES["none"], origin="history")
+    assert not [effect for effect in effects if isinstance(effect, AppendLines)]
+    assert the_end(effects).status == "completed"
+
+
+def test_a_later_attempt_has_a_replay_of_its_own() -> None:
+    event = ended(attempt=3)
+    decision = answers(event, session(None, attempt=3), None)
+    assert isinstance(decision, tuple)
+    names = [effect.name for effect in decision if isinstance(effect, AppendLines)]
+    assert names == ["events.jsonl", "REPLAY.3.jsonl"]

@@ -1,0 +1,174 @@
+"""The contract in force, and where it came from, for every way that a session can begin."""
+
+import json
+
+import pytest
+from tests.handlers.examples import HASH, KEY, NOW, PATH, session, started
+
+from runward.config.contract import ExpectedArtifact
+from runward.config.json_value import JsonValue
+from runward.handlers.effects import AppendLines, Effects, Explain, OpenAttempt, OpenSession
+from runward.handlers.events import AttemptStarted
+from runward.handlers.facts import Answer, Declarations, DeclaredContract, Need, Question, SessionOf, UnexpectedAnswer
+from runward.handlers.sessions.opened import decide
+
+SNAPSHOT: JsonValue = {"expected": [{"id": "review", "path": "review.md", "source": "agent_profile"}]}
+REVIEW = ExpectedArtifact("review", "review.md")
+NOTES = ExpectedArtifact("notes", "notes.md", required=False)
+
+
+def answers(event: AttemptStarted, declared: Answer = None) -> Effects:
+    known: dict[Question, Answer] = {SessionOf(KEY): None}
+    for _ in range(4):
+        decision = decide(event, HASH, known, NOW)
+        if not isinstance(decision, Need):
+            return decision
+        (question,) = decision.questions
+        known[question] = declared
+    raise AssertionError("it still asks")
+
+
+def opening(event: AttemptStarted, declared: Answer = None) -> OpenSession:
+    (opened,) = [effect for effect in answers(event, declared) if isinstance(effect, OpenSession)]
+    return opened
+
+
+def expected_of(opened: OpenSession) -> list[tuple[str, bool, str]]:
+    assert opened.contract_json is not None
+    return [(each["id"], each["required"], each["source"]) for each in json.loads(opened.contract_json)["expected"]]
+
+
+def test_the_launchers_snapshot_is_the_contract_and_nothing_else_is_asked() -> None:
+    opened = opening(started(has_snapshot=True, contract=SNAPSHOT, playbook="other"))
+    assert expected_of(opened) == [("review", True, "agent_profile")]
+    assert (opened.contract_basis, opened.contract_problem) == ("launcher", None)
+
+
+def test_a_launchers_snapshot_stays_the_launchers_however_late_it_is_seen() -> None:
+    event = started(seen_over=True, has_snapshot=True, contract=SNAPSHOT)
+    assert opening(event).contract_basis == "launcher"
+
+
+def test_an_explicit_null_is_no_contract_whatever_the_playbook_declares() -> None:
+    opened = opening(started(has_snapshot=True, contract=None, playbook="review"))
+    assert (opened.contract_json, opened.contract_basis, opened.contract_problem) == (None, None, None)
+
+
+def test_a_contract_that_expects_nothing_is_a_contract() -> None:
+    opened = opening(started(has_snapshot=True, contract={"expected": []}))
+    assert (opened.contract_json, opened.contract_basis) == ('{"expected":[]}', "launcher")
+
+
+@pytest.mark.parametrize(
+    "contract",
+    [
+        7,
+        [],
+        {},
+        {"expected": {}},
+        {"expected": [{"id": "a", "path": "/etc/passwd"}]},
+        {"expected": [{"id": "a", "path": "../x"}]},
+        {"expected": [{"id": "a", "path": "x"}, {"id": "a", "path": "y"}]},
+        {"expected": [{"id": "", "path": "x"}]},
+        {"expected": [{"id": "a", "path": "x", "required": "yes"}]},
+    ],
+)
+def test_a_snapshot_that_is_no_contract_is_a_problem_and_never_a_failure(contract: JsonValue) -> None:
+    opened = opening(started(has_snapshot=True, contract=contract))
+    assert opened.contract_json is None
+    assert opened.contract_basis is None
+    assert opened.contract_problem is not None
+    assert opened.contract_problem.startswith("run.json: ")
+
+
+@pytest.mark.parametrize(("seen_over", "basis"), [(False, "first_look"), (True, "late")])
+def test_what_playbook_and_agent_declare_now_is_taken_at_the_first_look(seen_over: bool, basis: str) -> None:
+    event = started(seen_over=seen_over, playbook="review", agent="reviewer")
+    opened = opening(event, Declarations((REVIEW,), (NOTES,)))
+    assert expected_of(opened) == [("notes", False, "agent_profile"), ("review", True, "playbook")]
+    assert opened.contract_basis == basis
+
+
+def test_both_names_are_asked_about_in_one_question() -> None:
+    event = started(playbook="review", agent="reviewer")
+    assert decide(event, HASH, {}, NOW) == Need((SessionOf(KEY),))
+    assert decide(event, HASH, {SessionOf(KEY): None}, NOW) == Need((DeclaredContract("review", "reviewer"),))
+
+
+def test_a_playbook_that_declares_nothing_gives_no_contract_and_no_problem() -> None:
+    opened = opening(started(playbook="review"), Declarations(None, None))
+    assert (opened.contract_json, opened.contract_basis, opened.contract_problem) == (None, None, None)
+
+
+def test_a_missing_playbook_is_the_operators_problem_and_gives_no_contract() -> None:
+    problem = "there is no playbook 'reviev'; did you mean 'review'?"
+    effects = answers(started(playbook="reviev"), Declarations((REVIEW,), None, problem))
+    (opened,) = [effect for effect in effects if isinstance(effect, OpenSession)]
+    assert (opened.contract_json, opened.contract_basis, opened.contract_problem) == (None, None, problem)
+    (explained,) = [effect for effect in effects if isinstance(effect, Explain)]
+    assert (explained.verdict, explained.summary) == ("refused", f"no contract: {problem}")
+
+
+def test_a_run_that_names_nothing_is_held_to_nothing() -> None:
+    opened = opening(started())
+    assert (opened.contract_json, opened.contract_basis) == (None, None)
+    assert (opened.reason.code, opened.at, opened.source) == ("run.started.ok", 100.0, "daemon")
+
+
+def test_history_gets_no_contract_and_no_journal() -> None:
+    effects = answers(started(origin="history", seen_over=True, has_snapshot=True, contract=SNAPSHOT))
+    (opened,) = [effect for effect in effects if isinstance(effect, OpenSession)]
+    assert (opened.origin, opened.contract_json, opened.contract_basis) == ("history", None, None)
+    assert not [effect for effect in effects if isinstance(effect, AppendLines)]
+
+
+def test_the_journals_begin_with_the_start_and_the_contract() -> None:
+    effects = answers(started(has_snapshot=True, contract=SNAPSHOT))
+    events, replay = [effect for effect in effects if isinstance(effect, AppendLines)]
+    assert (events.directory, events.name, events.live) == (PATH, "events.jsonl", True)
+    assert [json.loads(line)["event"] for line in events.content.splitlines()] == [
+        "session_started",
+        "contract_snapshotted",
+    ]
+    assert (replay.name, replay.live) == ("REPLAY.jsonl", True)
+    assert json.loads(replay.content)["event"] == "SessionStart"
+
+
+def test_without_a_contract_no_contract_is_journalled() -> None:
+    events, _ = [effect for effect in answers(started()) if isinstance(effect, AppendLines)]
+    assert [json.loads(line)["event"] for line in events.content.splitlines()] == ["session_started"]
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "timed_out", "aborted", "cancelled"])
+def test_the_next_attempt_replaces_the_status_of_the_last_one(status: str) -> None:
+    decision = decide(started(attempt=2), HASH, {SessionOf(KEY): session(status=status)}, NOW)
+    assert isinstance(decision, tuple)
+    (opened,) = [effect for effect in decision if isinstance(effect, OpenAttempt)]
+    assert (opened.attempt, opened.replaces, opened.reason.code) == (2, status, "run.started.resumed")
+    events, replay = [effect for effect in decision if isinstance(effect, AppendLines)]
+    assert json.loads(events.content)["event"] == "session_resumed"
+    assert replay.name == "REPLAY.2.jsonl"
+    assert not [effect for effect in decision if isinstance(effect, OpenSession)]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "status", "last"),
+    [(2, "running", 1), (3, "completed", 1), (2, "completed", 2), (1, "completed", 1), (1, "running", 1)],
+)
+def test_an_attempt_that_does_not_follow_is_refused(attempt: int, status: str, last: int) -> None:
+    decision = decide(started(attempt=attempt), HASH, {SessionOf(KEY): session(status=status, attempt=last)}, NOW)
+    assert isinstance(decision, tuple)
+    (explained,) = decision
+    assert isinstance(explained, Explain)
+    assert explained.verdict == "refused"
+
+
+def test_a_later_attempt_of_an_unknown_session_is_refused() -> None:
+    decision = decide(started(attempt=2), HASH, {SessionOf(KEY): None}, NOW)
+    assert isinstance(decision, tuple)
+    assert [type(effect) for effect in decision] == [Explain]
+
+
+def test_a_wrong_answer_is_a_mistake_of_ours() -> None:
+    with pytest.raises(UnexpectedAnswer):
+        answers(started(playbook="review"), None)

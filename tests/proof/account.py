@@ -1,0 +1,131 @@
+"""What a daemon left behind, told so that two accounts of one history can be compared.
+
+Left out are times of recording, epochs, tokens, try counters, and the numbers and hashes that rest on them. A hash in
+a journal is replaced by the event that it belongs to, a file's inode by its name; so both must be right.
+"""
+
+import hashlib
+import json
+import os
+from typing import TypeAlias
+
+from tests.proof.place import Place
+
+from runward.daemon.store.chain import GENESIS, event_hash
+
+Account: TypeAlias = dict[str, list[str]]
+
+
+def account(place: Place) -> Account:
+    """Everything that must be the same, by table and by journal. Asserts what must hold by itself."""
+    assert place.rows("pragma integrity_check") == [("ok",)]
+    assert place.rows("pragma foreign_key_check") == []
+    _check_chain(place)
+    _check_outbox(place)
+    tables = {
+        "events": "select key, type, version, lane, at, cause, depth, payload from events order by key",
+        "jobs": "select e.key, handler, j.lane, state, error from jobs j join events e on e.seq = j.event order by 1, 2",
+        "sessions": "select key, session_id, layout, root, path, kind, status, attempt, origin, started_at, finished_at,"
+        " ended_by, reason_code, reason_summary, evidence_refs, playbook, agent, contract_problem, artifacts_path,"
+        " artifact_contract_json, contract_basis, json_remove(artifact_verification_json, '$.checked_at'), delivery"
+        " from sessions order by key",
+        "attempts": "select * from attempts order by session_key, attempt",
+        "status_history": "select session_key, attempt, at, replaced, status, reason_code, reason_summary, evidence_refs,"
+        " source from status_history order by session_key, id",
+        "decisions": "select e.key, handler, subject, verdict, summary, known from decisions d"
+        " join events e on e.seq = d.event order by e.key, handler, d.id",
+        "outbox": 'select e.key, session_key, directory, name, live, state, "offset", length, why from outbox o'
+        " join events e on e.seq = o.event order by directory, name, o.id",
+        "cursors": "select key, root, directory, session_key, phase, state from cursors order by key",
+        "problems": "select path, line, message, mend from problems order by path, line, message",
+        "roots": "select name, path, layout from roots order by name",
+    }
+    names = _names_of_inodes(place)
+    told = {name: [_plain(row, place, names) for row in place.rows(sql)] for name, sql in tables.items()}
+    told |= _journals(place)
+    told["inbox"] = sorted(path.name for path in (place.state / "inbox").iterdir())
+    told["rejected"] = sorted(path.name for path in (place.state / "rejected").glob("*"))
+    return told
+
+
+def difference(one: Account, other: Account) -> str:
+    """Where two accounts part, for people; empty where they agree."""
+    found = []
+    for name in sorted(one.keys() | other.keys()):
+        first, second = one.get(name, []), other.get(name, [])
+        found += [f"- {name}: {line}" for line in first if line not in second]
+        found += [f"+ {name}: {line}" for line in second if line not in first]
+        if first != second and len(first) != len(second):
+            found.append(f"! {name}: {len(first)} lines against {len(second)}")
+        elif first != second and sorted(first) == sorted(second):
+            found.append(f"! {name}: in another order")
+    return "\n".join(found)
+
+
+def _plain(row: tuple[object, ...], place: Place, names: dict[int, str]) -> str:
+    cells = []
+    for cell in row:
+        if isinstance(cell, str) and cell.startswith('{"signatures"'):
+            cell = _without_inodes(cell, names)
+        cells.append(str(cell).replace(str(place.directory), "<place>"))
+    return " | ".join(cells)
+
+
+def _without_inodes(state: str, names: dict[int, str]) -> str:
+    watched = json.loads(state)
+    watched["signatures"] = [
+        [name, [names.get(signature[0], "another file"), *signature[1:]]]
+        for name, signature in watched["signatures"]
+    ]
+    return json.dumps(watched)
+
+
+def _names_of_inodes(place: Place) -> dict[int, str]:
+    return {
+        os.stat(os.path.join(directory, file)).st_ino: file
+        for directory, _, files in os.walk(place.runs)
+        for file in files
+    }
+
+
+def _journals(place: Place) -> Account:
+    events = {str(digest): str(key) for digest, key in place.rows("select hash, key from events")}
+    found: Account = {}
+    for path in sorted(place.runs.glob("*/*.jsonl")):
+        lines = []
+        for line in path.read_text().splitlines():
+            for digest, key in events.items():
+                line = line.replace(digest, key)
+            lines.append(line)
+        found[str(path.relative_to(place.directory))] = lines
+    return found
+
+
+def _check_chain(place: Place) -> None:
+    previous, expected = GENESIS, 1
+    rows = place.rows(
+        "select seq, hash, key, type, version, recorded_at, cause, depth, payload from events order by seq"
+    )
+    for seq, digest, *facts in rows:
+        assert seq == expected
+        assert digest == event_hash(previous, *facts), f"the chain is broken at event {seq}"  # type: ignore[arg-type] # the schema's own types
+        previous, expected = str(digest), expected + 1
+
+
+def _check_outbox(place: Place) -> None:
+    """Each line that is done stands where the store says, and nothing of ours stands anywhere else."""
+    ours: dict[str, int] = {}
+    rows = place.rows(
+        'select directory, name, "offset", length, hash from outbox where state = \'done\' order by directory, name, id'
+    )
+    for directory, name, offset, length, digest in rows:
+        path = f"{directory}/{name}"
+        with open(path, "rb") as file:
+            file.seek(int(str(offset)))
+            content = file.read(int(str(length)))
+        assert hashlib.sha256(content).hexdigest() == digest, f"{path} at {offset}"
+        ours[path] = ours.get(path, 0) + content.count(b"\n")
+    for path, count in ours.items():
+        with open(path) as file:
+            written = sum('"hash":"' in line for line in file)
+        assert written == count, f"{path} has {written} lines of ours, the store knows {count}"

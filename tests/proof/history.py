@@ -1,0 +1,61 @@
+"""A scripted history: runs that end in every way that the files can tell, in two chapters with a daemon after each.
+
+Every time in it is fixed, so that two daemons which saw it must have recorded the same.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tests.proof.place import Place, write
+
+TWO: Final = [("review.md", True), ("notes.md", False)]
+BATCH: Final = 3
+"""Few jobs a turn, so that the history has many commits."""
+
+
+def first_chapter(place: Place) -> None:
+    """Runs that deliver, lack something, crash, go on, say nothing that can be read, or write into their journal."""
+    place.set_up(further=f"batch = {BATCH}")
+    _delivering(place, "delivers")
+    lacking = place.start_run("lacks-required", TWO)
+    write(lacking / "artifacts" / "notes.md", "only notes\n")
+    place.finish_run(lacking)
+    optional = place.start_run("lacks-optional", TWO)
+    write(optional / "artifacts" / "review.md", "all is well\n")
+    place.finish_run(optional)
+    crashed = place.start_run("crashes", TWO)
+    place.finish_run(crashed, exit_code=None, signal=11, cause="signalled")
+    place.start_run("goes-on", TWO)
+    ill = place.start_run("ill-formed")
+    write(ill / "exit.json", '{"exit_code": "zero"}')
+    foreign = _delivering(place, "writes-lines")
+    write(foreign / "events.jsonl", '{"event":"mine","n":1}\nno JSON at all\n{"event":"torn')
+    place.put_request({"type": "JobRetryRequested", "version": 1, "payload": {"at": 1.0, "job": 4711}})
+    write(place.state / "inbox" / "not-a-request.json", "{")
+
+
+def second_chapter(place: Place) -> None:
+    """The one that went on ends, the ill-formed end is mended, one is resumed, one is new."""
+    going = place.runs / "goes-on"
+    write(going / "artifacts" / "review.md", "late\n")
+    place.finish_run(going)
+    place.finish_run(place.runs / "ill-formed", exit_code=3)
+    resumed = place.runs / "delivers"
+    later = {"schema": "runward-run-v1", "session_id": "delivers", "started_at": "2026-02-03T05:00:00Z"}
+    write(resumed / "run.json", json.dumps(later))
+    place.finish_run(resumed, finished_at="2026-02-03T05:01:00Z", exit_code=1)
+    _delivering(place, "comes-later")
+    place.put_request({"type": "ScanRequested", "version": 1, "payload": {"at": 2.0}})
+
+
+CHAPTERS: Final[tuple[Callable[[Place], None], ...]] = (first_chapter, second_chapter)
+
+
+def _delivering(place: Place, name: str) -> Path:
+    run = place.start_run(name, TWO)
+    write(run / "artifacts" / "review.md", "all is well\n")
+    write(run / "artifacts" / "notes.md", "some notes\n")
+    place.finish_run(run)
+    return run

@@ -1,0 +1,112 @@
+"""`kill -9` of the daemon at every point of a scripted history: what is left is what an undisturbed run leaves.
+
+A point stands before and after every commit, every row of the outbox and every write to a journal. The points are
+taken one after the other until the history runs through without being killed.
+"""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.proof.account import Account, account, difference
+from tests.proof.history import CHAPTERS
+from tests.proof.place import Place
+from tests.proof.processes import Forks
+
+KILLED = -9
+SAMPLE = 6
+"""In the default run every so many points are taken, each time other ones, and the first and last of every name."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> tuple[Account, list[list[str]]]:
+    """The account of a history that nobody disturbed, and the names of its points by chapter."""
+    place = Place(tmp_path_factory.mktemp("undisturbed"), forks)
+    points = []
+    for chapter in CHAPTERS:
+        chapter(place)
+        assert place.once("list") == 0
+        said = place.started[-1].said()
+        points.append([line.split()[1] for line in said.splitlines() if line.startswith("point ")])
+    return account(place), points
+
+
+def test_the_history_has_every_end_and_every_kind_of_point(
+    undisturbed: tuple[Account, list[list[str]]],
+) -> None:
+    told, points = undisturbed
+    reasons = {line.split(" | ")[12] for line in told["sessions"]}
+    assert reasons == {
+        "run.completed.ok",
+        "run.failed.missing_artifact",
+        "run.failed.signal",
+        "run.failed.exit_nonzero",
+    }
+    assert len(told["problems"]) == 0, "the ill-formed end was mended"
+    assert {name.split(".")[0] for name in points[0]} == {"commit", "outbox", "journal", "sweep"}
+    assert min(len(each) for each in points) > 40
+    assert told["inbox"] == []
+    assert told["rejected"] == ["not-a-request.json"]
+
+
+def test_a_daemon_killed_at_any_point_leaves_what_an_undisturbed_one_leaves(
+    undisturbed: tuple[Account, list[list[str]]], tmp_path: Path, forks: Forks
+) -> None:
+    expected, points = undisturbed
+    for chapter, number in _sampled(points):
+        _kill_and_compare(Place(tmp_path / f"{chapter}-{number}", forks), chapter, [number], expected)
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("chapter", [0, 1])
+def test_a_daemon_killed_at_every_single_point_leaves_what_an_undisturbed_one_leaves(
+    undisturbed: tuple[Account, list[list[str]]], tmp_path: Path, forks: Forks, chapter: int
+) -> None:
+    expected, points = undisturbed
+    number, killed = 1, True
+    while killed:
+        killed = _kill_and_compare(Place(tmp_path / str(number), forks), chapter, [number], expected)
+        number += 1
+    assert number - 2 >= len(points[chapter]) - 2, "the sweep ended before the history did"
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(600)
+def test_a_daemon_that_is_killed_again_and_again_while_it_recovers_leaves_the_same(
+    undisturbed: tuple[Account, list[list[str]]], tmp_path: Path, forks: Forks
+) -> None:
+    expected, points = undisturbed
+    for seed in range(40):
+        chance = random.Random(seed)
+        chapter = chance.randrange(2)
+        numbers = [chance.randint(1, len(points[chapter])) for _ in range(6)]
+        place = Place(tmp_path / str(seed), forks)
+        _kill_and_compare(place, chapter, numbers, expected, f"seed {seed}: ")
+
+
+def _sampled(points: list[list[str]]) -> Iterator[tuple[int, int]]:
+    """Chapter and number of the points of the default run."""
+    for chapter, names in enumerate(points):
+        chosen = set(range(random.randrange(SAMPLE), len(names), SAMPLE))
+        chosen |= {names.index(name) for name in names}
+        chosen |= {len(names) - 1 - names[::-1].index(name) for name in names}
+        yield from ((chapter, index + 1) for index in sorted(chosen))
+
+
+def _kill_and_compare(
+    place: Place, chapter: int, numbers: list[int], expected: Account, told: str = ""
+) -> bool:
+    """Play the history, killing a daemon of `chapter` at each of the points in turn; whether the first was killed."""
+    killed = False
+    for current, prepare in enumerate(CHAPTERS):
+        prepare(place)
+        for position, number in enumerate(numbers if current == chapter else []):
+            code = place.once(f"kill@{number}")
+            assert code in (KILLED, 0), place.started[-1].said()
+            killed = killed or (position == 0 and code == KILLED)
+        assert place.once() == 0, place.started[-1].said()
+    parted = difference(expected, account(place))
+    assert not parted, f"{told}killed at {numbers} of chapter {chapter}:\n{parted}"
+    return killed

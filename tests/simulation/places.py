@@ -1,0 +1,169 @@
+"""What a plain model expects of each run directory, from what agents did there and what lies there now.
+
+It shares nothing with the daemon: each document that an agent writes is registered with its
+meaning, and what a run should have come to is read off the disk at the end. Where it depends on
+what the daemon could see (it was down, the directory went away), all fair outcomes are allowed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from runward.handlers.layouts.scanner import RecordedProcess
+from tests.simulation.kernel import Kernel
+from tests.simulation.ports import HOST, PLAYBOOKS, ProcessTable
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The meaning of a good `run.json`. `expected` are (path, required), None without a contract."""
+
+    expected: tuple[tuple[str, bool], ...] | None
+    launcher: RecordedProcess | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The meaning of a good `exit.json`: what it amounts to before the contract is looked at."""
+
+    status: str
+    reason: str
+    finished_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The meaning of a good `process.json`."""
+
+    process: RecordedProcess
+
+
+Meaning = Begun | Over | Named
+Verdict = tuple[str, str]
+
+RUNNING: Final = ("running", "run.started.ok")
+RESUMED: Final = ("running", "run.started.resumed")
+GONE: Final = ("aborted", "run.aborted.process_gone")
+VANISHED: Final = ("aborted", "run.aborted.vanished")
+MISSING: Final = ("failed", "run.failed.missing_artifact")
+
+
+def contract_of(playbook: str | None) -> tuple[tuple[str, bool], ...] | None:
+    """What a playbook of this name expects."""
+    if playbook is None or playbook not in PLAYBOOKS:
+        return None
+    return tuple((each.path, each.required) for each in PLAYBOOKS[playbook])
+
+
+@dataclass(slots=True)
+class Place:
+    """A directory's name in a root, and what befell it.
+
+    `begun` and `exits` are all meanings that stood there, `exits` since the last new beginning.
+    `reopened` counts what may have opened a further attempt, `shaken` says that the directory may
+    have been away while its run was judged, `free` that a person gave one of its jobs up.
+    """
+
+    root: str
+    name: str
+    begun: list[Begun] = field(default_factory=list)
+    exits: list[Over] = field(default_factory=list)
+    reopened: int = 0
+    shaken: bool = False
+    free: bool = False
+    before: bool = False
+
+    @property
+    def path(self) -> str:
+        return f"{self.root}/{self.name}"
+
+    @property
+    def key(self) -> str:
+        return f"native:{self.root.rpartition('/')[2]}/{self.name}"
+
+
+@dataclass(slots=True)
+class Expected:
+    """What is fair of one place: the last verdicts, whether there must be a session, how many attempts."""
+
+    verdicts: set[Verdict]
+    session: bool
+    most_attempts: int
+
+
+class Places:
+    """All run directories of a history, and what their documents mean."""
+
+    def __init__(self, kernel: Kernel, table: ProcessTable, first_seen: Callable[[str], float]) -> None:
+        self._kernel = kernel
+        self._table = table
+        self._first_seen = first_seen
+        self.meanings: dict[bytes, Meaning] = {}
+        self.by_key: dict[str, Place] = {}
+
+    def place(self, root: str, name: str) -> Place:
+        """The place of this name, new if need be."""
+        place = Place(root, name)
+        return self.by_key.setdefault(place.key, place)
+
+    def stands(self, place: Place, name: str) -> Meaning | None:
+        """The meaning of a document that lies there now."""
+        path = f"{place.path}/{name}"
+        if not self._kernel.exists(path):
+            return None
+        return self.meanings.get(self._kernel.content(path))
+
+    def note(self, place: Place) -> None:
+        """Take in what lies there after something was written."""
+        begun, over = self.stands(place, "run.json"), self.stands(place, "exit.json")
+        if isinstance(begun, Begun) and begun not in place.begun:
+            place.begun.append(begun)
+        if isinstance(over, Over) and place.begun and over not in place.exits:
+            place.exits.append(over)
+
+    def expected(self, place: Place) -> Expected:
+        """What is fair to find in the store when all is quiet."""
+        begun, over = self.stands(place, "run.json"), self.stands(place, "exit.json")
+        there = isinstance(begun, Begun)
+        verdicts: set[Verdict] = set()
+        for each in place.exits:
+            verdicts |= self._verdicts(place, each)
+        if not there:
+            verdicts |= {VANISHED, GONE}
+            if self._kernel.exists(place.path):
+                verdicts |= {RUNNING, RESUMED}
+        elif not isinstance(over, Over):
+            verdicts |= {GONE} if self._all_gone(place) else {RUNNING, RESUMED}
+        return Expected(verdicts, there and not place.free, 1 + place.reopened)
+
+    def _all_gone(self, place: Place) -> bool:
+        begun, named = self.stands(place, "run.json"), self.stands(place, "process.json")
+        assert isinstance(begun, Begun)
+        recorded = [begun.launcher, named.process if isinstance(named, Named) else None]
+        known = [each for each in recorded if each is not None]
+        if not known or begun.host not in (None, HOST):
+            return False
+        return all(self._table.state(each) == "gone" for each in known)
+
+    def _verdicts(self, place: Place, over: Over) -> set[Verdict]:
+        fair: set[Verdict] = set()
+        for begun in place.begun:
+            lacking = begun.expected is not None and self._lacks(place, begun.expected)
+            history = over.finished_at < self._first_seen(place.root)
+            judged = over.status == "completed" and begun.expected is not None
+            if judged and (lacking or place.shaken):
+                fair.add(MISSING)
+            if not (judged and lacking) or place.shaken or history:
+                fair.add((over.status, over.reason))
+        return fair
+
+    def _lacks(self, place: Place, expected: tuple[tuple[str, bool], ...]) -> bool:
+        base = f"{place.path}/artifacts"
+        if not self._kernel.exists(base):
+            return True
+        for path, required in expected:
+            whole = f"{base}/{path}"
+            if required and not (self._kernel.exists(whole) and self._kernel.content(whole)):
+                return True
+        return False
