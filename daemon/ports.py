@@ -6,7 +6,7 @@ under `tests/simulation/`. Calls are plain and blocking; the worker makes them i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from runward.handlers.facts import RootFacts, Unreadable
 from runward.handlers.layouts.scanner import Document, RecordedProcess, Signature
@@ -35,8 +35,7 @@ class Processes(Protocol):
     def state(self, process: RecordedProcess) -> ProcessState: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Sight:
+class Sight(NamedTuple):
     """What a look into a run directory found.
 
     `signatures` are those of every wanted document that is there, `documents` the ones that differ
@@ -48,21 +47,18 @@ class Sight:
     documents: tuple[Document, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(NamedTuple):
     """There is no such directory, while the root that would hold it can be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(NamedTuple):
     """The directories directly inside a root, by name, and the names that can't be watched."""
 
     directories: Mapping[str, Signature]
     unusable: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JournalLine:
+class JournalLine(NamedTuple):
     """Bytes that are to stand once in the file `name` of `directory`, appended as a whole.
 
     `after` is an offset before which they can't stand; `check` says that they may be there
@@ -77,8 +73,7 @@ class JournalLine:
     live: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """The line stands at `offset`. `closed` bytes of a foreign torn line were closed off before it."""
 
     offset: int
@@ -86,8 +81,7 @@ class Appended:
     closed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class NotAppended:
+class NotAppended(NamedTuple):
     """The line doesn't stand. `for_good` means that it never will: its directory is gone."""
 
     why: str

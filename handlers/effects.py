@@ -6,7 +6,7 @@ carried out after the commit.
 """
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.events import DeliveryState, Event, Evidence, Origin, SessionDeclaration, Status
@@ -15,8 +15,7 @@ ContractBasis: TypeAlias = Literal["launcher", "hook", "first_look", "late"]
 Source: TypeAlias = Literal["daemon", "launcher", "hook", "person", "schedule"]
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceRef:
+class EvidenceRef(NamedTuple):
     """One thing that a conclusion rests on."""
 
     kind: Literal["expected_artifact", "artifact", "file", "exit", "process", "event"]
@@ -24,8 +23,7 @@ class EvidenceRef:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """Why a status is as it is: a stable code of three dotted parts, a sentence, the evidence."""
 
     code: str
@@ -33,8 +31,7 @@ class Reason:
     evidence_refs: tuple[EvidenceRef, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSession:
+class OpenSession(NamedTuple):
     """Insert the session with its contract, and its first attempt as `running`."""
 
     key: str
@@ -48,8 +45,7 @@ class OpenSession:
     contract_problem: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAttempt:
+class OpenAttempt(NamedTuple):
     """Open the session's next attempt; it must be the one after `attempt - 1`, which must be over."""
 
     key: str
@@ -60,8 +56,7 @@ class OpenAttempt:
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class EndAttempt:
+class EndAttempt(NamedTuple):
     """End the attempt and give the session its status, with the verification that it rests on."""
 
     key: str
@@ -76,8 +71,7 @@ class EndAttempt:
     delivery: DeliveryState | None
 
 
-@dataclass(frozen=True, slots=True)
-class AppendLines:
+class AppendLines(NamedTuple):
     """Append whole lines to the journal `name` in `directory`.
 
     `live` says that the run may still write to the file: then only after a newline.
@@ -90,15 +84,13 @@ class AppendLines:
     live: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(NamedTuple):
     """Record a further event, caused by the one that is being handled."""
 
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Explain:
+class Explain(NamedTuple):
     """Keep what was asked, known and decided or refused, for `runward why`."""
 
     subject: str
@@ -107,8 +99,7 @@ class Explain:
     known: JsonValue = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseJob:
+class ReleaseJob(NamedTuple):
     """Put a held job back into its lane, or give it up, which frees the lane."""
 
     job: int
@@ -116,8 +107,7 @@ class ReleaseJob:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ScanRoots:
+class ScanRoots(NamedTuple):
     """Have every root scanned soon. Safe to repeat, so it needs no row in the outbox."""
 
 

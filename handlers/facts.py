@@ -6,7 +6,7 @@ absent thing is a value. "Cannot read" is `Unreadable`, and never the same as em
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
@@ -16,22 +16,19 @@ MAXIMUM_ROUNDS: Final = 4
 """How often a handler may ask before it must decide."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(NamedTuple):
     """An answer that couldn't be had, and why. Trying again later may help."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOf:
+class SessionOf(NamedTuple):
     """Question: the session's row as the jobs before this one left it. Answer: `Session` or None."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(NamedTuple):
     """A session as handlers see it."""
 
     key: str
@@ -48,16 +45,14 @@ class Session:
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredContract:
+class DeclaredContract(NamedTuple):
     """Question: what the named playbook and agent declare. Answer: `Declarations`."""
 
     playbook: str | None
     agent: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Declarations:
+class Declarations(NamedTuple):
     """What was declared; `problem` says why it can't be used, which is the operator's to mend."""
 
     playbook: tuple[ExpectedArtifact, ...] | None
@@ -65,8 +60,7 @@ class Declarations:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ArtifactsUnder:
+class ArtifactsUnder(NamedTuple):
     """Question: what lies at these paths under `root`. Answer: `RootFacts` or `Unreadable`.
 
     `within` is the run's own directory where the root must not lead outside it, else "".
@@ -80,8 +74,7 @@ class ArtifactsUnder:
 FileState: TypeAlias = Literal["file", "absent", "empty", "not_regular", "outside", "denied"]
 
 
-@dataclass(frozen=True, slots=True)
-class FileFact:
+class FileFact(NamedTuple):
     """What lies at one path: its size in bytes and modification time (ns) where it is a file."""
 
     state: FileState
@@ -89,8 +82,7 @@ class FileFact:
     modified_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RootFacts:
+class RootFacts(NamedTuple):
     """The answer to `ArtifactsUnder`: whether the root is a directory, and a fact for each path."""
 
     exists: bool

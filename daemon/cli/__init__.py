@@ -15,23 +15,6 @@ def main() -> None:
 
         print(f"runward {__version__}")
         return
-    from runward.daemon.cli.commands import runward
+    from runward.daemon.cli.entry import call
 
-    runward(hoisted(arguments), prog_name="runward")
-
-
-def hoisted(arguments: list[str]) -> list[str]:
-    """The arguments with `--config`, `--color` and `--debug` first: people write them anywhere."""
-    first: list[str] = []
-    rest: list[str] = []
-    waiting = iter(arguments)
-    for argument in waiting:
-        if argument == "--":
-            rest += [argument, *waiting]
-        elif argument in ("--config", "--color"):
-            first += [argument, *(value for value in [next(waiting, None)] if value is not None)]
-        elif argument == "--debug" or argument.startswith(("--config=", "--color=")):
-            first.append(argument)
-        else:
-            rest.append(argument)
-    return first + rest
+    sys.exit(call(arguments))

@@ -6,19 +6,29 @@ from typing import Final
 import click
 
 from runward.daemon import __version__
+from runward.daemon.cli.groups import Group
 from runward.daemon.cli.output import wants_colour
 
 COMMANDS: Final = {
     "run": ("run_command", "Launch a command as a recorded session."),
-    "daemon": ("daemon", "Run the daemon in the foreground, as systemd does."),
     "session": ("session", "Sessions: what ran, and what became of it."),
+    "why": ("why", "Why something is as it is, the first cause first."),
+    "status": ("status", "Whether the daemon is up, and what it has to do."),
+    "queue": ("queue", "Jobs: what the daemon still owes."),
+    "log": ("log", "The daemon's structured log."),
+    "inspect": ("inspect", "What a run directory says, without daemon or store."),
     "contract": ("contract", "Hold a directory against a contract."),
     "play": ("play", "Playbooks: what they ask for."),
+    "root": ("root", "Roots: the directories that the daemon watches."),
+    "config": ("config", "The settings in force."),
+    "schema": ("schema", "JSON Schemas of the files that people write."),
+    "daemon": ("daemon", "Run the daemon in the foreground, as systemd does."),
+    "completion": ("completion", "The script for completion in your shell."),
 }
 """Command name -> (module, one line of help). The modules have an object of the command's name."""
 
 
-class LateGroup(click.Group):
+class LateGroup(Group):
     """A group whose commands are imported only when they are called."""
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -44,7 +54,13 @@ class LateGroup(click.Group):
     "--config", metavar="FILE", help="The settings file (default: runward.toml in the usual places)."
 )
 @click.option("--debug", is_flag=True, help="Show tracebacks, and log more.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="When to colour; auto also obeys NO_COLOR.",
+)
 @click.pass_context
 def runward(context: click.Context, config: str | None, debug: bool, color: str) -> None:
     """Runward knows whether an agent run really delivered.

@@ -5,17 +5,15 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import click
 
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
-from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_SETTINGS
-from runward.daemon.cli.output import complain, fail
+from runward.daemon.cli.exits import WRONG_SETTINGS
+from runward.daemon.cli.output import complain
 from runward.daemon.settings import load_settings
-
-STORE = "runward.db"
+from runward.daemon.store import reading
 
 
 def read_settings_of(config: str | None) -> Parsed[Settings]:
@@ -34,17 +32,11 @@ def settings_in_force(context: click.Context) -> Settings:
 
 @contextmanager
 def store_to_read(settings: Settings) -> Iterator[sqlite3.Connection]:
-    """A read-only connection to the store, the daemon up or down."""
-    path = Path(settings.state_dir) / STORE
-    if not path.exists():
-        fail(f"there is no store in {settings.state_dir} yet: start `runward daemon` first", NOT_FOUND)
-    try:
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, timeout=5)
-        connection.row_factory = sqlite3.Row
-        connection.execute("select 1 from daemon").fetchone()
-    except sqlite3.Error as error:
-        fail(f"{path} can't be read: {error}", TRY_AGAIN)
-    try:
+    """The store as it stands now, the daemon up or down; empty, and said so, before the first daemon.
+
+    Raises `StoreUnreadable`.
+    """
+    if not reading.exists(settings.state_dir):
+        click.echo(f"runward: no daemon has run in {settings.state_dir} yet", err=True)
+    with reading.reading(settings.state_dir) as connection:
         yield connection
-    finally:
-        connection.close()

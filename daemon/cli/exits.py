@@ -9,20 +9,29 @@ WRONG_USAGE: Final = 2
 """Wrong usage, or a wrong input file."""
 NOT_FOUND: Final = 3
 """A path, an id or a name that is not there; for `status`: not running."""
+OWN_BUG: Final = 70
+"""Runward itself is wrong: sysexits(3) calls it EX_SOFTWARE."""
 TRY_AGAIN: Final = 75
 """The daemon is needed and not reachable, or another one holds the state directory."""
 WRONG_SETTINGS: Final = 78
 """The daemon's configuration is invalid."""
 TIMED_OUT: Final = 124
+INTERRUPTED: Final = 130
+READER_GONE: Final = 141
+"""Nobody reads the output any more: what SIGPIPE would have been."""
+TERMINATED: Final = 143
 
 MEANINGS: Final = {
     GOOD: "done and good",
     NOT_SO: "the thing that was checked does not hold, or the run did not succeed",
     WRONG_USAGE: "wrong usage or a wrong input file",
     NOT_FOUND: "not found; for status: not running",
+    OWN_BUG: "a mistake in Runward itself",
     TRY_AGAIN: "try again: the daemon is not reachable, or another one holds the state directory",
     WRONG_SETTINGS: "the daemon's configuration is invalid",
     TIMED_OUT: "timed out",
-    130: "ended by SIGINT",
-    143: "ended by SIGTERM",
+    INTERRUPTED: "ended by SIGINT",
+    READER_GONE: "whoever read the output went away",
+    TERMINATED: "ended by SIGTERM",
 }
+"""Every code that a command ends with; `runward run` ends with its command's own instead."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final, NoReturn
+from unicodedata import combining, east_asian_width
 
 import click
 
@@ -18,21 +19,31 @@ from runward.config.problem import Problem
 _COLOURS: Final = {
     "completed": "green",
     "passed": "green",
+    "ok": "green",
+    "done": "green",
     "failed": "red",
     "timed_out": "red",
     "missing": "red",
     "invalid": "red",
+    "held": "red",
+    "refused": "red",
+    "unreadable": "red",
+    "error": "red",
+    "critical": "red",
     "aborted": "yellow",
     "cancelled": "yellow",
     "partial": "yellow",
     "warning": "yellow",
-    "held": "red",
+    "unknown": "yellow",
+    "waiting": "cyan",
     "running": "cyan",
 }
 
 
 def safe(text: str) -> str:
     """Text without anything that a terminal would obey."""
+    if text.isprintable():
+        return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
@@ -49,16 +60,34 @@ def print_json(value: JsonValue) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
+def print_json_line(value: JsonValue) -> None:
+    """One JSON value of a stream, on a line of its own, written at once."""
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Rows under their heads, aligned. Nothing is ever cut."""
-    shown = [list(heads), *(list(row) for row in rows)]
-    widths = [max(len(click.unstyle(row[column])) for row in shown) for column in range(len(heads))]
-    for number, row in enumerate(shown):
-        cells = [
-            cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=True)
-        ]
-        line = "  ".join(cells).rstrip()
-        click.echo(click.style(line, bold=True) if number == 0 else line)
+    aligned = align([heads, *rows])
+    click.secho(aligned[0], bold=True)
+    for line in aligned[1:]:
+        click.echo(line)
+
+
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as lines whose columns stand below each other."""
+    widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(cell + " " * (room - width(cell)) for cell, room in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def width(text: str) -> int:
+    """The columns that a terminal shows `text` in."""
+    plain = click.unstyle(text)
+    if plain.isascii():
+        return len(plain)
+    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in plain)
 
 
 def iso(at: float | None) -> str | None:
@@ -75,6 +104,18 @@ def local(at: float | None) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
+def ago(at: float | None, now: float) -> str:
+    """How long ago that was, in one unit: `3m ago`; `in 3m` for what is to come."""
+    if at is None:
+        return "-"
+    seconds = abs(now - at)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        if seconds >= size:
+            count = f"{int(seconds // size)}{unit}"
+            return f"in {count}" if at > now else f"{count} ago"
+    return "now"
+
+
 def duration(seconds: float | None) -> str:
     """A length of time, short: `1h 02m`, `3m 20s`, `4.2s`."""
     if seconds is None:
@@ -88,10 +129,27 @@ def duration(seconds: float | None) -> str:
     return f"{hours}h {minutes:02d}m"
 
 
+def size(count: int) -> str:
+    """A number of bytes as people read it: `512 B`, `1.2 KB` (1 KB is 1024 B, as in ADR-0029)."""
+    if count < 1024:
+        return f"{count} B"
+    amount = float(count)
+    for unit in ("KB", "MB", "GB", "TB"):
+        amount /= 1024
+        if amount < 1024 or unit == "TB":
+            break
+    return f"{amount:.1f} {unit}"
+
+
 def fail(message: str, code: int) -> NoReturn:
     """Say on stderr what is wrong and what to do, and end with `code`."""
     click.echo(f"runward: {safe(message)}", err=True)
     sys.exit(code)
+
+
+def note(message: str) -> None:
+    """Say on stderr what a person should know, and go on."""
+    click.echo(f"runward: {safe(message)}", err=True)
 
 
 def complain(problems: Iterable[Problem]) -> None:

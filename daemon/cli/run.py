@@ -133,13 +133,13 @@ def _order(arguments: Arguments) -> "Order":
         artifacts=os.path.abspath(artifacts) if artifacts is not None else None,
         timeout=timeout if timeout is not None else terms.timeout,
         grace=next(each for each in (grace, terms.grace, DEFAULT_GRACE_S) if each is not None),
-        containment=options.get("containment", "auto"),
+        containment=_means(options.get("containment", "auto")),
     )
 
 
 def _launch(order: "Order", *, is_verified: bool) -> int:
-    from runward.daemon.processes.containment import ContainmentUnavailable
     from runward.daemon.processes.launch import launch
+    from runward.daemon.processes.means import ContainmentUnavailable
 
     try:
         launched = launch(order, os.environ)
@@ -187,6 +187,14 @@ def _name(name: str | None) -> str | None:
     if name is not None and (why := why_no_name(name)):
         raise Refusal(WRONG_USAGE, f"--name {why}: {name!r}")
     return name
+
+
+def _means(word: str) -> str:
+    from runward.daemon.processes.means import MEANS
+
+    if word not in MEANS:
+        raise Refusal(WRONG_USAGE, f"--containment {word!r}: write one of {', '.join(MEANS)}")
+    return word
 
 
 def _unknown_option(word: str) -> str:

@@ -4,11 +4,9 @@ import os
 import select
 import time
 
+from runward.daemon.processes.means import ContainmentUnavailable
+
 _PATIENCE_S = 10.0
-
-
-class CgroupUnavailable(Exception):
-    """There can be no cgroup (or scope) here; the message says why."""
 
 
 class Cgroup:
@@ -73,39 +71,39 @@ class Cgroup:
 
 
 def make_cgroup(name: str, pid: int) -> Cgroup:
-    """A new cgroup below our own with `pid` in it. Raises CgroupUnavailable where it can't be had or killed."""
+    """A new cgroup below our own with `pid` in it. Raises ContainmentUnavailable where it can't be had or killed."""
     path = os.path.join(cgroup_of(os.getpid()), name)
     try:
         os.mkdir(path)
     except OSError as error:
-        raise CgroupUnavailable(f"no cgroup can be made: {path}: {error.strerror}") from None
+        raise ContainmentUnavailable(f"no cgroup can be made: {path}: {error.strerror}") from None
     cgroup = Cgroup(path)
     try:
         check_killable(cgroup)
         cgroup.admit(pid)
-    except (OSError, CgroupUnavailable) as error:
+    except (OSError, ContainmentUnavailable) as error:
         cgroup.remove()
-        raise CgroupUnavailable(f"{path}: {error}") from None
+        raise ContainmentUnavailable(f"{path}: {error}") from None
     return cgroup
 
 
 def check_killable(cgroup: Cgroup) -> None:
-    """Raises CgroupUnavailable where the kernel can't kill it, or not for us."""
+    """Raises ContainmentUnavailable where the kernel can't kill it, or not for us."""
     if not os.access(f"{cgroup.path}/cgroup.kill", os.W_OK):
-        raise CgroupUnavailable("no cgroup.kill (Linux 5.14) that we may write")
+        raise ContainmentUnavailable("no cgroup.kill (Linux 5.14) that we may write")
 
 
 def cgroup_of(pid: int) -> str:
-    """The directory of a process's cgroup. Raises CgroupUnavailable where no version 2 is mounted."""
+    """The directory of a process's cgroup. Raises ContainmentUnavailable where no version 2 is mounted."""
     try:
         with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().splitlines()
     except OSError as error:
-        raise CgroupUnavailable(f"/proc/{pid}/cgroup: {error.strerror}") from None
+        raise ContainmentUnavailable(f"/proc/{pid}/cgroup: {error.strerror}") from None
     for line in lines:
         if line.startswith("0::"):
             return _mount_point() + line.removeprefix("0::").rstrip("/")
-    raise CgroupUnavailable("no cgroup of version 2 is in use here")
+    raise ContainmentUnavailable("no cgroup of version 2 is in use here")
 
 
 def _mount_point() -> str:
@@ -115,4 +113,4 @@ def _mount_point() -> str:
             before, _, after = line.partition(" - ")
             if after.startswith("cgroup2 ") and (fields := before.split())[3] == "/":
                 return fields[4]
-    raise CgroupUnavailable("no cgroup file system of version 2 is mounted here")
+    raise ContainmentUnavailable("no cgroup file system of version 2 is mounted here")

@@ -3,7 +3,7 @@
 import errno
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, NoReturn
 
@@ -22,32 +22,58 @@ class StartFailure(NamedTuple):
     message: str
 
 
-class GatedCommand:
-    """A forked child that has not become its command yet. It ends by itself if its launcher goes away."""
+class Forked(NamedTuple):
+    """A forked child, the pipe by which it is released, and the one by which it says why it can't start."""
 
-    def __init__(self, pid: int, gate: int, report: int) -> None:
-        self.pid = pid
-        self._gate = gate
-        self._report = report
+    pid: int
+    gate: int
+    report: int
+
+
+class GatedCommand:
+    """A forked child that has not become its command yet. It ends by itself if its launcher goes away.
+
+    `own` are the processes that are no survivors of it, `status_descriptor` what becomes readable when its end
+    is known otherwise than by waiting for a child.
+    """
+
+    status_descriptor: int | None = None
+
+    def __init__(self, forked: Forked) -> None:
+        self.forked = forked
+        self.pid = forked.pid
+        self.own = frozenset({forked.pid})
+
+    def status_among(self, exits: Mapping[int, int]) -> int | None:
+        """The command's wait status if it has ended; `exits` are those of the launcher's children."""
+        return exits.get(self.pid)
 
     def release(self) -> StartFailure | None:
         """Lets the command run; returns once it does, or why it can't."""
         try:
-            os.write(self._gate, b"!")
+            os.write(self.forked.gate, b"!")
         except BrokenPipeError:
             pass  # somebody killed it while it waited: its wait status will say so
-        os.close(self._gate)
+        os.close(self.forked.gate)
         report = bytearray()
-        while part := os.read(self._report, 4096):
+        while part := os.read(self.forked.report, 4096):
             report += part
-        os.close(self._report)
+        os.close(self.forked.report)
         return _failure(bytes(report)) if report else None
 
     def abandon(self) -> None:
         """Ends the child before it became anything."""
-        os.close(self._gate)
-        os.close(self._report)
+        self.close()
+        self.wait()
+
+    def wait(self) -> None:
+        """Waits for the end of a child that didn't become its command."""
         os.waitpid(self.pid, 0)
+
+    def close(self) -> None:
+        """Lets go of the child, which then ends."""
+        os.close(self.forked.gate)
+        os.close(self.forked.report)
 
 
 def fork_command(
@@ -56,11 +82,13 @@ def fork_command(
     *,
     streams: Mapping[int, int],
     signal_mask: AbstractSet[int],
+    prepare: Callable[[tuple[int, ...]], None] | None = None,
 ) -> GatedCommand:
     """Forks the child that will become `arguments`, at the gate.
 
     `streams` says which descriptor (1, 2) the command gets from which of ours; it keeps the others, the
     directory, the process group and the terminal of the caller. `signal_mask` is the one to run under.
+    `prepare` is called in the child first; it may fork, and closes in others what only the command may hold.
     """
     gate_out, gate_in = os.pipe()
     report_out, report_in = os.pipe()
@@ -68,10 +96,10 @@ def fork_command(
     if pid == 0:
         os.close(gate_in)
         os.close(report_out)
-        _become(arguments, environment, streams, signal_mask, gate_out, report_in)
+        _become(arguments, environment, streams, signal_mask, prepare, gate_out, report_in)
     os.close(gate_out)
     os.close(report_in)
-    return GatedCommand(pid, gate_in, report_out)
+    return GatedCommand(Forked(pid, gate_in, report_out))
 
 
 def _become(
@@ -79,10 +107,13 @@ def _become(
     environment: Mapping[str, str],
     streams: Mapping[int, int],
     signal_mask: AbstractSet[int],
+    prepare: Callable[[tuple[int, ...]], None] | None,
     gate: int,
     report: int,
 ) -> NoReturn:
     try:
+        if prepare is not None:
+            prepare((gate, report))
         for number, descriptor in streams.items():
             os.dup2(descriptor, number)
         if not os.read(gate, 1):
@@ -103,21 +134,25 @@ def _execute(arguments: Sequence[str], environment: Mapping[str, str]) -> NoRetu
     """As execvp(3): along PATH, and by the shell what has no interpreter line."""
     try:
         os.execvpe(arguments[0], list(arguments), environment)  # noqa: S606  # a shell would not be the command
+    except PermissionError:
+        if "/" not in arguments[0] and _on_path(arguments[0], environment) is None:
+            # A directory of PATH that we may not search: a shell passes it over.
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+        raise
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
-    script = _on_path(arguments[0], environment)
+    script = _on_path(arguments[0], environment) or arguments[0]
     os.execve("/bin/sh", ["sh", script, *arguments[1:]], environment)  # noqa: S606  # as above
 
 
-def _on_path(program: str, environment: Mapping[str, str]) -> str:
+def _on_path(program: str, environment: Mapping[str, str]) -> str | None:
+    """The first file along PATH that has this name and may be run; failing that, any of that name."""
     if "/" in program:
         return program
-    for directory in os.get_exec_path(environment):
-        path = os.path.join(directory, program)
-        if os.access(path, os.X_OK) and not os.path.isdir(path):
-            return path
-    return program
+    paths = [os.path.join(directory, program) for directory in os.get_exec_path(environment)]
+    files = [path for path in paths if os.path.isfile(path)]
+    return next((path for path in files if os.access(path, os.X_OK)), files[0] if files else None)
 
 
 def _failure(report: bytes) -> StartFailure:

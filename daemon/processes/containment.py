@@ -8,27 +8,14 @@ write their own pids down), so that is only made when asked for.
 import os
 import signal
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from runward.daemon.processes import tree
-from runward.daemon.processes.cgroup import Cgroup, CgroupUnavailable, make_cgroup
+from runward.daemon.processes.cgroup import Cgroup, make_cgroup
 from runward.daemon.processes.kernel import become_subreaper
-
-MEANS = ("auto", "none", "subreaper", "cgroup", "scope", "pidns")
+from runward.daemon.processes.means import ContainmentUnavailable, Held
 
 _AUTO = ("scope", "cgroup", "subreaper")
-
-
-class ContainmentUnavailable(Exception):
-    """The means that was asked for can't be had on this machine; the message says why."""
-
-
-class Held(NamedTuple):
-    """What is to be held: the waiting command, and its run's name and longest time (seconds; None: no end)."""
-
-    pid: int
-    name: str
-    longest: float | None
 
 
 class Containment(Protocol):
@@ -54,7 +41,7 @@ def contain(means: str, held: Held) -> Containment:
     for candidate in _AUTO if means == "auto" else (means,):
         try:
             return _MAKERS[candidate](held)
-        except CgroupUnavailable as error:
+        except ContainmentUnavailable as error:
             reason = str(error)
     raise ContainmentUnavailable(f"--containment {means}: {reason}")
 
@@ -65,7 +52,7 @@ class Uncontained:
     name = "none"
 
     def __init__(self, held: Held) -> None:
-        self._others = tree.children() - {held.pid}
+        self._others = tree.children() - held.own
 
     def is_empty(self) -> bool:
         """See `Containment`: what is left is not ours to judge."""
@@ -97,6 +84,12 @@ class Subreaper(Uncontained):
         return tree.children() <= self._others
 
 
+class InPidNamespace(Subreaper):
+    """A PID namespace, which `fork_namespaced_command` made: the command is in it already."""
+
+    name = "pidns"
+
+
 class InCgroup(Subreaper):
     """A cgroup around it all: also what was killed out of our reach in the tree is known and reached."""
 
@@ -112,7 +105,7 @@ class InCgroup(Subreaper):
 
     def terminate(self) -> None:
         """See `Containment`."""
-        _terminate(self._cgroup.members().union(tree.descendants(self._others)))
+        _terminate(self._cgroup.members() | frozenset(tree.descendants(self._others)))
 
     def kill(self) -> tree.Killed:
         """See `Containment`."""
@@ -147,6 +140,7 @@ _MAKERS: Mapping[str, Callable[[Held], Containment]] = {
     "subreaper": Subreaper,
     "cgroup": InCgroup,
     "scope": InScope,
+    "pidns": InPidNamespace,
 }
 
 

@@ -1,10 +1,18 @@
-"""The system calls that the launcher needs and Python 3.11 lacks (prctl(2), signalfd(2)), by ctypes."""
+"""The system calls that the launcher needs and Python 3.11 lacks, by ctypes: prctl(2), signalfd(2), unshare(2),
+mount(2).
+"""
 
 import ctypes
 import os
 from collections.abc import Iterable
 
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+
 _PR_SET_CHILD_SUBREAPER = 36
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 0x2, 0x4, 0x8
+_MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 _SFD_CLOEXEC = os.O_CLOEXEC
 _SFD_NONBLOCK = os.O_NONBLOCK
 _SIGNAL_SET_BYTES = 128  # sigset_t of glibc and musl
@@ -24,6 +32,18 @@ def open_signal_descriptor(signals: Iterable[int]) -> int:
         wanted[(number - 1) // 8] |= 1 << (number - 1) % 8
     buffer = (ctypes.c_char * _SIGNAL_SET_BYTES).from_buffer(wanted)
     return _checked(_libc.signalfd(-1, buffer, _SFD_CLOEXEC | _SFD_NONBLOCK), "signalfd")
+
+
+def unshare(namespaces: int) -> None:
+    """Leaves the namespaces of these kinds (CLONE_NEW...) for new ones; that of PIDs holds for children."""
+    _checked(_libc.unshare(namespaces), "unshare")
+
+
+def mount_own_proc() -> None:
+    """Mounts /proc anew, for the PID namespace that we are in, and for this mount namespace alone."""
+    _checked(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "mount /")
+    flags = ctypes.c_ulong(_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    _checked(_libc.mount(b"proc", b"/proc", b"proc", flags, None), "mount /proc")
 
 
 def _checked(result: int, call: str) -> int:

@@ -13,9 +13,10 @@ from typing import NamedTuple
 from runward.config.json_value import JsonValue
 from runward.daemon.processes import record
 from runward.daemon.processes.command import NOT_EXECUTABLE, GatedCommand, StartFailure, fork_command
-from runward.daemon.processes.containment import Containment, Held, contain
+from runward.daemon.processes.containment import Containment, contain
 from runward.daemon.processes.ending import Ending
 from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.means import Held
 from runward.daemon.processes.output import PassedStream, open_sink
 from runward.daemon.processes.record import RunDirectory
 from runward.daemon.processes.requests import SignalInbox
@@ -101,11 +102,10 @@ class _Launch:
         try:
             os.makedirs(self._artifacts, mode=0o700, exist_ok=True)
             streams = self._open_streams()
-            mask = self._signals.caller_mask
-            command = fork_command(self._order.command, self._environment, streams=streams, signal_mask=mask)
+            command = self._fork(streams)
             for descriptor in streams.values():
                 os.close(descriptor)
-            containment = self._contain(command.pid)
+            containment = self._contain(command)
             room = self._directory.reserve_exit()
             self._directory.write_json(record.RUN, self._run_json(containment.name))
         except BaseException:
@@ -124,10 +124,10 @@ class _Launch:
             return self._not_started(StartFailure(NOT_EXECUTABLE, f"process.json: {error}"))
         failure = command.release()
         if failure is not None:
-            os.waitpid(command.pid, 0)
+            command.wait()
             return self._not_started(failure)
         supervision = Supervision(
-            command.pid,
+            command,
             signals=self._signals,
             streams=self._streams,
             containment=containment,
@@ -142,10 +142,18 @@ class _Launch:
             message = f"the launcher failed: {type(error).__name__}: {error}"
             return Ending("exited", _OUR_MISTAKE, None, time.time(), 0.0, error=message), killed.left
 
-    def _contain(self, pid: int) -> Containment:
+    def _fork(self, streams: Mapping[int, int]) -> GatedCommand:
+        mask = self._signals.caller_mask
+        if self._order.containment == "pidns":
+            from runward.daemon.processes.pid_namespace import fork_namespaced_command as fork
+        else:
+            fork = fork_command
+        return fork(self._order.command, self._environment, streams=streams, signal_mask=mask)
+
+    def _contain(self, command: GatedCommand) -> Containment:
         order = self._order
         longest = order.timeout + order.grace if order.timeout is not None else None
-        return contain(order.containment, Held(pid, self._directory.name, longest))
+        return contain(order.containment, Held(command.pid, command.own, self._directory.name, longest))
 
     def _open_streams(self) -> dict[int, int]:
         """The pipes for the command's output, by its descriptor; a terminal is handed over as it is."""

@@ -3,26 +3,23 @@
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from runward.daemon.processes.cgroup import Cgroup, CgroupUnavailable, cgroup_of, check_killable
-
-if TYPE_CHECKING:
-    from runward.daemon.processes.containment import Held
+from runward.daemon.processes.cgroup import Cgroup, cgroup_of, check_killable
+from runward.daemon.processes.means import ContainmentUnavailable, Held
 
 _PATIENCE_S = 5.0
 _MARGIN_S = 10.0
 """How much later than the launcher systemd ends the scope: only where the launcher is gone."""
 
 
-def make_scope(name: str, held: "Held", environment: Mapping[str, str]) -> str:
-    """Puts the waiting process into a new scope; returns its cgroup's directory. Raises CgroupUnavailable."""
+def make_scope(name: str, held: Held, environment: Mapping[str, str]) -> str:
+    """Puts the waiting process into a new scope; returns its cgroup's directory. Raises ContainmentUnavailable."""
     _check_bus(environment)
     _call(_start_transient_unit(name, held), environment)
     give_up = time.monotonic() + _PATIENCE_S
     while not (path := cgroup_of(held.pid)).endswith(f"/{name}"):
         if time.monotonic() > give_up:
-            raise CgroupUnavailable(f"systemd didn't move the command into {name}")
+            raise ContainmentUnavailable(f"systemd didn't move the command into {name}")
         time.sleep(0.001)
     check_killable(Cgroup(path))
     return path
@@ -34,12 +31,12 @@ def _check_bus(environment: Mapping[str, str]) -> None:
     try:
         is_ours = os.stat(bus).st_uid == os.geteuid()
     except OSError:
-        raise CgroupUnavailable("no user bus: $XDG_RUNTIME_DIR/bus is not there") from None
+        raise ContainmentUnavailable("no user bus: $XDG_RUNTIME_DIR/bus is not there") from None
     if not is_ours:
-        raise CgroupUnavailable(f"{bus} belongs to another user")
+        raise ContainmentUnavailable(f"{bus} belongs to another user")
 
 
-def _start_transient_unit(name: str, held: "Held") -> list[str]:
+def _start_transient_unit(name: str, held: Held) -> list[str]:
     """The call of org.freedesktop.systemd1(5), for busctl(1)."""
     properties = [
         ["Description", "s", f"Runward: {held.name}"],
@@ -70,7 +67,7 @@ def _call(command: list[str], environment: Mapping[str, str]) -> None:
     try:
         pid = os.posix_spawnp(command[0], command, environment, file_actions=files)
     except OSError as error:
-        raise CgroupUnavailable(f"{command[0]}: {error.strerror}") from None
+        raise ContainmentUnavailable(f"{command[0]}: {error.strerror}") from None
     finally:
         os.close(problem_in)
         os.close(null)
@@ -78,4 +75,4 @@ def _call(command: list[str], environment: Mapping[str, str]) -> None:
         problem = file.read().strip()
     _, status = os.waitpid(pid, 0)
     if status != 0:
-        raise CgroupUnavailable(f"systemd refused the scope: {problem}")
+        raise ContainmentUnavailable(f"systemd refused the scope: {problem}")

@@ -11,8 +11,9 @@ import time
 from collections.abc import Sequence
 
 from runward.daemon.processes import tree
+from runward.daemon.processes.command import GatedCommand
 from runward.daemon.processes.containment import Containment
-from runward.daemon.processes.ending import Ending, ending_of, looks_interrupted
+from runward.daemon.processes.ending import Cause, Ending, ending_of, looks_interrupted
 from runward.daemon.processes.output import PassedStream
 from runward.daemon.processes.requests import STOPPING, Request, SignalInbox, is_below_us
 
@@ -27,7 +28,7 @@ class Supervision:
 
     def __init__(
         self,
-        pid: int,
+        command: GatedCommand,
         *,
         signals: SignalInbox,
         streams: Sequence[PassedStream],
@@ -36,7 +37,7 @@ class Supervision:
         grace: float,
         is_interactive: bool,
     ) -> None:
-        self._pid = pid
+        self._command = command
         self._signals = signals
         self._streams = streams
         self._containment = containment
@@ -67,9 +68,10 @@ class Supervision:
                 self._note_exits(killed.exits)
         for stream in self._streams:
             stream.take_in_rest()
-        found = killed.found if killed else frozenset[int]()
-        ending = self._ending()._replace(survivors_killed=len(found - {self._pid}))
-        return ending, killed.left if killed else frozenset()
+        if killed is None:
+            return self._ending(), frozenset()
+        survivors = killed.found - killed.left - self._command.own
+        return self._ending()._replace(survivors_killed=len(survivors)), killed.left
 
     def _is_over(self) -> bool:
         return self._status is not None and self._containment.is_empty()
@@ -78,6 +80,8 @@ class Supervision:
         """Until something happened or is due; output that came meanwhile is moved on."""
         poll = select.poll()
         poll.register(self._signals.descriptor, select.POLLIN)
+        if self._command.status_descriptor is not None and self._status is None:
+            poll.register(self._command.status_descriptor, select.POLLIN)
         for stream in self._streams:
             if stream.wants_input:
                 poll.register(stream.source, select.POLLIN)
@@ -99,8 +103,8 @@ class Supervision:
         return self._deadline if self._status is None and self._asked_at is None else None
 
     def _note_exits(self, exits: dict[int, int]) -> None:
-        if self._pid in exits and self._status is None:
-            self._status = exits[self._pid]
+        if self._status is None and (status := self._command.status_among(exits)) is not None:
+            self._status = status
             self._ended_at = time.monotonic()
             self._finished_at = time.time()
             if self._asked_at is None:
@@ -117,23 +121,24 @@ class Supervision:
     def _handle_stop_request(self, request: Request, now: float) -> None:
         if request.from_keyboard and self._is_interactive:
             self._interrupted_at = now  # the command's own business: an agent ends its turn, a shell its line
-        elif self._asked_at is None:
+        elif self._asked_at is None and self._status is None:
             self._asked_at, self._kill_at = now, now + self._grace
-            if self._status is None:
-                self._cancelled_by = request.number
+            self._cancelled_by = request.number
+        elif self._asked_at is None:
+            self._kill_at = now  # only leftovers are waited for
         elif now - self._asked_at > _SAME_PRESS_S:
             self._kill_at = now
 
     def _pass_on(self, request: Request) -> None:
         if self._status is not None or (request.from_keyboard and self._shares_our_group()):
             return
-        tree.send_signal(self._pid, request.number)
+        tree.send_signal(self._command.pid, request.number)
         if request.number in (signal.SIGTERM, signal.SIGHUP):
-            tree.send_signal(self._pid, signal.SIGCONT)  # a stopped process can't answer
+            tree.send_signal(self._command.pid, signal.SIGCONT)  # a stopped process can't answer
 
     def _shares_our_group(self) -> bool:
         try:
-            return os.getpgid(self._pid) == os.getpgrp()
+            return os.getpgid(self._command.pid) == os.getpgrp()
         except ProcessLookupError:
             return True
 
@@ -145,7 +150,8 @@ class Supervision:
             self._containment.terminate()
 
     def _ending(self) -> Ending:
-        assert self._status is not None
+        if self._status is None:
+            return self._unkillable()
         return ending_of(
             self._status,
             timed_out=self._timed_out,
@@ -153,6 +159,13 @@ class Supervision:
             finished_at=self._finished_at,
             duration_s=self._ended_at - self._started,
         )
+
+    def _unkillable(self) -> Ending:
+        """The end of our watch over a command that we may not kill, as one that sudo(8) started."""
+        cause: Cause = "timed_out" if self._timed_out else "cancelled"
+        error = f"the command, process {self._command.pid}, could not be killed"
+        duration = time.monotonic() - self._started
+        return Ending(cause, None, self._cancelled_by, time.time(), duration, error=error)
 
     def _interruption(self) -> int | None:
         """SIGINT where a Ctrl-C, which was the command's to answer, was its end."""

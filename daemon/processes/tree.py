@@ -29,21 +29,26 @@ class Killed(NamedTuple):
 
 def descendants(without: AbstractSet[int] = frozenset()) -> Iterator[int]:
     """Everybody below this process, parents first, but for the children in `without` and what is below them."""
-    children_of = _children_lookup()
-    waiting = [child for child in children_of(os.getpid()) if child not in without]
+    lookup = _children_lookup()
+    waiting = [child for child in lookup(os.getpid()) if child not in without]
     seen = set(waiting)
     while waiting:
         pid = waiting.pop(0)
         yield pid  # before its children are asked for: the caller may stop it first
-        for child in children_of(pid):
+        for child in lookup(pid):
             if child not in seen:
                 seen.add(child)
                 waiting.append(child)
 
 
+def children_of(pid: int) -> Sequence[int]:
+    """Somebody's direct children, zombies among them."""
+    return _children_lookup()(pid)
+
+
 def children() -> frozenset[int]:
     """The direct children of this process."""
-    return frozenset(_children_lookup()(os.getpid()))
+    return frozenset(children_of(os.getpid()))
 
 
 def signal_tree(number: int, without: AbstractSet[int] = frozenset()) -> None:
@@ -117,15 +122,15 @@ def _children_lookup() -> Callable[[int], Sequence[int]]:
     """How to ask for somebody's children, for the length of one look."""
     if os.path.exists("/proc/thread-self/children"):
         return _children_by_kernel
-    children_of: dict[int, list[int]] = {}
+    below: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
                 parent = read_stat(int(entry)).parent
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            children_of.setdefault(parent, []).append(int(entry))
-    return lambda pid: children_of.get(pid, ())
+            below.setdefault(parent, []).append(int(entry))
+    return lambda pid: below.get(pid, ())
 
 
 def _children_by_kernel(pid: int) -> Sequence[int]:

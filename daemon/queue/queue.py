@@ -8,8 +8,8 @@ lane until the guilty one stands alone, whose failure becomes its job's next sta
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from runward.daemon.ports import Clock, Randomness
 from runward.daemon.store import queries
@@ -36,8 +36,7 @@ class StoreTrouble(Exception):
     """The world keeps the store from writing (busy, full, broken): try the same again later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """Events that belong together, with what is to be remembered with them."""
 
     subject: str
@@ -45,8 +44,7 @@ class Observation:
     statements: Sequence[Statement] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """Jobs that this turn may carry out, in order, and the token that says so.
 
     `trouble` says that not everything could be recorded: it must be observed again.
@@ -311,4 +309,4 @@ def _emitted(outcomes: Sequence[Outcome]) -> list[str]:
 def _without(outcome: Outcome, known: frozenset[str]) -> Outcome:
     """The outcome without events that are recorded already: a second report is harmless."""
     effects = [each for each in outcome.effects if not (isinstance(each, Emit) and each.event.key in known)]
-    return replace(outcome, effects=effects)
+    return outcome._replace(effects=effects)

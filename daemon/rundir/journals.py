@@ -24,6 +24,9 @@ APPEND: Final = (
 MANY: Final = 32
 """From so many files on, their whole file system is synced instead of each of them."""
 
+CLOSING: Final = b" \n"
+"""What closes off a torn line. The space is how it is known again, also after a crash."""
+
 _CHUNK: Final = 1 << 20
 
 
@@ -68,7 +71,7 @@ def _locked(
     if line.check and size > line.after:
         found = _find(descriptor, line.content, line.after, size)
         if found >= 0:
-            return Appended(found, already=True)
+            return Appended(found, already=True, closed=_closed_before(descriptor, found))
         begun = _begun(descriptor, line.content, line.after, size)
         if begun:
             return _write(descriptor, line.content[begun:], size - begun)
@@ -77,10 +80,7 @@ def _locked(
         return _write(descriptor, line.content, size)
     if line.live:
         return NotAppended("the run is in the middle of a line")
-    written = _write(descriptor, b"\n" + line.content, size + 1)
-    if isinstance(written, Appended):
-        return Appended(written.offset, closed=_torn_length(descriptor, size))
-    return written
+    return _write(descriptor, CLOSING + line.content, size + len(CLOSING))
 
 
 def _write(descriptor: int, content: bytes, offset: int) -> Appended | NotAppended:
@@ -89,7 +89,7 @@ def _write(descriptor: int, content: bytes, offset: int) -> Appended | NotAppend
     written = os.write(descriptor, content)
     point("journal.append.after")
     if written == len(content):
-        return Appended(offset)
+        return Appended(offset, closed=_closed_before(descriptor, offset))
     return NotAppended("no space left for the whole line")
 
 
@@ -124,10 +124,14 @@ def _begun(descriptor: int, content: bytes, start: int, size: int) -> int:
     return 0
 
 
-def _torn_length(descriptor: int, size: int) -> int:
-    """How long the unfinished line was that ended at `size`, as far as one piece tells."""
-    piece = os.pread(descriptor, min(size, _CHUNK), max(0, size - _CHUNK))
-    return len(piece) - (piece.rfind(b"\n") + 1)
+def _closed_before(descriptor: int, offset: int) -> int:
+    """The bytes of the foreign torn line that was closed off before our line at `offset`; 0 where there was none."""
+    if offset < len(CLOSING) or os.pread(descriptor, len(CLOSING), offset - len(CLOSING)) != CLOSING:
+        return 0
+    begin = max(0, offset - _CHUNK)
+    piece = os.pread(descriptor, offset - begin, begin)
+    torn = piece[: -len(CLOSING)]
+    return len(torn) - (torn.rfind(b"\n") + 1)
 
 
 def sync(journals: Sequence[tuple[str, str]], sync_file_system: Callable[[int], None]) -> None:

@@ -12,8 +12,10 @@ from typing import Final
 
 from runward.handlers.facts import Unreadable
 
-DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-ROOT: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""A directory as a place to start from. O_PATH, for an ordinary open would notify our own watch."""
+
+ROOT: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 REGULAR: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
@@ -46,8 +48,8 @@ def open_below(within: int, parts: list[str]) -> int:
 
     Raises `OSError`: ELOOP or ENOTDIR where a component is a link or no directory.
     """
-    descriptor = os.dup(within)
-    for part in parts:
+    descriptor = os.open(parts[0], DIRECTORY, dir_fd=within)
+    for part in parts[1:]:
         try:
             following = os.open(part, DIRECTORY, dir_fd=descriptor)
         finally:

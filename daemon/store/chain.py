@@ -1,16 +1,14 @@
 """The hash chain over events: each event's hash covers the one before it and its own facts."""
 
 import hashlib
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.handlers.events import Event, dump_payload
 
 GENESIS: Final = "0" * 64
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(NamedTuple):
     """An event as the store has it: its place in the chain, its hash, and what caused it."""
 
     seq: int
@@ -22,8 +20,7 @@ class Recorded:
     hash: str
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """The end of the chain: the last event's number and hash."""
 
     seq: int

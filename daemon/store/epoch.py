@@ -4,6 +4,7 @@ A new daemon raises it in the database first and here next, before it carries an
 whoever was frozen before that and reads it afterwards knows that its time is over.
 """
 
+import errno
 import os
 from pathlib import Path
 from typing import Final
@@ -21,10 +22,15 @@ def read_epoch(state: Path) -> int:
 
 
 def write_epoch(state: Path, epoch: int) -> None:
-    """Make `epoch` the one that writers of journals must have. In place, so that it never vanishes."""
+    """Make `epoch` the one that writers of journals must have. In place, so that it never vanishes.
+
+    Raises `OSError`: a daemon whose epoch doesn't stand must not go on.
+    """
     descriptor = os.open(state / NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, b"%020d\n" % epoch)
+        content = b"%020d\n" % epoch
+        if os.write(descriptor, content) != len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), NAME)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

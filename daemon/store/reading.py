@@ -1,6 +1,7 @@
 """The store as commands read it: read-only, in one short transaction, the daemon up or down.
 
 Plain sqlite3 and named tuples: `runward status` has no time for more. Who writes is `store.py`.
+Conditions on a job's state name the one of the partial indices that has it: done jobs are many.
 """
 
 import json
@@ -235,10 +236,10 @@ def status_history(connection: sqlite3.Connection, key: str) -> list[StatusChang
 
 def owes_lines(connection: sqlite3.Connection, key: str) -> bool:
     """Whether the session's journals are still owed lines."""
-    found = connection.execute(
+    (found,) = connection.execute(
         "select exists (select 1 from outbox o join events e on e.seq = o.event where e.lane = ?)", (key,)
     ).fetchone()
-    return bool(found[0])
+    return bool(found)
 
 
 def directories_called(connection: sqlite3.Connection, text: str, limit: int) -> list[Directory]:
@@ -269,28 +270,33 @@ def sessions_by_status(connection: sqlite3.Connection) -> dict[str, int]:
 def queue_figures(connection: sqlite3.Connection) -> QueueFigures:
     """How much is in the queue now."""
     rows = connection.execute(
-        "select state, count(*) from jobs where state in ('waiting', 'running', 'held') group by state"
+        "select state, count(*) from jobs where state in ('waiting', 'held') group by state"
+        " union all select 'running', count(*) from jobs where state = 'running'"
     )
     counts: dict[str, int] = dict(rows.fetchall())
     (oldest,) = connection.execute(
-        "select min(e.recorded_at) from jobs j join events e on e.seq = j.event where j.state = 'waiting'"
+        "select min(e.recorded_at) from jobs j join events e on e.seq = j.event"
+        " where j.state in ('waiting', 'held') and j.state = 'waiting'"
     ).fetchone()
-    return QueueFigures(counts.get("waiting", 0), counts.get("running", 0), counts.get("held", 0), oldest)
+    return QueueFigures(counts.get("waiting", 0), counts["running"], counts.get("held", 0), oldest)
 
 
 def held_by_reason(connection: sqlite3.Connection) -> list[tuple[str, int]]:
     """Why jobs are held, with how many for each reason, the commonest first."""
     return connection.execute(
-        "select coalesce(error, ''), count(*) from jobs where state = 'held' group by 1 order by 2 desc, 1"
+        "select coalesce(error, ''), count(*) from jobs where state in ('waiting', 'held')"
+        " and state = 'held' group by 1 order by 2 desc, 1"
     ).fetchall()
 
 
 def next_due(connection: sqlite3.Connection) -> NextDue | None:
     """The job at the head of its lane that will be due next."""
     row = connection.execute(
-        "select run_after, handler, lane from jobs j where state = 'waiting' and run_after > 0"
-        " and not exists (select 1 from jobs b where b.lane = j.lane and b.id < j.id"
-        " and b.state in ('waiting', 'running', 'held')) order by run_after, id limit 1"
+        "select run_after, handler, lane from jobs j where state in ('waiting', 'held')"
+        " and state = 'waiting' and run_after > 0 and not exists (select 1 from jobs b"
+        "  where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'held'))"
+        " and not exists (select 1 from jobs b where b.state = 'running' and b.lane = j.lane and b.id < j.id)"
+        " order by run_after, id limit 1"
     ).fetchone()
     return None if row is None else NextDue(*row)
 

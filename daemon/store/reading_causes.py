@@ -54,10 +54,9 @@ class JobRow(NamedTuple):
 
 
 class LineRow(NamedTuple):
-    """Lines that a journal was owed because of an event, and what became of them."""
+    """Lines that a journal was owed because of an event: done where they stand at `offset`, else why not."""
 
     event: int
-    directory: str
     name: str
     state: str
     offset: int | None
@@ -102,22 +101,27 @@ def decisions_about(connection: sqlite3.Connection, subject: str) -> list[Decisi
     return [DecisionRow(*row) for row in rows]
 
 
-def lines_of(connection: sqlite3.Connection, key: str) -> list[LineRow]:
-    """The lines that a session's journals were owed, in order."""
+def lines_of(connection: sqlite3.Connection, key: str, directory: str) -> list[LineRow]:
+    """The lines that the journals of a session in `directory` were owed, in order."""
     rows = connection.execute(
-        'select event, directory, name, state, "offset", length, why'
-        " from outbox where session_key = ? order by id",
-        (key,),
+        "select id, event, name, case when \"offset\" is null then 'discarded' else 'done' end, \"offset\","
+        " length, why from journal_lines where directory = ?1"
+        " union all select o.id, o.event, o.name, 'owed', null, length(o.content), null"
+        " from outbox o join events e on e.seq = o.event where e.lane = ?2"
+        " and o.id not in (select id from journal_lines where directory = ?1) order by 1",
+        (directory, key),
     )
-    return [LineRow(*row) for row in rows]
+    return [LineRow(*row[1:]) for row in rows]
 
 
 def jobs(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[JobRow]:
     """The jobs with these numbers: held ones first, then in order."""
     rows = connection.execute(
         "select j.id, j.event, e.key, e.type, e.recorded_at, j.handler, j.lane, j.state, j.run_after,"
-        " j.tries, j.error, j.updated_at, case when j.state = 'waiting' then (select min(b.id) from jobs b"
-        "  where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'running', 'held')) end"
+        " j.tries, j.error, j.updated_at, case when j.state = 'waiting' then coalesce("
+        "  (select min(b.id) from jobs b where b.state = 'running' and b.lane = j.lane and b.id < j.id),"
+        "  (select min(b.id) from jobs b where b.lane = j.lane and b.id < j.id"
+        "   and b.state in ('waiting', 'held'))) end"
         " from jobs j join events e on e.seq = j.event"
         " where j.id in (select value from json_each(?)) order by j.state <> 'held', j.id",
         (json.dumps(list(numbers)),),
@@ -132,7 +136,10 @@ def job(connection: sqlite3.Connection, number: int) -> JobRow | None:
 
 def open_jobs(connection: sqlite3.Connection) -> list[JobRow]:
     """Everything that is still owed."""
-    rows = connection.execute("select id from jobs where state in ('waiting', 'running', 'held')")
+    rows = connection.execute(
+        "select id from jobs where state in ('waiting', 'held')"
+        " union all select id from jobs where state = 'running'"
+    )
     return jobs(connection, [number for (number,) in rows])
 
 
@@ -148,7 +155,8 @@ def jobs_in_state(connection: sqlite3.Connection, state: str, limit: int | None 
 def jobs_for_events(connection: sqlite3.Connection, events: Iterable[int]) -> list[JobRow]:
     """The jobs that these events brought about."""
     rows = connection.execute(
-        "select id from jobs where event in (select value from json_each(?))", (json.dumps(list(events)),)
+        "select j.id from json_each(?) e join jobs j on j.id between 32 * e.value and 32 * e.value + 31",
+        (json.dumps(list(events)),),
     )
     return jobs(connection, [number for (number,) in rows])
 
@@ -168,7 +176,7 @@ def newest_conclusions(connection: sqlite3.Connection) -> list[tuple[float, str]
     ]
 
 
-_NEWEST_HELD: Final = "select max(id) from jobs where state = 'held'"
+_NEWEST_HELD: Final = "select max(id) from jobs where state in ('waiting', 'held') and state = 'held'"
 _NEWEST_FINISHED: Final = (
     "select recorded_at, lane from events where type = 'SessionFinished' order by seq desc limit 1"
 )
@@ -176,5 +184,6 @@ _NEWEST_REFUSED: Final = (
     "select at, subject from decisions where verdict = 'refused' order by id desc limit 1"
 )
 _NEWEST_STOPPED: Final = (
-    "select updated_at, 'job ' || id from jobs where state = 'held' order by updated_at desc limit 1"
+    "select updated_at, 'job ' || id from jobs where state in ('waiting', 'held') and state = 'held'"
+    " order by updated_at desc limit 1"
 )

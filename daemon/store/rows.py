@@ -6,7 +6,7 @@ batch of 256 jobs costs a dozen statements.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic_core import to_json
 
@@ -70,8 +70,7 @@ _FINISH_JOB: Final = (
 _RELEASE_JOB: Final = "update jobs set state = ?, run_after = 0, tries = 0, error = ?, updated_at = ? where id = ? and state = 'held'"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """One handler's duty towards one event, as the worker holds it."""
 
     id: int
@@ -84,8 +83,7 @@ class Job:
     tries: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class OwedLine:
+class OwedLine(NamedTuple):
     """A row of the outbox: bytes that a journal is owed. `check`: they may stand there already."""
 
     id: int
@@ -99,8 +97,7 @@ class OwedLine:
     after: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(NamedTuple):
     """Where the next event and outbox row go. One writer, so they are counted in memory."""
 
     head: Head
@@ -111,8 +108,7 @@ JOBS_AN_EVENT: Final = 32
 """A job's id is this times its event's number, plus its handler's place: unique by construction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What is to become of a claimed job: `done` with effects, or another state and why."""
 
     job: Job

@@ -1,15 +1,13 @@
 """Transactions as data: statements with their rows, and how many rows each must touch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Value: TypeAlias = int | float | str | bytes | None
 Row: TypeAlias = tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """One SQL statement over many rows.
 
     With `exact`, each row must touch exactly one row of the table: that is how a guard such as

@@ -4,8 +4,7 @@ Runs in a thread. Nothing here writes; what is returned becomes a transaction.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.daemon.ports import Clock, Files, Gone, Processes, Sight
 from runward.daemon.queue.queue import Observation
@@ -34,8 +33,7 @@ WEIGHED: Final = Why.PROCESS | Why.START | Why.AGAIN
 """The reasons for which a look asks the machine whether the recorded processes live."""
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(NamedTuple):
     """What a look at one run directory amounts to.
 
     `mark` is the directory's own mark for the next scan, None where it is gone. `unreadable` says why

@@ -8,7 +8,7 @@ for one. What the world refuses is tried again with backoff, and shown.
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, TypeAlias
 
@@ -118,7 +118,8 @@ class Outbox:
         times = [delayed.at for delayed in self._delayed.values()]
         if self.unsynced:
             times.append(next_sweep)
-        return max(0.0, min(times) - now) if times else None
+        least = 0.02 if self.busy() else 0.0
+        return max(least, min(times) - now) if times else None
 
     async def less_owed(self) -> None:
         """Wait a little for rows to be carried out: the worker got too far ahead."""
@@ -152,7 +153,10 @@ class Outbox:
             delayed = self._delayed.get(journal)
             if delayed is not None and delayed.at > now:
                 continue
-            lines.append(waiting[0])
+            line = waiting[0]
+            if line.live and not waiting[-1].live:
+                line = line._replace(live=False)  # the run is over: nobody will complete its torn line
+            lines.append(line)
             if len(lines) == BATCH:
                 break
         return lines
@@ -206,7 +210,7 @@ class Outbox:
         tries = 1 if delayed is None else delayed.tries + 1
         wait = min(30.0, 0.5 * 2 ** min(tries, 6))
         self._delayed[journal] = Delayed(self.clock.monotonic() + wait, tries, why)
-        self._owed[journal][0] = replace(line, check=True)
+        self._owed[journal][0] = line._replace(check=True)
         if tries in (1, 3):
             self.log.warning("journal.delayed", session=line.key, journal=line.name, why=why, tries=tries)
 

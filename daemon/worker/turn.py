@@ -58,16 +58,18 @@ class Worker:
     """Seconds from the ends of attempts to their durable verdicts, of the last ones."""
     verdicts: int = 0
     _pause: float = FIRST_PAUSE
+    _turning: bool = False
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to look at."""
-        return len(self.hints) > 0
+        """Whether verdicts are on their way."""
+        return self.trouble is None and (self._turning or len(self.hints) > 0)
 
     async def turn(self) -> bool:
         """Do what is waiting; returns whether anything was. The world's trouble is waited out."""
         hints = self.hints.take(self.batch)
         inbox_waits, self.inbox_waits = self.inbox_waits, False
+        self._turning = bool(hints)
         try:
             did = await self._turn(hints, inbox_waits)
         except (StoreTrouble, sqlite3.Error) as error:
@@ -77,6 +79,8 @@ class Worker:
             self.inbox_waits = self.inbox_waits or inbox_waits
             await self._wait_out(str(error))
             return True
+        finally:
+            self._turning = False
         if self.trouble is not None:
             self.log.info("store.recovered")
             self.trouble, self._pause = None, FIRST_PAUSE

@@ -4,8 +4,7 @@ Pure: the facts were read by whoever calls. Verification never raises and never 
 can't be confirmed as a non-empty regular file inside the root was not delivered.
 """
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
 
@@ -17,8 +16,7 @@ VerificationStatus: TypeAlias = Literal["passed", "failed", "warning"]
 DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
 
 
-@dataclass(frozen=True, slots=True)
-class Produced:
+class Produced(NamedTuple):
     """An expected artifact that is there: a regular file with `size` bytes, more than none."""
 
     id: str
@@ -26,8 +24,7 @@ class Produced:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(NamedTuple):
     """What became of a contract at one moment (`checked_at`, Unix seconds)."""
 
     status: VerificationStatus

@@ -177,7 +177,8 @@ def _conclusion(
         case "timed_out":
             return "timed_out", "run.timed_out.deadline", f"its deadline passed{said}"
         case "signalled":
-            return "failed", "run.failed.signal", f"killed by signal {signal}{said}"
+            which = "a signal" if signal is None else f"signal {signal}"
+            return "failed", "run.failed.signal", f"killed by {which}{said}"
         case "cancelled" if signal == 2:
             return "aborted", "run.aborted.user", f"interrupted{said}"
         case "cancelled" if signal is not None:

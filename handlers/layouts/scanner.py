@@ -4,8 +4,7 @@ A scanner is a parser without input and output: its state and what is new go in,
 and items come out. `daemon/rundir/` reads; `handlers/sessions/observe.py` draws the conclusions.
 """
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from runward.handlers.events import SessionDeclaration, Status
 
@@ -13,8 +12,7 @@ Signature: TypeAlias = tuple[int, int, int]
 """What tells one version of a file from another without reading it: inode, size, mtime in ns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """A file of the run directory: its bytes where it could be read, else the reason why not.
 
     `modified_at` is its modification time in Unix seconds.
@@ -27,8 +25,7 @@ class Document:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedProcess:
+class RecordedProcess(NamedTuple):
     """A process as a run's own file names it: by pid, start time (clock ticks) and boot."""
 
     pid: int
@@ -36,8 +33,7 @@ class RecordedProcess:
     boot_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(NamedTuple):
     """`file` says that a run began. `digest` tells one beginning from another."""
 
     file: str
@@ -48,15 +44,13 @@ class Started:
     host: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessNamed:
+class ProcessNamed(NamedTuple):
     """The files name the process of the command itself."""
 
     process: RecordedProcess
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """`file` says that the run is over, and how. `digest` tells one end from another."""
 
     file: str
@@ -70,8 +64,7 @@ class Ended:
     declared_by: Literal["daemon", "launcher"]
 
 
-@dataclass(frozen=True, slots=True)
-class Complaint:
+class Complaint(NamedTuple):
     """A file of the agent's is ill-formed: where, what is wrong, and what to do."""
 
     file: str

@@ -1,7 +1,5 @@
 """Folding effects into a session, so that the next job in its lane sees what this one did."""
 
-from dataclasses import replace
-
 from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, OpenSession
 from runward.handlers.facts import Session
 
@@ -12,7 +10,7 @@ def fold(session: Session | None, effects: Effects) -> Session | None:
         match effect:
             case EndAttempt():
                 assert session is not None
-                session = replace(session, status=effect.status)
+                session = session._replace(status=effect.status)
             case OpenSession():
                 said = effect.declaration
                 session = Session(
@@ -31,7 +29,7 @@ def fold(session: Session | None, effects: Effects) -> Session | None:
                 )
             case OpenAttempt():
                 assert session is not None
-                session = replace(session, status="running", attempt=effect.attempt)
+                session = session._replace(status="running", attempt=effect.attempt)
             case _:
                 pass
     return session

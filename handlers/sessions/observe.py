@@ -9,8 +9,7 @@ attempt, as a correction; a directory that was made again, or came back, opens t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import TypeAdapter
 
@@ -41,8 +40,7 @@ GRACE: Final = 5.0
 STATE_VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
+class Watched(NamedTuple):
     """What is remembered of a run directory between looks.
 
     `signatures` are the documents' as last read, `gone_since` the time (Unix seconds) at which its
@@ -68,8 +66,7 @@ class Watched:
 NEVER_SEEN: Final = Watched()
 
 
-@dataclass(frozen=True, slots=True)
-class RootRule:
+class RootRule(NamedTuple):
     """What a root's settings say about the runs inside it.
 
     With `records_history`, what ended before `first_seen_at` (Unix seconds) is recorded only.
@@ -102,7 +99,7 @@ def see(
             case Started():
                 after = _started(after, key, rule, item, end, events)
             case ProcessNamed(process=process):
-                after = replace(after, process=process, gone_since=None)
+                after = after._replace(process=process, gone_since=None)
             case Ended():
                 after = _ended(after, key, item, events, complaints)
             case Complaint():
@@ -110,7 +107,7 @@ def see(
     if after.phase == "none":
         # Nothing began yet, so nothing is settled: all of it is read again at the next look.
         signatures = ()
-    return replace(after, signatures=signatures, complaints=tuple(complaints)), tuple(events)
+    return after._replace(signatures=signatures, complaints=tuple(complaints)), tuple(events)
 
 
 def _still_ended(watched: Watched, signatures: tuple[tuple[str, Signature], ...]) -> bool:
@@ -139,21 +136,22 @@ def _started(
 ) -> Watched:
     again = watched.phase == "over" and (watched.vanished or item.digest != watched.start_digest)
     if watched.phase != "none" and not again:
-        return replace(watched, start_digest=item.digest)
+        return watched._replace(start_digest=item.digest)
     attempt = watched.attempt + 1
     origin: Origin = "live"
     if attempt == 1 and rule.records_history and end is not None and end.at < rule.first_seen_at:
         origin = "history"
     events.append(AttemptStarted(key, attempt, item.at, _declaration(item, attempt), origin, end is not None))
-    return replace(
-        watched,
+    return watched._replace(
         phase="open",
         attempt=attempt,
         start_digest=item.digest,
+        end_file="",
+        end_digest="",
         ended_by=None,
         vanished=False,
         launcher=item.launcher,
-        process=None if again else watched.process,
+        process=None,  # the one that it names is read after it
         host=item.host,
         gone_since=None,
     )
@@ -197,8 +195,7 @@ def _ended(
             item.signal,
         )
     )
-    return replace(
-        watched,
+    return watched._replace(
         phase="over",
         attempt=attempt,
         ended_by="declared",
@@ -211,8 +208,10 @@ def _ended(
 
 def vanish(watched: Watched, key: str, now: float) -> Observed:
     """The run's directory is gone, while its root is there and can be read."""
-    if watched.phase != "open":
-        return replace(watched, complaints=()) if watched.complaints else watched, ()
+    if watched.phase == "none":
+        return NEVER_SEEN, ()
+    if watched.phase == "over":
+        return watched._replace(complaints=()) if watched.complaints else watched, ()
     ended = AttemptEnded(
         key,
         watched.attempt,
@@ -222,8 +221,7 @@ def vanish(watched: Watched, key: str, now: float) -> Observed:
         "run.aborted.vanished",
         "its directory is gone while it ran",
     )
-    return replace(
-        watched,
+    return watched._replace(
         signatures=(),
         phase="over",
         ended_by="process_gone",
@@ -236,9 +234,9 @@ def vanish(watched: Watched, key: str, now: float) -> Observed:
 def weigh(watched: Watched, key: str, state: ProcessState, now: float) -> Observed:
     """Hold an open attempt against the state of its recorded processes."""
     if watched.phase != "open" or state != "gone":
-        return (replace(watched, gone_since=None) if watched.gone_since is not None else watched), ()
+        return (watched._replace(gone_since=None) if watched.gone_since is not None else watched), ()
     if watched.gone_since is None or now < watched.gone_since:
-        return replace(watched, gone_since=now), ()
+        return watched._replace(gone_since=now), ()
     if now - watched.gone_since < GRACE:
         return watched, ()
     ended = AttemptEnded(
@@ -250,7 +248,7 @@ def weigh(watched: Watched, key: str, state: ProcessState, now: float) -> Observ
         "run.aborted.process_gone",
         "its process is gone and it never said why",
     )
-    return replace(watched, phase="over", ended_by="process_gone", gone_since=None), (ended,)
+    return watched._replace(phase="over", ended_by="process_gone", gone_since=None), (ended,)
 
 
 def together(states: Sequence[ProcessState]) -> ProcessState:

@@ -48,7 +48,9 @@ def session(contract: Contract | None = None, **changed: object) -> Session:
     return Session(**{**fields, **changed})  # type: ignore[arg-type] # each test names real fields
 
 
-def started(attempt: int = 1, origin: Origin = "live", seen_over: bool = False, **said: object) -> AttemptStarted:
+def started(
+    attempt: int = 1, origin: Origin = "live", seen_over: bool = False, **said: object
+) -> AttemptStarted:
     """The start of an attempt; the first one declares what `said` changes."""
     return AttemptStarted(
         KEY, attempt, 100.0, declaration(**said) if attempt == 1 else None, origin, seen_over

@@ -21,7 +21,7 @@ def account(place: Place) -> Account:
     assert place.rows("pragma integrity_check") == [("ok",)]
     assert place.rows("pragma foreign_key_check") == []
     _check_chain(place)
-    _check_outbox(place)
+    _check_lines(place)
     tables = {
         "events": "select key, type, version, lane, at, cause, depth, payload from events order by key",
         "jobs": "select e.key, handler, j.lane, state, error from jobs j join events e on e.seq = j.event order by 1, 2",
@@ -34,8 +34,9 @@ def account(place: Place) -> Account:
         " source from status_history order by session_key, id",
         "decisions": "select e.key, handler, subject, verdict, summary, known from decisions d"
         " join events e on e.seq = d.event order by e.key, handler, d.id",
-        "outbox": 'select e.key, session_key, directory, name, live, state, "offset", length, why from outbox o'
-        " join events e on e.seq = o.event order by directory, name, o.id",
+        "outbox": "select e.key, directory, name, live from outbox o join events e on e.seq = o.event order by o.id",
+        "journal_lines": 'select e.key, directory, name, "offset", length, why from journal_lines l'
+        " join events e on e.seq = l.event order by directory, name, l.id",
         "cursors": "select key, root, directory, session_key, phase, state from cursors order by key",
         "problems": "select path, line, message, mend from problems order by path, line, message",
         "roots": "select name, path, layout from roots order by name",
@@ -112,11 +113,11 @@ def _check_chain(place: Place) -> None:
         previous, expected = str(digest), expected + 1
 
 
-def _check_outbox(place: Place) -> None:
-    """Each line that is done stands where the store says, and nothing of ours stands anywhere else."""
+def _check_lines(place: Place) -> None:
+    """Each line stands where the store says, and nothing of ours stands anywhere else."""
     ours: dict[str, int] = {}
     rows = place.rows(
-        'select directory, name, "offset", length, hash from outbox where state = \'done\' order by directory, name, id'
+        'select directory, name, "offset", length, hash from journal_lines where "offset" is not null'
     )
     for directory, name, offset, length, digest in rows:
         path = f"{directory}/{name}"

@@ -20,9 +20,9 @@ SAMPLE = 6
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> tuple[Account, list[list[str]]]:
+def undisturbed(in_memory: Path, forks: Forks) -> tuple[Account, list[list[str]]]:
     """The account of a history that nobody disturbed, and the names of its points by chapter."""
-    place = Place(tmp_path_factory.mktemp("undisturbed"), forks)
+    place = Place(in_memory / "undisturbed", forks)
     points = []
     for chapter in CHAPTERS:
         chapter(place)
@@ -51,23 +51,23 @@ def test_the_history_has_every_end_and_every_kind_of_point(
 
 
 def test_a_daemon_killed_at_any_point_leaves_what_an_undisturbed_one_leaves(
-    undisturbed: tuple[Account, list[list[str]]], tmp_path: Path, forks: Forks
+    undisturbed: tuple[Account, list[list[str]]], in_memory: Path, forks: Forks
 ) -> None:
     expected, points = undisturbed
     for chapter, number in _sampled(points):
-        _kill_and_compare(Place(tmp_path / f"{chapter}-{number}", forks), chapter, [number], expected)
+        _kill_and_compare(Place(in_memory / f"{chapter}-{number}", forks), chapter, [number], expected)
 
 
 @pytest.mark.prove
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("chapter", [0, 1])
 def test_a_daemon_killed_at_every_single_point_leaves_what_an_undisturbed_one_leaves(
-    undisturbed: tuple[Account, list[list[str]]], tmp_path: Path, forks: Forks, chapter: int
+    undisturbed: tuple[Account, list[list[str]]], in_memory: Path, forks: Forks, chapter: int
 ) -> None:
     expected, points = undisturbed
     number, killed = 1, True
     while killed:
-        killed = _kill_and_compare(Place(tmp_path / str(number), forks), chapter, [number], expected)
+        killed = _kill_and_compare(Place(in_memory / f"every-{chapter}-{number}", forks), chapter, [number], expected)
         number += 1
     assert number - 2 >= len(points[chapter]) - 2, "the sweep ended before the history did"
 
@@ -75,14 +75,14 @@ def test_a_daemon_killed_at_every_single_point_leaves_what_an_undisturbed_one_le
 @pytest.mark.prove
 @pytest.mark.timeout(600)
 def test_a_daemon_that_is_killed_again_and_again_while_it_recovers_leaves_the_same(
-    undisturbed: tuple[Account, list[list[str]]], tmp_path: Path, forks: Forks
+    undisturbed: tuple[Account, list[list[str]]], in_memory: Path, forks: Forks
 ) -> None:
     expected, points = undisturbed
     for seed in range(40):
         chance = random.Random(seed)
         chapter = chance.randrange(2)
         numbers = [chance.randint(1, len(points[chapter])) for _ in range(6)]
-        place = Place(tmp_path / str(seed), forks)
+        place = Place(in_memory / f"again-{seed}", forks)
         _kill_and_compare(place, chapter, numbers, expected, f"seed {seed}: ")
 
 

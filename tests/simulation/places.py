@@ -73,6 +73,9 @@ class Place:
     shaken: bool = False
     free: bool = False
     before: bool = False
+    died: bool = False
+    odd: bool = False
+    """Which process counts depends on what was seen: one was named after another had died, or is of before."""
 
     @property
     def path(self) -> str:
@@ -135,6 +138,7 @@ class Places:
                 verdicts |= {RUNNING, RESUMED}
         elif not isinstance(over, Over):
             verdicts |= {GONE} if self._all_gone(place) else {RUNNING, RESUMED}
+            verdicts |= {GONE, RUNNING, RESUMED} if place.odd else set()
         return Expected(verdicts, there and not place.free, 1 + place.reopened)
 
     def _all_gone(self, place: Place) -> bool:

@@ -107,6 +107,7 @@ class Run:
     def name_process(self) -> None:
         """Write process.json."""
         self.process = self.universe.table.start()
+        self.place.odd = self.place.odd or self.place.died
         self._means(self._document("process.json", _recorded(self.process)), Named(self.process))
 
     def end(self) -> None:
@@ -127,6 +128,7 @@ class Run:
                 self.universe.table.end(each)
         if self.process or self.launcher:
             self.place.reopened += 1
+            self.place.died = True
 
     def deliver(self, path: str) -> None:
         """Write an artifact, or what should be one."""
@@ -183,6 +185,7 @@ class Run:
             kernel.unlink(f"{self.path}/exit.json")
         self.launcher = None
         self.place.reopened += 1
+        self.place.odd = True
         self.begin()
 
     def _shake(self) -> None:
@@ -201,12 +204,18 @@ class Story:
         self.serial = 0
         self.left = DEEDS
         self.last = 0.0
+        universe.rebooted = self._rebooted
         self._runs = 0
         self._requests = 0
 
     def _first_seen(self, root: str) -> float:
         """When the root that only records history was first seen; the other one has no history."""
         return self.first_seen or 0.0 if root == ROOTS[1] else 0.0
+
+    def _rebooted(self) -> None:
+        for place in self.places.by_key.values():
+            place.reopened += 1
+            place.died = True
 
     def plan(self) -> None:
         """Order every deed. What was there before the daemon ever started is done at once."""

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
+import anyio
+import anyio.abc
 import structlog
 
 from runward.config.settings import Root, Scan, Settings
@@ -53,6 +55,7 @@ class Daemon:
         self.ready = False
         self.stopping = False
         self.supervisor: Supervisor
+        self._tasks: anyio.abc.TaskGroup
 
     def alive(self) -> None:
         """Raise where this process was killed."""
@@ -76,10 +79,9 @@ class Daemon:
         self.supervisor = Supervisor(
             STATE, universe.settings, world, self.store, universe.logger(name), self._alarm
         )
-        if self.once:
-            await self.supervisor.once()
-        else:
-            await self.supervisor.run(self._is_ready)
+        async with anyio.create_task_group() as self._tasks:
+            await (self.supervisor.once() if self.once else self.supervisor.run(self._is_ready))
+            self._tasks.cancel_scope.cancel()
         await self.store.close()
 
     def _alarm(self, ring: Callable[[], None]) -> SimulatedAlarm:
@@ -92,6 +94,10 @@ class Daemon:
         """Ask it to end in order, as SIGTERM does."""
         self.stopping = True
         self.process.call(lambda: self.supervisor.stop())
+
+    def reload(self, settings: Settings) -> None:
+        """Have it take other settings, as SIGHUP does."""
+        self.process.call(lambda: self._tasks.start_soon(self.supervisor.reload, settings))
 
     def _ended(self) -> None:
         self.connection.abandon()
@@ -118,7 +124,8 @@ class Universe:
         self.current: Daemon | None = None
         self.bugs: dict[str, str] = {}
         """Sessions in whose handlers there is a bug, and which."""
-        self.after_commit: Callable[[sqlite3.Connection, str], None] = lambda connection, process: None
+        self.digest = ""
+        self.rebooted: Callable[[], None] = lambda: None
         self._dice = random.Random(f"{seed}/world")
         for path in ("/srv", *ROOTS, "/state", INBOX, "/state/rejected"):
             self.kernel.mkdir(path)
@@ -153,8 +160,16 @@ class Universe:
 
     def _noted(self, name: str, method: str, event: dict[str, object]) -> None:
         what = str(event.pop("event"))
+        event.pop("pid", None)  # the machine's own, which differs from one replay to the next
         self.say(f"{name}: {method} {what} {event}")
         self.tally.reached[what] += 1
+
+    def peek(self, sql: str) -> list[tuple[Any, ...]]:
+        """What the store says, to somebody outside; nothing while a writer has it locked."""
+        try:
+            return self.disk.world.execute(sql).fetchall()
+        except sqlite3.OperationalError:
+            return []
 
     # Daemons.
 
@@ -179,9 +194,10 @@ class Universe:
         if daemon is self.current:
             self.current = None
             if not daemon.stopping and not daemon.once:
-                self.timeline.after(self._dice.uniform(0.05, 4.0), self._restart)
+                self.timeline.after(self._dice.uniform(0.05, 4.0), self.start_if_none)
 
-    def _restart(self) -> None:
+    def start_if_none(self) -> None:
+        """Start a daemon where there is none, as systemd does."""
         if self.current is None:
             self.start_daemon()
 
@@ -259,6 +275,7 @@ class Universe:
         self.tally.reached["a power cut"] += 1
         self.say("power cut")
         self.table.reboot()
+        self.rebooted()
         for daemon in self.daemons:
             if not daemon.process.over:
                 daemon.process.kill()

@@ -56,6 +56,7 @@ class Process:
 
     def _run(self, body: Callable[[], Coroutine[Any, Any, None]], ended: Callable[[], None]) -> None:
         self.baton.acquire()
+        self.timeline.running = self
         try:
             if not self.killed:
                 with asyncio.Runner(loop_factory=lambda: VirtualLoop(self)) as runner:
@@ -70,7 +71,14 @@ class Process:
 
     async def _body(self, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._main = asyncio.current_task()
+        asyncio.get_running_loop().set_exception_handler(self._complain)
         await body()
+
+    def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What nobody awaited went wrong."""
+        error = context.get("exception")
+        if not isinstance(error, Killed):
+            self.timeline.fail(AssertionError(f"{self.name}: {context['message']}: {error!r}"))
 
     def call(self, callback: Callable[[], object]) -> None:
         """Have the process's loop call this, as a thread or a file descriptor would."""
@@ -82,10 +90,9 @@ class Process:
     def kill(self) -> None:
         """It runs no further. Only what unwinds it is still called."""
         self.killed = True
-        if self.frozen_until is not None:
-            self.wakes_at = self.timeline.time
-        elif self.waiting and self.loop is not None and self._main is not None:
+        if self.loop is not None and self._main is not None and not self.over:
             self.loop.call_soon(self._main.cancel)
+        if self.waiting or self.frozen_until is not None:
             self.wakes_at = self.timeline.time
 
     def freeze(self, until: float) -> None:

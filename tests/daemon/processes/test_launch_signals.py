@@ -107,17 +107,6 @@ def test_what_the_caller_ignores_stays_ignored(launcher: Launcher) -> None:
     assert (launcher.work / "seen").read_text() == "10\n", "SIGHUP came first, and went nowhere"
 
 
-def test_a_signal_while_leftovers_settle_does_not_undo_a_clean_end(launcher: Launcher) -> None:
-    # The leftover tells when the command has ended: its parent is then no longer the shell.
-    leftover = "while [ $PPID = $(cut -d' ' -f4 /proc/$$/stat) ]; do :; done; touch over; exec sleep 100"
-    process = launcher.start("--name", "clean", "--", "sh", "-c", f'sh -c "$0" & exit 0', leftover)
-    until(lambda: (launcher.work / "over").exists(), "the command's end")
-    process.terminate()
-
-    assert process.wait() in (0, -signal.SIGTERM)
-    assert launcher.ending("clean")["cause"] == "exited"
-
-
 def test_an_interrupt_to_the_whole_group_leaves_a_whole_record(launcher: Launcher) -> None:
     process = started(launcher)
     os.killpg(process.pid, signal.SIGTERM)

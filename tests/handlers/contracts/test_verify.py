@@ -63,7 +63,13 @@ def test_the_object_is_the_one_that_the_seed_writes() -> None:
         "status": "failed",
         "checked_at": NOW,
         "missing_required": [
-            {"id": "report", "path": "sub/report.md", "required": True, "description": "", "source": "agent_profile"}
+            {
+                "id": "report",
+                "path": "sub/report.md",
+                "required": True,
+                "description": "",
+                "source": "agent_profile",
+            }
         ],
         "missing_optional": [
             {"id": "notes", "path": "notes.md", "required": False, "description": "", "source": "playbook"}
@@ -137,7 +143,11 @@ def expected_delivery(required_states: Sequence[str]) -> str:
 
 def check(case: Case) -> None:
     found = verify(case.contract, case.facts, NOW)
-    states = ["absent"] * len(case.contract.expected) if not case.facts.exists else [f.state for f in case.facts.files]
+    states = (
+        ["absent"] * len(case.contract.expected)
+        if not case.facts.exists
+        else [f.state for f in case.facts.files]
+    )
     pairs = list(zip(case.contract.expected, states, strict=True))
     lacking = [entry for entry, state in pairs if state != "file"]
     required_lacking = [entry for entry in lacking if entry.required]
@@ -150,7 +160,9 @@ def check(case: Case) -> None:
     assert found.status == status
     assert list(found.missing_required) == required_lacking
     assert list(found.missing_optional) == [entry for entry in lacking if not entry.required]
-    sizes = {entry.id: fact.size for entry, fact in zip(case.contract.expected, case.facts.files, strict=False)}
+    sizes = {
+        entry.id: fact.size for entry, fact in zip(case.contract.expected, case.facts.files, strict=False)
+    }
     assert [(each.id, each.path, each.size) for each in found.produced] == [
         (entry.id, entry.path, sizes[entry.id]) for entry, state in pairs if state == "file"
     ]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
 from runward.handlers.journal.lines import iso_time
-from runward.handlers.layouts.foreign_json import MAXIMUM_DEPTH, NotJson, parse_time, read_json
+from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,9 @@ from runward.handlers.layouts.foreign_json import MAXIMUM_DEPTH, NotJson, parse_
         (b'{"a": "\n"}', "not JSON", 1),
     ],
 )
-def test_what_is_not_plain_json_is_refused_with_the_reason(content: bytes, message: str, line: int | None) -> None:
+def test_what_is_not_plain_json_is_refused_with_the_reason(
+    content: bytes, message: str, line: int | None
+) -> None:
     found = read_json(content)
     assert isinstance(found, NotJson)
     assert message in found.message
@@ -44,7 +46,14 @@ def test_what_is_not_plain_json_is_refused_with_the_reason(content: bytes, messa
 
 @pytest.mark.parametrize(
     "content",
-    [b"null", b" [1, 2.5, true] \n", b'{"a": "\\ud83d\\ude00"}', b'{"\\u0000": ""}', b"[" * 64 + b"]" * 64, b"1e308"],
+    [
+        b"null",
+        b" [1, 2.5, true] \n",
+        b'{"a": "\\ud83d\\ude00"}',
+        b'{"\\u0000": ""}',
+        b"[" * 64 + b"]" * 64,
+        b"1e308",
+    ],
 )
 def test_what_is_plain_json_is_read_as_the_standard_library_reads_it(content: bytes) -> None:
     assert read_json(content) == json.loads(content)
@@ -54,7 +63,11 @@ hostile = st.one_of(
     st.binary(max_size=200),
     st.text(max_size=100).map(lambda text: text.encode("utf-8", "surrogatepass")),
     st.text(alphabet='{}[]",:\\u0dd8e+-.19nNaIfity ', max_size=80).map(str.encode),
-    st.builds(lambda head, count: head * count, st.sampled_from([b"[", b'{"a":', b'["\\ud800",']), st.integers(0, 3000)),
+    st.builds(
+        lambda head, count: head * count,
+        st.sampled_from([b"[", b'{"a":', b'["\\ud800",']),
+        st.integers(0, 3000),
+    ),
 )
 
 
@@ -88,9 +101,15 @@ def test_reading_never_raises_in_ten_thousand_cases(content: bytes) -> None:
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -103,9 +122,21 @@ def test_every_plain_document_is_read_back(value: JsonValue, ascii_only: bool) -
 @pytest.mark.parametrize(
     "text",
     [
-        "", "now", "2026-01-31", "2026-01-31T12:00:00", "2026-13-01T00:00:00Z", "2026-01-31T12:00:00+99:00",
-        "x" * 65, "2026-01-31T24:00:01Z", 7, True, None, ["2026-01-31T12:00:00Z"],
-        "0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00", "1969-12-31T23:59:59Z",
+        "",
+        "now",
+        "2026-01-31",
+        "2026-01-31T12:00:00",
+        "2026-13-01T00:00:00Z",
+        "2026-01-31T12:00:00+99:00",
+        "x" * 65,
+        "2026-01-31T24:00:01Z",
+        7,
+        True,
+        None,
+        ["2026-01-31T12:00:00Z"],
+        "0001-01-01T00:00:00+05:00",
+        "9999-12-31T23:59:59-05:00",
+        "1969-12-31T23:59:59Z",
     ],
 )
 def test_what_is_no_moment_with_a_zone_is_no_time(text: JsonValue) -> None:
@@ -124,7 +155,11 @@ def test_a_time_is_read_as_unix_seconds(text: str, at: float) -> None:
     assert parse_time(text) == at
 
 
-@given(st.text(max_size=40) | st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.isoformat()) | st.datetimes(timezones=st.timezones()).map(lambda moment: moment.isoformat()))
+@given(
+    st.text(max_size=40)
+    | st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.isoformat())
+    | st.datetimes(timezones=st.timezones()).map(lambda moment: moment.isoformat())
+)
 def test_every_time_that_is_read_can_be_written_into_a_journal(text: str) -> None:
     at = parse_time(text)
     if at is not None:

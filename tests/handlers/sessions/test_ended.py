@@ -86,8 +86,12 @@ STATES = {
         "partial",
         (("report", "sub/report.md"),),
     ),
-    "empty file": ContractState(CONTRACT, found(FileFact("empty"), THERE), "failed", "invalid", MISSING_REVIEW),
-    "outside": ContractState(CONTRACT, found(FileFact("outside"), THERE), "failed", "invalid", MISSING_REVIEW),
+    "empty file": ContractState(
+        CONTRACT, found(FileFact("empty"), THERE), "failed", "invalid", MISSING_REVIEW
+    ),
+    "outside": ContractState(
+        CONTRACT, found(FileFact("outside"), THERE), "failed", "invalid", MISSING_REVIEW
+    ),
     "not regular": ContractState(
         CONTRACT, found(FileFact("not_regular"), THERE), "failed", "invalid", MISSING_REVIEW
     ),
@@ -97,7 +101,9 @@ STATES = {
 }
 
 
-def answers(event: AttemptEnded, running: Session, facts: RootFacts | Unreadable | None) -> Effects | TryLater:
+def answers(
+    event: AttemptEnded, running: Session, facts: RootFacts | Unreadable | None
+) -> Effects | TryLater:
     """Ask and answer as the worker does, at most four rounds."""
     known: dict[Question, Answer] = {}
     for _ in range(5):
@@ -172,7 +178,9 @@ def test_a_missing_root_with_nothing_required_says_what_is_missing() -> None:
 
 
 def test_why_keeps_what_was_not_delivered_and_nothing_else() -> None:
-    state = ContractState(Contract((REVIEW, REPORT, NOTES)), found(FileFact("empty"), THERE, ABSENT), None, None)
+    state = ContractState(
+        Contract((REVIEW, REPORT, NOTES)), found(FileFact("empty"), THERE, ABSENT), None, None
+    )
     (explained,) = [each for each in conclude(WAYS["signal"], state) if isinstance(each, Explain)]
     assert isinstance(explained.known, dict)
     assert explained.known["not_delivered"] == {"review.md": "empty", "notes.md": "absent"}
@@ -187,7 +195,9 @@ def test_an_end_of_a_session_that_never_started_is_refused() -> None:
     assert decision[0].verdict == "refused"
 
 
-@pytest.mark.parametrize("changed", [{"status": "completed"}, {"attempt": 2}, {"status": "aborted", "attempt": 3}])
+@pytest.mark.parametrize(
+    "changed", [{"status": "completed"}, {"attempt": 2}, {"status": "aborted", "attempt": 3}]
+)
 def test_an_attempt_that_is_not_the_running_one_cannot_end(changed: dict[str, object]) -> None:
     decision = answers(ended(), session(CONTRACT, **changed), found(THERE, THERE))
     assert isinstance(decision, tuple)

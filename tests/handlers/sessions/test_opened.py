@@ -9,7 +9,15 @@ from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.handlers.effects import AppendLines, Effects, Explain, OpenAttempt, OpenSession
 from runward.handlers.events import AttemptStarted
-from runward.handlers.facts import Answer, Declarations, DeclaredContract, Need, Question, SessionOf, UnexpectedAnswer
+from runward.handlers.facts import (
+    Answer,
+    Declarations,
+    DeclaredContract,
+    Need,
+    Question,
+    SessionOf,
+    UnexpectedAnswer,
+)
 from runward.handlers.sessions.opened import decide
 
 SNAPSHOT: JsonValue = {"expected": [{"id": "review", "path": "review.md", "source": "agent_profile"}]}
@@ -35,7 +43,10 @@ def opening(event: AttemptStarted, declared: Answer = None) -> OpenSession:
 
 def expected_of(opened: OpenSession) -> list[tuple[str, bool, str]]:
     assert opened.contract_json is not None
-    return [(each["id"], each["required"], each["source"]) for each in json.loads(opened.contract_json)["expected"]]
+    return [
+        (each["id"], each["required"], each["source"])
+        for each in json.loads(opened.contract_json)["expected"]
+    ]
 
 
 def test_the_launchers_snapshot_is_the_contract_and_nothing_else_is_asked() -> None:
@@ -156,7 +167,9 @@ def test_the_next_attempt_replaces_the_status_of_the_last_one(status: str) -> No
     [(2, "running", 1), (3, "completed", 1), (2, "completed", 2), (1, "completed", 1), (1, "running", 1)],
 )
 def test_an_attempt_that_does_not_follow_is_refused(attempt: int, status: str, last: int) -> None:
-    decision = decide(started(attempt=attempt), HASH, {SessionOf(KEY): session(status=status, attempt=last)}, NOW)
+    decision = decide(
+        started(attempt=attempt), HASH, {SessionOf(KEY): session(status=status, attempt=last)}, NOW
+    )
     assert isinstance(decision, tuple)
     (explained,) = decision
     assert isinstance(explained, Explain)

@@ -1,0 +1,61 @@
+"""What the shell completes ids and names with: the store read-only, and never a word on the terminal."""
+
+import os
+
+import click
+from click.shell_completion import CompletionItem
+
+from runward.config.settings import Settings
+from runward.daemon.settings import load_settings, playbook_names
+from runward.daemon.store import reading, reading_causes
+
+_OFFERED = 200
+
+
+def sessions(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Session ids that begin so, the newest first, with their status."""
+    settings = _settings(context)
+    if settings is None:
+        return []
+    try:
+        with reading.reading(settings.state_dir) as connection:
+            rows = reading.sessions(connection)
+    except reading.StoreUnreadable:
+        return []
+    ids = [(row.session_id, row.status) for row in rows if row.session_id.startswith(incomplete)]
+    keys = [(row.key, row.status) for row in rows if incomplete and row.key.startswith(incomplete)]
+    return [
+        CompletionItem(word, help=status) for word, status in (ids or keys)[:_OFFERED] if word.isprintable()
+    ]
+
+
+def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The numbers of open jobs, with what they are."""
+    settings = _settings(context)
+    if settings is None:
+        return []
+    try:
+        with reading.reading(settings.state_dir) as connection:
+            found = reading_causes.open_jobs(connection)
+    except reading.StoreUnreadable:
+        return []
+    return [
+        CompletionItem(str(job.id), help=f"{job.state} {job.handler}")
+        for job in found[:_OFFERED]
+        if str(job.id).startswith(incomplete)
+    ]
+
+
+def playbooks(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of playbooks; a file's name once it looks like one."""
+    if "/" in incomplete:
+        return [CompletionItem(incomplete, type="file")]
+    settings = _settings(context)
+    names = playbook_names(settings) if settings is not None else ()
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _settings(context: click.Context) -> Settings | None:
+    """The settings in force; completion begins before the command, so `--config` is only a parameter yet."""
+    config = context.find_root().params.get("config")
+    return load_settings(config, os.environ, os.getcwd()).value

@@ -1,0 +1,116 @@
+"""From the command line to an exit code: how every command but `run` is called and ends.
+
+Whatever goes wrong is one or two lines on stderr; a traceback only with `--debug`.
+"""
+
+import io
+import os
+import sys
+
+import click
+
+from runward.daemon.cli.exits import GOOD, INTERRUPTED, OWN_BUG, READER_GONE, TRY_AGAIN
+from runward.daemon.store.reading import StoreUnreadable
+
+
+def call(arguments: list[str]) -> int:
+    """Carry out the command line; returns the exit code."""
+    _escape_what_cannot_be_shown()
+    arguments = hoisted(arguments)
+    try:
+        code = _carry_out(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _let_go_of_output()
+        return READER_GONE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def _carry_out(arguments: list[str]) -> int:
+    from runward.daemon.cli.commands import runward
+
+    try:
+        code = runward.main(arguments, prog_name="runward", standalone_mode=False)
+    except SystemExit as end:
+        return _code(end)
+    except click.exceptions.Abort:
+        return INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx is not None else "runward"
+        _say(f"{error.format_message().rstrip('.')} (see `{where} --help`)")
+        return error.exit_code
+    except click.ClickException as error:
+        _say(error.format_message())
+        return error.exit_code
+    except BrokenPipeError:
+        raise
+    except StoreUnreadable as error:
+        return _blame(error, str(error), TRY_AGAIN, arguments)
+    except OSError as error:
+        return _blame(error, f"the machine refused: {error}", TRY_AGAIN, arguments)
+    except Exception as error:  # noqa: BLE001  # the last one to hear of it
+        said = f"a mistake in Runward itself: {type(error).__name__}: {error} (--debug shows where)"
+        return _blame(error, said, OWN_BUG, arguments)
+    return code if isinstance(code, int) else GOOD
+
+
+def _code(end: SystemExit) -> int:
+    if end.code is None:
+        return GOOD
+    return end.code if isinstance(end.code, int) else OWN_BUG
+
+
+def _blame(error: Exception, said: str, code: int, arguments: list[str]) -> int:
+    if "--debug" in arguments:
+        import traceback
+
+        traceback.print_exception(error)
+    else:
+        _say(said)
+    return code
+
+
+def _say(message: str) -> None:
+    from runward.config.problem import printable
+
+    click.echo(f"runward: {printable(message)}", err=True)
+
+
+def _escape_what_cannot_be_shown() -> None:
+    """A character that the terminal's encoding lacks is escaped; it is no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _let_go_of_output() -> None:
+    """Nobody reads: what is still buffered goes nowhere, without a word."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def hoisted(arguments: list[str]) -> list[str]:
+    """The arguments with `--config`, `--color` and `--debug` first: people write them anywhere."""
+    first: list[str] = []
+    rest: list[str] = []
+    waiting = iter(arguments)
+    for argument in waiting:
+        if argument == "--":
+            rest += [argument, *waiting]
+        elif argument in ("--config", "--color"):
+            first += [argument, *(value for value in [next(waiting, None)] if value is not None)]
+        elif argument == "--debug" or argument.startswith(("--config=", "--color=")):
+            first.append(argument)
+        else:
+            rest.append(argument)
+    return first + rest

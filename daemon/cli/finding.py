@@ -1,0 +1,54 @@
+"""From what people type to the one thing that they mean: ids, their beginnings, and `@last`."""
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Final, NoReturn
+
+from runward.config.problem import nearest
+from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.daemon.cli.output import fail
+from runward.daemon.store import reading
+
+LAST: Final = "@last"
+_NAMED: Final = 8
+"""Candidates that an ambiguous id names; more are only counted."""
+_COMPARED: Final = 2000
+"""The newest sessions, among which the nearest id is looked for."""
+
+
+def find_session(connection: sqlite3.Connection, text: str) -> str:
+    """The key of the session that `text` means; exits 2 where it means several, 3 where it means none."""
+    if text == LAST:
+        newest = reading.newest_session(connection)
+        if newest is None:
+            fail("there is no session yet: `runward run -- COMMAND` records one", NOT_FOUND)
+        return newest
+    if not text:
+        fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
+    found = reading.sessions_called(connection, text, _NAMED + 1)
+    if len(found) == 1:
+        return found[0][0]
+    if not found:
+        known = [word for each in reading.newest_sessions(connection, _COMPARED) for word in each]
+        refuse_unknown("session", text, known)
+    return refuse_ambiguous(text, [_shortest(each, found) for each in found])
+
+
+def refuse_ambiguous(text: str, candidates: list[str]) -> NoReturn:
+    """Exit 2, naming the candidates."""
+    named = ", ".join(candidates[:_NAMED])
+    more = ", …" if len(candidates) > _NAMED else ""
+    fail(f"{text!r} may mean {named}{more}: write more of it, or the whole key", WRONG_USAGE)
+
+
+def refuse_unknown(noun: str, text: str, known: Iterable[str]) -> NoReturn:
+    """Exit 3, naming the nearest of what is known."""
+    guess = nearest(text, known)
+    mend = f"did you mean {guess!r}?" if guess else f"`runward {noun} list` shows what there is"
+    fail(f"there is no {noun} {text!r}; {mend}", NOT_FOUND)
+
+
+def _shortest(candidate: tuple[str, str], among: list[tuple[str, str]]) -> str:
+    """A candidate's id, or its key where another one has the same id."""
+    key, identifier = candidate
+    return identifier if sum(each[1] == identifier for each in among) == 1 else key

@@ -1,0 +1,59 @@
+"""Moments as people write them for `--since`: how long ago, a date, a time, or a word for one."""
+
+import re
+import time
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from runward.config.duration import DurationError, parse_duration
+
+if TYPE_CHECKING:
+    _Moments = click.ParamType[float]
+else:
+    _Moments = click.ParamType
+
+MEND: Final = (
+    "write how long ago (2h, 30min, 7d), a time (2026-01-31T12:00:00Z, 2026-01-31 12:00), today or yesterday"
+)
+
+
+class MomentError(ValueError):
+    """A text that names no moment."""
+
+
+def parse_moment(text: str, now: float) -> float:
+    """The moment in Unix seconds; what has no zone is local time. Raises `MomentError`."""
+    words = text.strip().lower()
+    if words == "now":
+        return now
+    if words in ("today", "yesterday"):
+        day = datetime.fromtimestamp(now).astimezone().date() - timedelta(days=words == "yesterday")
+        return datetime(day.year, day.month, day.day).timestamp()  # noqa: DTZ001  # midnight of local time
+    if re.fullmatch(r"@[0-9]{1,12}(\.[0-9]+)?", words):
+        return float(words[1:])
+    try:
+        return now - parse_duration(words.removesuffix("ago").removeprefix("-").strip())
+    except DurationError:
+        pass
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError):
+        raise MomentError(f"{text!r} is no moment: {MEND}") from None
+
+
+class Moment(_Moments):
+    """An option's value that is a moment, as Unix seconds."""
+
+    name = "time"
+
+    def convert(
+        self, value: str | float, parameter: click.Parameter | None, context: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_moment(str(value), time.time())
+        except MomentError as error:
+            self.fail(str(error), parameter, context)

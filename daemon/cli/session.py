@@ -1,0 +1,113 @@
+"""`runward session`: what ran, and what became of it."""
+
+import time
+from typing import Final
+
+import click
+
+from runward.daemon.cli import completing
+from runward.daemon.cli.context import settings_in_force, store_to_read
+from runward.daemon.cli.finding import find_session
+from runward.daemon.cli.groups import Group
+from runward.daemon.cli.moments import Moment
+from runward.daemon.cli.output import ago, coloured, duration, print_json, print_table, safe
+from runward.daemon.cli.session_json import details_of, summary_of, verification_of
+from runward.daemon.store import reading
+
+STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
+
+
+@click.group(cls=Group)
+def session() -> None:
+    """Sessions: what ran, and what became of it.
+
+    An id is a session's id or key, any unique beginning of one, or @last for the newest.
+
+    \b
+    Example:
+      runward session list --status failed
+      runward session show @last
+    """
+
+
+@session.command("list")
+@click.option("--status", type=click.Choice(STATUSES), help="Only those with this status.")
+@click.option("--layout", metavar="NAME", help="Only those of this layout.")
+@click.option(
+    "--playbook", metavar="NAME", shell_complete=completing.playbooks, help="Only those under this playbook."
+)
+@click.option(
+    "--since", type=Moment(), metavar="TIME", help="Only those that started since: 2h, today, a date."
+)
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_sessions(
+    context: click.Context,
+    status: str | None,
+    layout: str | None,
+    playbook: str | None,
+    since: float | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Sessions with what became of them, the newest first.
+
+    \b
+    Example:
+      runward session list --status failed --since 2h
+      runward session list --json --limit 1
+    """
+    with store_to_read(settings_in_force(context)) as connection:
+        rows = reading.sessions(
+            connection, status=status, layout=layout, playbook=playbook, since=since, limit=limit
+        )
+    if as_json:
+        print_json([summary_of(row) for row in rows])
+        return
+    if not rows:
+        click.echo("no sessions")
+        return
+    now = time.time()
+    heads = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
+    print_table(heads, [_row(row, now) for row in rows])
+
+
+def _row(row: reading.SessionRow, now: float) -> tuple[str, ...]:
+    verification = verification_of(row)
+    verified = str(verification["status"]) if isinstance(verification, dict) else "-"
+    took = (row.finished_at or now) - row.started_at
+    return (
+        safe(row.session_id),
+        coloured(row.status),
+        safe(row.reason_code),
+        coloured(verified),
+        coloured(row.delivery or "-"),
+        safe(row.ended_by or "-"),
+        ago(row.started_at, now),
+        duration(max(0.0, took)),
+    )
+
+
+@session.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def show(context: click.Context, identifier: str, as_json: bool) -> None:
+    """Status and reason, contract beside verification, timeline and files of one session.
+
+    \b
+    Example:
+      runward session show @last
+    """
+    with store_to_read(settings_in_force(context)) as connection:
+        row = reading.session(connection, find_session(connection, identifier))
+        assert row is not None, "it was found in the same transaction"
+        history = reading.status_history(connection, row.key)
+        if as_json:
+            print_json(details_of(row, history))
+            return
+        from runward.daemon.cli.session_text import lines_of, not_delivered
+
+        lines = lines_of(row, history, not_delivered(connection, row.key), time.time())
+    click.echo("\n".join(lines))

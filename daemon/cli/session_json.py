@@ -1,0 +1,84 @@
+"""Sessions as programs read them: the objects of `session list --json` and `session show --json`."""
+
+import json
+from collections.abc import Sequence
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.output import iso
+from runward.daemon.store.reading import SessionRow, StatusChange
+
+
+def summary_of(row: SessionRow) -> dict[str, JsonValue]:
+    """A session without what only one that is looked at alone needs."""
+    ended = row.finished_at
+    return {
+        "session_id": row.session_id,
+        "key": row.key,
+        "attempt": row.attempt,
+        "layout": row.layout,
+        "path": row.path,
+        "status": row.status,
+        "activity": None,
+        "ended_by": row.ended_by,
+        "reason": {
+            "code": row.reason_code,
+            "summary": row.reason_summary,
+            "evidence_refs": json.loads(row.evidence_refs),
+        },
+        "started_at": iso(row.started_at),
+        "finished_at": iso(ended),
+        "duration_s": None if ended is None else round(ended - row.started_at, 6),
+        "playbook": row.playbook,
+        "agent": row.agent,
+        "invocation_id": row.invocation_id,
+        "contract_basis": row.contract_basis,
+        "contract_problem": row.contract_problem,
+        "delivery": row.delivery,
+        "origin": row.origin,
+        "linked": [],
+        "containment": row.containment,
+        "files": files_of(row),
+    }
+
+
+def details_of(row: SessionRow, history: Sequence[StatusChange]) -> dict[str, JsonValue]:
+    """A session with its contract, its verification, its outcomes and its timeline."""
+    changes: list[JsonValue] = [
+        {
+            "at": iso(change.at),
+            "status": change.status,
+            "reason_code": change.reason_code,
+            "source": change.source,
+        }
+        for change in history
+    ]
+    return {
+        **summary_of(row),
+        "contract": contract_of(row),
+        "verification": verification_of(row),
+        "artifacts": [],
+        "history": changes,
+    }
+
+
+def contract_of(row: SessionRow) -> JsonValue:
+    """The snapshot that the session is held to; None where it has no contract."""
+    return None if row.artifact_contract_json is None else json.loads(row.artifact_contract_json)
+
+
+def verification_of(row: SessionRow) -> JsonValue:
+    """The verification object as ADR-0029 writes it; None where nothing was verified."""
+    return None if row.artifact_verification_json is None else json.loads(row.artifact_verification_json)
+
+
+def files_of(row: SessionRow) -> list[JsonValue]:
+    """The files that the session left behind as its contract expects; nobody has hashed them yet."""
+    verification = verification_of(row)
+    produced = verification.get("produced") if isinstance(verification, dict) else None
+    if not isinstance(produced, list):
+        return []
+    return [
+        {"id": each["id"], "path": each["path"], "size": each["size"], "sha256": None}
+        for each in produced
+        if isinstance(each, dict)
+    ]

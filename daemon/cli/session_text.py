@@ -1,0 +1,93 @@
+"""One session as a person reads it: `session show`."""
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.expected_artifacts import disagreement, panel
+from runward.daemon.cli.output import ago, align, coloured, duration, local, safe, size
+from runward.daemon.cli.session_json import contract_of, files_of, verification_of
+from runward.daemon.store.reading import SessionRow, StatusChange
+from runward.daemon.store.reading_causes import decisions_about
+
+
+def not_delivered(connection: sqlite3.Connection, key: str) -> dict[str, str]:
+    """Why each artifact that the last verification missed didn't count, by path, as the daemon saw it."""
+    for decision in reversed(decisions_about(connection, key)):
+        known: JsonValue = json.loads(decision.known) if decision.known else None
+        found = known.get("not_delivered") if isinstance(known, dict) else None
+        if isinstance(found, dict):
+            return {path: str(why) for path, why in found.items()}
+    return {}
+
+
+def lines_of(
+    row: SessionRow, history: Sequence[StatusChange], why: Mapping[str, str], now: float
+) -> list[str]:
+    """Everything about a session, as lines for a terminal."""
+    verification = verification_of(row)
+    lines = align(_facts(row, now))
+    clash = disagreement(row.status, verification)
+    if clash is not None:
+        lines += ["", f"{coloured('warning', 'Both count')}: {safe(clash)}."]
+    for section in (
+        panel(contract_of(row), verification, why),
+        _timeline(history),
+        _files(row),
+    ):
+        if section:
+            lines += ["", *section]
+    return lines
+
+
+def _facts(row: SessionRow, now: float) -> list[tuple[str, str]]:
+    took = duration(max(0.0, (row.finished_at or now) - row.started_at))
+    facts: list[tuple[str, str | None]] = [
+        ("Session", safe(row.session_id)),
+        ("Key", safe(row.key)),
+        ("Status", f"{coloured(row.status)} ({safe(row.reason_code)})"),
+        ("Reason", safe(row.reason_summary)),
+        ("Evidence", row.ended_by),
+        ("Delivery", coloured(row.delivery) if row.delivery else None),
+        ("Attempt", str(row.attempt) if row.attempt > 1 else None),
+        ("Started", f"{local(row.started_at)} ({ago(row.started_at, now)})"),
+        ("Finished", f"{local(row.finished_at)} (took {took})" if row.finished_at else f"- (for {took})"),
+        ("Playbook", row.playbook and safe(row.playbook)),
+        ("Agent", row.agent and safe(row.agent)),
+        ("Invocation", row.invocation_id and safe(row.invocation_id)),
+        ("Containment", row.containment and safe(row.containment)),
+        ("Contract", _contract(row)),
+        ("Origin", "history: it ended before its root was first seen" if row.origin == "history" else None),
+        ("Path", safe(row.path)),
+    ]
+    return [(f"{name}:", value) for name, value in facts if value]
+
+
+def _contract(row: SessionRow) -> str | None:
+    if row.contract_problem is not None:
+        return f"{coloured('warning', 'none')}: {safe(row.contract_problem)}"
+    return f"fixed ({row.contract_basis})" if row.contract_basis is not None else None
+
+
+def _timeline(history: Sequence[StatusChange]) -> list[str]:
+    rows = [
+        (
+            f"  {local(change.at)}",
+            coloured(change.status),
+            safe(change.reason_code),
+            safe(change.reason_summary),
+            f"({change.source})",
+        )
+        for change in history
+    ]
+    return ["Timeline", "", *align(rows)] if rows else []
+
+
+def _files(row: SessionRow) -> list[str]:
+    rows = [
+        (f"  {safe(str(each['path']))}", size(int(str(each["size"]))))
+        for each in files_of(row)
+        if isinstance(each, dict)
+    ]
+    return [f"Files in {safe(row.artifacts_path)}", "", *align(rows)] if rows else []

@@ -1,0 +1,19 @@
+"""The means by which a run's process tree can be held together: their names, and that one can't be had."""
+
+from typing import NamedTuple
+
+MEANS = ("auto", "none", "subreaper", "cgroup", "scope", "pidns")
+
+
+class ContainmentUnavailable(Exception):
+    """A means can't be had on this machine; the message says why."""
+
+
+class Held(NamedTuple):
+    """What is to be held: the waiting command, its processes (it and its `init`), and its run's name and longest
+    time (seconds; None: no end)."""
+
+    pid: int
+    own: frozenset[int]
+    name: str
+    longest: float | None

@@ -1,0 +1,98 @@
+"""A history of looks at one run directory, each as the daemon makes it: only what differs is read anew."""
+
+import json
+from dataclasses import dataclass, field
+
+from runward.config.json_value import JsonValue
+from runward.handlers.events import AttemptEnded, AttemptStarted
+from runward.handlers.layouts import native
+from runward.handlers.layouts.scanner import Document, Signature
+from runward.handlers.sessions.observe import (
+    NEVER_SEEN,
+    ProcessState,
+    RootRule,
+    Watched,
+    dump_watched,
+    load_watched,
+    see,
+    vanish,
+    weigh,
+)
+
+KEY = "native:runs/alpha"
+LIVE = RootRule(records_history=False, first_seen_at=1000.0)
+RUN: JsonValue = {"schema": "runward-run-v1"}
+CLEAN: JsonValue = {"exit_code": 0}
+BROKEN = b'{"exit_co'
+
+
+@dataclass
+class History:
+    """What is on the disk, what is remembered, and every event so far. Each `put` is a new file."""
+
+    rule: RootRule = LIVE
+    watched: Watched = NEVER_SEEN
+    events: list[AttemptStarted | AttemptEnded] = field(default_factory=list)
+    files: dict[str, tuple[Signature, bytes]] = field(default_factory=dict)
+    _version: int = 0
+
+    def put(self, name: str, value: JsonValue | bytes) -> "History":
+        self._version += 1
+        content = value if isinstance(value, bytes) else json.dumps(value).encode()
+        self.files[name] = ((self._version, len(content), self._version * 1_000_000_000), content)
+        return self
+
+    def touch(self, name: str) -> "History":
+        self._version += 1
+        (inode, size, _), content = self.files[name]
+        self.files[name] = ((inode, size, self._version * 1_000_000_000), content)
+        return self
+
+    def copy_back(self) -> "History":
+        """Every file anew under its own time, as `cp -a` and `rsync -a` make them."""
+        for name, ((_, size, modified), content) in list(self.files.items()):
+            self._version += 1
+            self.files[name] = ((self._version, size, modified), content)
+        return self
+
+    def remove(self, *names: str) -> "History":
+        for name in names:
+            del self.files[name]
+        return self
+
+    def look(self) -> "History":
+        known = dict(self.watched.signatures)
+        signatures: list[tuple[str, Signature]] = []
+        documents: list[Document] = []
+        for name in native.DOCUMENTS:
+            if name in self.files:
+                signature, content = self.files[name]
+                signatures.append((name, signature))
+                if known.get(name) != signature:
+                    documents.append(Document(name, signature, signature[2] / 1e9, content))
+        items = list(native.scan("runs", "/runs/alpha", documents))
+        return self._keep(see(self.watched, KEY, self.rule, tuple(signatures), items))
+
+    def vanish(self, now: float = 50.0) -> "History":
+        return self._keep(vanish(self.watched, KEY, now))
+
+    def weigh(self, state: ProcessState, now: float) -> "History":
+        return self._keep(weigh(self.watched, KEY, state, now))
+
+    def _keep(self, observed: tuple[Watched, tuple[AttemptStarted | AttemptEnded, ...]]) -> "History":
+        after, events = observed
+        self.watched = load_watched(dump_watched(after))  # as it comes back from the store
+        self.events += events
+        return self
+
+    @property
+    def told(self) -> list[str]:
+        """The events in short: `1 started`, `1 run.completed.ok`."""
+        return [
+            f"{event.attempt} {'started' if isinstance(event, AttemptStarted) else event.reason_code}"
+            for event in self.events
+        ]
+
+    @property
+    def complaints(self) -> list[str]:
+        return [f"{each.file}: {each.message}" for each in self.watched.complaints]

@@ -1,0 +1,42 @@
+"""What a job sees of the jobs before it is what the store will say after them."""
+
+from tests.handlers.examples import HASH, KEY, NOW, declaration, ended, session, started
+
+from runward.handlers.effects import Effects, Explain
+from runward.handlers.events import AttemptEnded, AttemptStarted
+from runward.handlers.facts import Answer, Question, Session, SessionOf
+from runward.handlers.sessions import ended as ending
+from runward.handlers.sessions import opened
+from runward.handlers.sessions.fold import fold
+
+
+def decide(event: AttemptStarted | AttemptEnded, known: Session | None) -> Effects:
+    facts: dict[Question, Answer] = {SessionOf(KEY): known}
+    decision = (
+        opened.decide(event, HASH, facts, NOW)
+        if isinstance(event, AttemptStarted)
+        else ending.decide(event, HASH, facts, NOW)
+    )
+    assert isinstance(decision, tuple)
+    return decision
+
+
+def test_a_whole_life_is_folded_job_by_job() -> None:
+    known: Session | None = None
+    seen: list[tuple[str, int]] = []
+    for event in (started(), ended(), started(attempt=2), ended("failed", "run.failed.signal", attempt=2)):
+        known = fold(known, decide(event, known))
+        assert known is not None
+        seen.append((known.status, known.attempt))
+    assert seen == [("running", 1), ("completed", 1), ("running", 2), ("failed", 2)]
+
+
+def test_an_opened_session_is_as_its_row_will_be() -> None:
+    effects = decide(started(has_snapshot=True, contract={"expected": []}, session_id="s-1"), None)
+    expected = session(contract_json='{"expected":[]}', session_id="s-1", path=declaration().path)
+    assert fold(None, effects) == expected
+
+
+def test_explanations_change_nothing() -> None:
+    assert fold(None, (Explain(KEY, "refused", "no"),)) is None
+    assert fold(session(), (Explain(KEY, "refused", "no"),)) == session()

@@ -1,0 +1,356 @@
+"""Histories of looks at one run directory, and the events that follow from them."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from tests.handlers.sessions.history import BROKEN, CLEAN, RUN, History
+
+from runward.config.json_value import JsonValue
+from runward.handlers.events import AttemptEnded, AttemptStarted
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.observe import GRACE, ProcessState, RootRule, load_watched, together
+
+OK, GONE, VANISHED = "run.completed.ok", "run.aborted.process_gone", "run.aborted.vanished"
+LAUNCHED: JsonValue = {
+    "schema": "runward-run-v1",
+    "launcher": {"pid": 7, "start_ticks": 1, "boot_id": "b"},
+    "host": "box",
+}
+
+
+def running() -> History:
+    return History().put("run.json", RUN).look()
+
+
+def finished() -> History:
+    return running().put("exit.json", CLEAN).look()
+
+
+def test_a_run_starts_with_its_first_file_and_ends_with_its_last() -> None:
+    assert running().told == ["1 started"]
+    assert finished().told == ["1 started", f"1 {OK}"]
+
+
+def test_a_run_that_is_seen_only_at_its_end_starts_and_ends_in_one_look() -> None:
+    history = History().put("run.json", RUN).put("exit.json", CLEAN).look()
+    assert history.told == ["1 started", f"1 {OK}"]
+    start = history.events[0]
+    assert isinstance(start, AttemptStarted)
+    assert start.seen_over
+
+
+def test_looking_again_at_the_same_files_says_nothing() -> None:
+    for history in (running(), finished(), History().put("exit.json", CLEAN).look()):
+        before, told = history.watched, history.told
+        assert history.look().look().told == told
+        assert history.watched == before
+
+
+@pytest.mark.parametrize("first", ["exit.json", "process.json"])
+def test_files_that_arrive_in_the_order_of_a_copy_count_once_the_start_is_there(first: str) -> None:
+    history = History().put(
+        first, CLEAN if first == "exit.json" else {"pid": 9, "start_ticks": 1, "boot_id": "b"}
+    )
+    assert history.look().told == []
+    history.put("run.json", RUN).look()
+    if first == "exit.json":
+        assert history.told == ["1 started", f"1 {OK}"]
+    else:
+        assert history.told == ["1 started"]
+        assert history.watched.process == RecordedProcess(9, 1, "b")
+
+
+def test_an_end_beside_a_broken_start_counts_when_the_start_is_mended() -> None:
+    history = History().put("run.json", BROKEN).put("exit.json", CLEAN).look()
+    assert history.told == []
+    assert history.put("run.json", RUN).look().told == ["1 started", f"1 {OK}"]
+    assert history.complaints == []
+
+
+def test_a_broken_end_is_complained_of_while_it_stands_and_ends_nothing() -> None:
+    history = running().put("exit.json", BROKEN).look()
+    assert history.told == ["1 started"]
+    assert len(history.complaints) == 1
+    assert history.look().complaints == history.complaints
+    assert history.put("exit.json", CLEAN).look().told == ["1 started", f"1 {OK}"]
+    assert history.complaints == []
+
+
+def test_a_broken_end_that_is_removed_is_complained_of_no_longer() -> None:
+    history = running().put("exit.json", BROKEN).look()
+    assert history.remove("exit.json").look().complaints == []
+
+
+def test_an_ended_run_whose_start_is_only_touched_stays_ended() -> None:
+    history = finished()
+    assert history.touch("run.json").look().touch("run.json").look().told == ["1 started", f"1 {OK}"]
+
+
+def test_a_running_run_whose_start_is_rewritten_goes_on() -> None:
+    history = running().put("run.json", LAUNCHED).look()
+    assert history.told == ["1 started"]
+    assert history.put("exit.json", CLEAN).look().told == ["1 started", f"1 {OK}"]
+
+
+def test_a_second_end_changes_nothing_and_is_complained_of() -> None:
+    history = finished().put("exit.json", {"exit_code": 1}).look()
+    assert history.told == ["1 started", f"1 {OK}"]
+    assert history.complaints == ["exit.json: was written again after the end"]
+
+
+def test_an_end_that_is_taken_away_and_written_again_changes_nothing() -> None:
+    history = finished().remove("exit.json").look().put("exit.json", {"exit_code": 1}).look()
+    assert history.told == ["1 started", f"1 {OK}"]
+
+
+def test_a_directory_that_is_made_again_opens_the_next_attempt() -> None:
+    history = finished().vanish()
+    history.remove("run.json", "exit.json").put("run.json", RUN).look()
+    assert history.told == ["1 started", f"1 {OK}", "2 started"]
+    assert history.put("exit.json", {"exit_code": 1}).look().told[3:] == ["2 run.failed.exit_nonzero"]
+
+
+def test_a_directory_that_is_made_again_between_two_looks_opens_the_next_attempt() -> None:
+    history = finished().put("run.json", RUN).put("exit.json", {"exit_code": 1}).look()
+    assert history.told == ["1 started", f"1 {OK}", "2 started", "2 run.failed.exit_nonzero"]
+
+
+def test_a_directory_that_is_used_again_opens_the_next_attempt_once_the_old_end_is_gone() -> None:
+    history = finished().put("run.json", RUN).look()
+    assert history.told == ["1 started", f"1 {OK}"]
+    history.remove("exit.json").look()
+    assert history.told == ["1 started", f"1 {OK}", "2 started"]
+    assert history.look().told == ["1 started", f"1 {OK}", "2 started"]
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_an_ended_run_that_is_moved_or_copied_away_and_back_is_the_same_run(copied: bool) -> None:
+    history = finished().vanish()
+    if copied:
+        history.copy_back()
+    assert history.look().told == ["1 started", f"1 {OK}"]
+    assert history.complaints == []
+
+
+def test_a_running_run_that_is_moved_away_is_aborted_and_goes_on_as_the_next_attempt_when_it_is_back() -> (
+    None
+):
+    history = running().vanish(now=60.0)
+    assert history.told == ["1 started", f"1 {VANISHED}"]
+    assert history.events[-1].at == 60.0
+    assert history.vanish(now=70.0).told == ["1 started", f"1 {VANISHED}"]
+    assert history.look().told[2:] == ["2 started"]
+    assert history.put("exit.json", CLEAN).look().told[3:] == [f"2 {OK}"]
+
+
+def test_a_run_that_comes_back_ended_opens_and_ends_the_next_attempt() -> None:
+    history = running().vanish().put("exit.json", CLEAN).look()
+    assert history.told == ["1 started", f"1 {VANISHED}", "2 started", f"2 {OK}"]
+
+
+def test_a_directory_that_never_held_a_run_vanishes_without_a_word() -> None:
+    history = History().put("run.json", BROKEN).look().vanish()
+    assert history.told == []
+    assert history.complaints == []
+    assert history.look().complaints != []  # it is back, as wrong as it was
+
+
+def test_a_process_that_is_gone_ends_its_run_after_the_grace() -> None:
+    history = History().put("run.json", LAUNCHED).look()
+    assert history.weigh("gone", 10.0).weigh("gone", 10.0 + GRACE - 0.1).told == ["1 started"]
+    history.weigh("gone", 10.0 + GRACE)
+    assert history.told == ["1 started", f"1 {GONE}"]
+    end = history.events[-1]
+    assert isinstance(end, AttemptEnded)
+    assert (end.at, end.evidence, end.status) == (10.0, "process_gone", "aborted")
+
+
+@pytest.mark.parametrize("between", ["alive", "unknown"])
+def test_a_process_that_was_only_thought_gone_starts_the_grace_anew(between: ProcessState) -> None:
+    history = History().put("run.json", LAUNCHED).look()
+    history.weigh("gone", 10.0).weigh(between, 12.0).weigh("gone", 16.0)
+    assert history.told == ["1 started"]
+    assert history.weigh("gone", 16.0 + GRACE).told == ["1 started", f"1 {GONE}"]
+
+
+def test_a_clock_that_was_set_back_starts_the_grace_anew() -> None:
+    history = History().put("run.json", LAUNCHED).look().weigh("gone", 1000.0).weigh("gone", 10.0)
+    assert history.weigh("gone", 12.0).told == ["1 started"]
+    assert history.weigh("gone", 15.0).told == ["1 started", f"1 {GONE}"]
+
+
+def test_a_living_or_unknown_process_ends_nothing_however_long_it_is_silent() -> None:
+    history = History().put("run.json", LAUNCHED).look()
+    assert history.weigh("alive", 1e9).weigh("unknown", 2e9).told == ["1 started"]
+
+
+def test_an_end_that_comes_after_weaker_evidence_is_a_correction() -> None:
+    history = History().put("run.json", LAUNCHED).look().weigh("gone", 10.0).weigh("gone", 20.0)
+    history.put("exit.json", CLEAN).look()
+    assert history.told == ["1 started", f"1 {GONE}", "2 started", f"2 {OK}"]
+    correction = history.events[2]
+    assert isinstance(correction, AttemptStarted)
+    assert correction.seen_over
+    assert correction.declaration is None
+
+
+def test_only_the_first_attempt_declares() -> None:
+    history = finished().put("run.json", RUN).put("exit.json", CLEAN).look()
+    declared = [
+        event.declaration is not None for event in history.events if isinstance(event, AttemptStarted)
+    ]
+    assert declared == [True, False]
+
+
+def test_a_later_attempt_is_weighed_by_its_own_processes() -> None:
+    history = History().put("run.json", LAUNCHED).put("exit.json", CLEAN).look()
+    history.remove("exit.json").put("run.json", RUN).look()
+    assert history.told == ["1 started", f"1 {OK}", "2 started"]
+    assert (history.watched.launcher, history.watched.process, history.watched.host) == (None, None, None)
+
+
+def test_an_aborted_attempt_ends_by_no_file_of_an_earlier_one() -> None:
+    history = finished().remove("exit.json").put("run.json", LAUNCHED).look()
+    history.put("exit.json", BROKEN).look().weigh("gone", 10.0).weigh("gone", 20.0)
+    assert history.told[2:] == ["2 started", f"2 {GONE}"]
+    assert history.put("run.json", LAUNCHED).look().told[4:] == ["3 started"]
+
+
+@pytest.mark.parametrize(("finished_at", "origin"), [(999.0, "history"), (1000.0, "live"), (2000.0, "live")])
+def test_what_ended_before_its_root_was_seen_is_history_where_the_root_records(
+    finished_at: float, origin: str
+) -> None:
+    at = f"1970-01-01T00:{int(finished_at) // 60:02}:{int(finished_at) % 60:02}Z"
+    history = History(RootRule(records_history=True, first_seen_at=1000.0))
+    history.put("run.json", RUN).put("exit.json", {"exit_code": 0, "finished_at": at}).look()
+    start = history.events[0]
+    assert isinstance(start, AttemptStarted)
+    assert start.origin == origin
+
+
+def test_a_running_run_and_a_root_that_is_live_have_no_history() -> None:
+    recording = History(RootRule(records_history=True, first_seen_at=1000.0)).put("run.json", RUN).look()
+    old = finished()
+    for history in (recording, old):
+        start = history.events[0]
+        assert isinstance(start, AttemptStarted)
+        assert start.origin == "live"
+
+
+@pytest.mark.parametrize(
+    ("states", "state"),
+    [
+        ([], "unknown"),
+        (["gone"], "gone"),
+        (["gone", "gone"], "gone"),
+        (["gone", "alive"], "alive"),
+        (["gone", "unknown"], "unknown"),
+        (["alive", "unknown"], "alive"),
+    ],
+)
+def test_one_living_process_keeps_a_run_going(states: list[ProcessState], state: ProcessState) -> None:
+    assert together(states) == state
+
+
+def test_what_this_program_never_wrote_is_not_remembered() -> None:
+    with pytest.raises(ValidationError):
+        load_watched('{"phase": "asleep"}')
+
+
+# --- laws over any history of looks
+
+steps = st.one_of(
+    st.tuples(st.just("put"), st.sampled_from(["run.json", "exit.json", "process.json"]), st.integers(0, 3)),
+    st.tuples(st.just("touch"), st.sampled_from(["run.json", "exit.json"]), st.just(0)),
+    st.tuples(st.just("remove"), st.sampled_from(["run.json", "exit.json", "process.json"]), st.just(0)),
+    st.tuples(st.just("look"), st.just(""), st.just(0)),
+    st.tuples(st.just("vanish"), st.just(""), st.just(0)),
+    st.tuples(st.just("copy"), st.just(""), st.just(0)),
+    st.tuples(st.just("weigh"), st.sampled_from(["gone", "gone", "alive", "unknown"]), st.integers(0, 30)),
+)
+CONTENTS: dict[str, list[JsonValue | bytes]] = {
+    "run.json": [RUN, LAUNCHED, BROKEN, {"schema": "runward-run-v1", "kind": "daemon"}],
+    "exit.json": [CLEAN, {"exit_code": 1}, BROKEN, {"cause": "cancelled"}],
+    "process.json": [
+        {"pid": 9, "start_ticks": 1, "boot_id": "b"},
+        BROKEN,
+        {},
+        {"pid": 8, "start_ticks": 1, "boot_id": "b"},
+    ],
+}
+
+
+def play(program: list[tuple[str, str, int]]) -> History:
+    history, now = History(), 0.0
+    for verb, what, number in program:
+        match verb:
+            case "put":
+                history.put(what, CONTENTS[what][number])
+            case "touch" if what in history.files:
+                history.touch(what)
+            case "remove" if what in history.files:
+                history.remove(what)
+            case "copy":
+                history.copy_back()
+            case "look":
+                history.look()
+            case "vanish":
+                history.vanish(now)
+            case "weigh":
+                now += number
+                history.weigh(what, now)  # type: ignore[arg-type] # one of the three states
+    return history
+
+
+def check(program: list[tuple[str, str, int]]) -> None:
+    history = play(program)
+    assert len({event.key for event in history.events}) == len(history.events)
+    opened = [event.attempt for event in history.events if isinstance(event, AttemptStarted)]
+    assert opened == list(range(1, len(opened) + 1))
+    running = 0
+    for event in history.events:
+        if isinstance(event, AttemptStarted):
+            assert running == 0, "an attempt opened while another one was running"
+            running = event.attempt
+        else:
+            assert event.attempt == running, "an attempt ended that wasn't running"
+            running = 0
+    assert (history.watched.phase == "open") == (running > 0)
+    events, watched = list(history.events), history.watched
+    again = play(program)
+    assert (again.events, again.watched) == (events, watched)
+
+
+def check_nothing_is_lost(program: list[tuple[str, str, int]]) -> None:
+    """Whatever happened before, a plain start and a plain end that are there at the last look count."""
+    history = play(program)
+    history.vanish().look()
+    history.put("run.json", RUN).put("exit.json", CLEAN).look()
+    assert history.watched.phase == "over"
+    assert history.told[-1].endswith(OK)
+    told = history.told
+    assert history.look().look().told == told
+
+
+@given(st.lists(steps, max_size=30))
+def test_any_history_of_looks_ends_each_attempt_at_most_once_and_counts_them_up(
+    program: list[tuple[str, str, int]],
+) -> None:
+    check(program)
+
+
+@given(st.lists(steps, max_size=30))
+def test_after_any_history_a_new_run_is_judged(program: list[tuple[str, str, int]]) -> None:
+    check_nothing_is_lost(program)
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(900)
+@settings(max_examples=10_000)
+@given(st.lists(steps, max_size=40))
+def test_any_history_of_looks_obeys_the_laws_in_ten_thousand_cases(
+    program: list[tuple[str, str, int]],
+) -> None:
+    check(program)
+    check_nothing_is_lost(program)

@@ -1,0 +1,103 @@
+"""Events as they are stored: written out, read back, lifted, and refused where they are not known."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.handlers.examples import declaration, ended, started
+
+from runward.config.json_value import JsonValue
+from runward.handlers import events
+from runward.handlers.events import (
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    JobDiscardRequested,
+    JobRetryRequested,
+    ScanRequested,
+    SessionFinished,
+    UnknownEvent,
+    dump_payload,
+    event_types,
+    load_payload,
+)
+
+EXAMPLES: list[Event] = [
+    started(has_snapshot=True, contract={"expected": [{"id": "a", "path": "ä\0\n"}]}),
+    started(attempt=2),
+    ended(exit_code=0),
+    ended("failed", "run.failed.signal", signal=9, evidence="process_gone"),
+    SessionFinished("k", 1, 5.0, "failed", "run.failed.signal", None),
+    JobRetryRequested("r", 1.0, 7, "ann"),
+    JobDiscardRequested("r", 1.0, 7, "why", "ann"),
+    ScanRequested("r", 1.0),
+]
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), inner, max_size=3),
+    max_leaves=10,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: event.type)
+def test_an_event_is_read_back_as_it_was_written(event: Event) -> None:
+    assert load_payload(event.type, event.version, dump_payload(event)) == event
+
+
+def test_every_type_of_event_has_an_example_here() -> None:
+    assert {event.type for event in EXAMPLES} == set(event_types())
+
+
+@given(plain, st.text(st.characters(exclude_categories=["Cs"]), max_size=8), st.floats(0, 1e12))
+def test_whatever_a_run_declared_is_read_back(contract: JsonValue, name: str, at: float) -> None:
+    event = AttemptStarted("k", 1, at, declaration(contract=contract, has_snapshot=True, session_id=name))
+    assert load_payload(event.type, event.version, dump_payload(event)) == event
+
+
+def test_the_key_of_an_event_names_its_fact() -> None:
+    assert started().key == "native:runs/alpha#1/started"
+    assert ended(attempt=3).key == "native:runs/alpha#3/ended"
+    assert SessionFinished("k", 1, 5.0, "failed", "c", None).key == "k#1/finished"
+    assert ScanRequested("uuid", 1.0).key == "uuid"
+
+
+def test_requests_about_a_job_have_a_lane_beside_that_of_its_session() -> None:
+    assert JobRetryRequested("r", 1.0, 7).lane == JobDiscardRequested("r", 1.0, 7).lane == "queue:7"
+    assert started().lane == ended().lane == "native:runs/alpha"
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "payload"),
+    [
+        ("NoSuchEvent", 1, "{}"),
+        ("AttemptEnded", 99, dump_payload(ended())),
+        ("AttemptEnded", 0, dump_payload(ended())),
+        ("AttemptEnded", 1, "{}"),
+        ("AttemptEnded", 1, "no json"),
+        ("AttemptEnded", 1, dump_payload(ended()).replace('"declared"', '"guessed"')),
+        ("ScanRequested", 1, '{"request": "r", "at": null}'),
+    ],
+)
+def test_what_this_program_does_not_know_is_refused(kind: str, version: int, payload: str) -> None:
+    with pytest.raises(UnknownEvent):
+        load_payload(kind, version, payload)
+
+
+def test_an_older_version_is_lifted_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(events._VERSIONS, "ScanRequested", 3)
+    monkeypatch.setitem(
+        events.UPCASTERS, ("ScanRequested", 1), lambda old: {"request": old["name"], "when": 4.0}
+    )
+    monkeypatch.setitem(
+        events.UPCASTERS, ("ScanRequested", 2), lambda old: {"request": old["request"], "at": old["when"]}
+    )
+    assert load_payload("ScanRequested", 1, json.dumps({"name": "r"})) == ScanRequested("r", 4.0)
+
+
+def test_an_evidence_is_ranked_from_declared_down_to_quiet() -> None:
+    ranked = sorted(events.EVIDENCE_STRENGTH, key=lambda evidence: -events.EVIDENCE_STRENGTH[evidence])
+    assert ranked == ["declared", "process_gone", "deadline", "quiet"]
+    assert isinstance(ended(), AttemptEnded)

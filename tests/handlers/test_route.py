@@ -1,0 +1,41 @@
+import pytest
+from tests.handlers.examples import KEY, ended, started
+
+from runward.handlers.events import SessionFinished, event_types
+from runward.handlers.facts import (
+    ArtifactsUnder,
+    DeclaredContract,
+    Need,
+    SessionOf,
+    question_as_json,
+)
+from runward.handlers.route import HANDLERS, NoSuchHandler, decide
+
+
+def test_every_event_has_its_line_in_the_route() -> None:
+    assert set(HANDLERS) == set(event_types())
+
+
+def test_an_event_goes_to_the_handler_of_its_job() -> None:
+    assert decide("sessions/opened", started(), "h", {}, 1.0) == Need((SessionOf(KEY),))
+    assert decide("sessions/ended", ended(), "h", {}, 1.0) == Need((SessionOf(KEY),))
+
+
+@pytest.mark.parametrize("handler", ["sessions/ended", "requests/scan", "", "no/such"])
+def test_a_job_for_a_handler_that_does_not_take_its_event_is_a_bug(handler: str) -> None:
+    with pytest.raises(NoSuchHandler):
+        decide(handler, started(), "h", {}, 1.0)
+
+
+def test_a_verdict_owes_nothing_yet() -> None:
+    assert HANDLERS[SessionFinished.type] == ()
+
+
+def test_a_question_is_kept_as_plain_json() -> None:
+    assert question_as_json(SessionOf("k")) == {"session": "k"}
+    assert question_as_json(DeclaredContract("p", None)) == {
+        "declared_contract": {"playbook": "p", "agent": None}
+    }
+    assert question_as_json(ArtifactsUnder("/a", "/", ("x",))) == {
+        "artifacts_under": {"root": "/a", "paths": ["x"]}
+    }

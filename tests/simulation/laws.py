@@ -1,0 +1,186 @@
+"""What always holds: checked against the store and the journals, by plain means."""
+
+import hashlib
+from collections import Counter, defaultdict
+from typing import Final
+
+from runward.daemon.ports import Appended
+from runward.daemon.store.chain import GENESIS, event_hash
+from tests.simulation.kernel import Node
+from tests.simulation.places import Place, Places
+from tests.simulation.ports import Written
+from tests.simulation.universe import Broken, Universe
+
+ALWAYS: Final[dict[str, str]] = {
+    "a lane's jobs are done in order": (
+        "select b.id, b.lane from jobs a join jobs b on b.lane = a.lane and b.id > a.id"
+        " where a.state in ('waiting', 'running', 'held') and b.state = 'done'"
+    ),
+    "an open attempt is the session's last": (
+        "select s.key from sessions s join attempts a on a.session_key = s.key"
+        " where (a.ended_by is null) != (a.attempt = s.attempt and s.status = 'running')"
+    ),
+    "a job runs under a token or not at all": "select id from jobs where (state = 'running') != (token is not null)",
+}
+"""Questions to which the store must never have an answer, whatever happens."""
+
+AT_REST: Final[dict[str, str]] = {
+    "no job is open": "select id, state, handler, lane, error from jobs where state in ('waiting', 'running')",
+    "nothing is owed": "select id, session_key, name from outbox where state = 'owed'",
+    "a session has the status of its last attempt": (
+        "select s.key, s.status, a.status from sessions s"
+        " join attempts a on a.session_key = s.key and a.attempt = s.attempt where a.status != s.status"
+    ),
+    "an attempt ends at most once": (
+        "select session_key, attempt from status_history where status != 'running'"
+        " group by session_key, attempt having count(*) > 1"
+    ),
+    "an attempt begins exactly once": (
+        "select a.session_key, a.attempt from attempts a left join status_history h"
+        " on h.session_key = a.session_key and h.attempt = a.attempt and h.status = 'running'"
+        " group by a.session_key, a.attempt having count(h.id) != 1"
+    ),
+    "attempts are numbered without gaps": (
+        "select session_key from attempts group by session_key having max(attempt) != count(*)"
+    ),
+    "every verdict is an event": (
+        "select session_key, attempt from attempts where ended_by is not null"
+        " and session_key || '#' || attempt || '/finished' not in (select key from events)"
+    ),
+}
+"""The same, once everything is quiet."""
+
+
+class Laws:
+    """The laws of one history. Each check raises `Broken`."""
+
+    def __init__(self, universe: Universe, places: Places) -> None:
+        self._universe = universe
+        self._places = places
+        self._contracts: dict[str, str | None] = {}
+
+    def always(self) -> None:
+        """What must hold after every step."""
+        for law, question in ALWAYS.items():
+            self._none(law, question)
+        for key, contract in self._universe.peek("select key, artifact_contract_json from sessions"):
+            if self._contracts.setdefault(key, contract) != contract:
+                raise Broken(f"the contract of {key} changed")
+
+    def _none(self, law: str, question: str) -> None:
+        found = self._universe.peek(question)
+        if found:
+            raise Broken(f"{law}, but: {found[:5]}")
+
+    def at_rest(self) -> None:
+        """What must hold once all faults are off and everything is quiet."""
+        self.always()
+        for law, question in AT_REST.items():
+            self._none(law, question)
+        self._chain()
+        self._history()
+        self._verdicts()
+        self._journals()
+
+    def _chain(self) -> None:
+        head, number = GENESIS, 0
+        for row in self._universe.peek(
+            "select seq, key, type, version, recorded_at, cause, depth, payload, hash from events order by seq"
+        ):
+            number += 1
+            expected = event_hash(head, *row[1:8])
+            if row[0] != number or row[8] != expected:
+                raise Broken(f"the chain breaks at event {row[0]} ({row[1]})")
+            head = row[8]
+
+    def _history(self) -> None:
+        last: dict[str, str] = {}
+        for key, replaced, status in self._universe.peek(
+            "select session_key, replaced, status from status_history order by id"
+        ):
+            if replaced != last.get(key):
+                raise Broken(f"{key} went from {last.get(key)} to {status}, said to replace {replaced}")
+            last[key] = status
+        statuses = dict(self._universe.peek("select key, status from sessions"))
+        if statuses != last:
+            raise Broken("the history doesn't lead to the sessions' statuses")
+
+    # The plain model.
+
+    def _verdicts(self) -> None:
+        found = {
+            row[0]: row
+            for row in self._universe.peek("select key, status, reason_code, attempt, origin from sessions")
+        }
+        for key, place in self._places.by_key.items():
+            self._verdict(place, found.pop(key, None))
+        if found:
+            raise Broken(f"sessions that nobody began: {sorted(found)}")
+
+    def _verdict(self, place: Place, row: tuple[str, str, str, int, str] | None) -> None:
+        expected = self._places.expected(place)
+        if row is None:
+            if expected.session:
+                raise Broken(f"{place.key} was never noticed: {expected}")
+            return
+        key, status, reason, attempt, _ = row
+        if not place.begun:
+            raise Broken(f"{key} never began, but has a session")
+        if place.free:
+            return
+        if (status, reason) not in expected.verdicts or attempt > expected.most_attempts:
+            raise Broken(f"{key} is {status} ({reason}) in attempt {attempt}; fair is {expected}")
+
+    # Journals.
+
+    def _journals(self) -> None:
+        written: dict[int, list[Written]] = defaultdict(list)
+        nodes: dict[int, Node] = {}
+        for each in self._universe.written:
+            if each.node is not None and isinstance(each.answer, Appended):
+                written[id(each.node)].append(each)
+                nodes[id(each.node)] = each.node
+        for number, node in nodes.items():
+            self._journal(node, written[number])
+        self._places_of_lines()
+
+    def _journal(self, node: Node, written: list[Written]) -> None:
+        """Each line of ours stands exactly once where it was said to be, in order, and all else is foreign."""
+        data = bytes(node.data)
+        ours = list(dict.fromkeys(each.line.content for each in written))
+        places = []
+        for content in ours:
+            at = [place for place in _occurrences(data, content) if place == 0 or data[place - 1] == 10]
+            if len(at) != 1:
+                raise Broken(f"{node.path}: a line of ours stands {len(at)} times: {content!r}")
+            places += at
+        if places != sorted(places):
+            raise Broken(f"{node.path}: our lines stand in another order than they were ordered in")
+        self._foreign(node, data)
+
+    def _foreign(self, node: Node, data: bytes) -> None:
+        """Every byte is accounted for by somebody who appended it."""
+        if sum(length for _, length in node.pieces) != len(data):
+            raise Broken(f"{node.path}: {len(data)} bytes, but {node.pieces} were appended")
+
+    def _places_of_lines(self) -> None:
+        """What the store says of a journal's lines is what stands there, where the run's directory stayed."""
+        for key, directory, name, offset, length, digest in self._universe.peek(
+            "select session_key, directory, name, \"offset\", length, hash from outbox where state = 'done'"
+        ):
+            place = self._places.by_key.get(key)
+            path = f"{directory}/{name}"
+            if place is None or place.shaken or not self._universe.kernel.exists(path):
+                continue
+            content = self._universe.kernel.content(path)[offset : offset + length]
+            if hashlib.sha256(content).hexdigest() != digest:
+                raise Broken(f"{path}: at {offset} stands {content!r}, which is not what the store says")
+
+
+
+def _occurrences(data: bytes, content: bytes) -> list[int]:
+    found, at = [], data.find(content)
+    while at >= 0:
+        found.append(at)
+        at = data.find(content, at + 1)
+    return found

@@ -1,0 +1,256 @@
+"""A history from its seed: the whole daemon on a simulated machine, from the watch to the outbox.
+
+`run` plays two hundred deeds under faults, turns the faults off, waits until all is quiet, stops
+the daemon in order, lets `daemon --once` look again, and checks the laws all the way.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+from unittest.mock import patch
+
+import anyio
+import anyio.lowlevel
+
+from runward.daemon import faults
+from runward.handlers import route
+from runward.handlers.effects import EndAttempt, OpenSession
+from runward.handlers.events import Event
+from runward.handlers.facts import Facts
+from tests.simulation.laws import Laws
+from tests.simulation.ports import INBOX
+from tests.simulation.story import Story
+from tests.simulation.tally import Tally
+from tests.simulation.universe import Broken, Universe
+from tests.simulation.virtual_time import VirtualLoop
+
+PATIENCE: Final = 400.0
+"""Virtual seconds after the last fault within which everything must be quiet."""
+
+STEP: Final = 1.0
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What came of a seed: a digest of the store, the journals and the trace."""
+
+    seed: int
+    digest: str
+    tally: Tally
+    trace: tuple[str, ...]
+    seconds: float
+
+
+class HistoryFailed(AssertionError):
+    """A seed that shows a bug. Its message says how to play it again."""
+
+    def __init__(self, seed: int, why: BaseException, trace: list[str]) -> None:
+        tail = "\n".join(trace[-60:])
+        super().__init__(
+            f"seed {seed}: {why}\nplay it again: RUNWARD_SEED={seed} pytest tests/simulation\n{tail}"
+        )
+        self.why = why
+
+
+def run(seed: int) -> History:
+    """Play the history of `seed`. Raises `HistoryFailed`."""
+    tally = Tally()
+    universe = Universe(str(seed), tally)
+    try:
+        with simulated(universe):
+            _play(universe)
+    except Exception as error:
+        raise HistoryFailed(seed, error, universe.trace) from error
+    finally:
+        universe.disk.close()
+    return History(seed, universe.digest, tally, tuple(universe.trace), universe.timeline.time)
+
+
+def _play(universe: Universe) -> None:
+    story = Story(universe)
+    laws = Laws(universe, story.places)
+    ending = Ending(universe, story, laws)
+    story.plan()
+    universe.timeline.after(0.5, universe.start_if_none)
+    universe.timeline.after(STEP, ending.watch)
+    universe.timeline.after(story.last + 25.0, ending.begin)
+    universe.timeline.run()
+
+
+class Ending:
+    """How a history comes to rest, and the checks on the way."""
+
+    def __init__(self, universe: Universe, story: Story, laws: Laws) -> None:
+        self._universe = universe
+        self._story = story
+        self._laws = laws
+        self._calm_since = 0.0
+        self._events = 0
+
+    def watch(self) -> None:
+        """Check what always holds, again and again."""
+        self._laws.always()
+        if self._story.first_seen is None:
+            for (at,) in self._universe.peek("select first_seen_at from roots where name = 'old'"):
+                self._story.first_seen = at
+        if not self._universe.chaos.calm:
+            self._universe.timeline.after(STEP, self.watch)
+
+    def begin(self) -> None:
+        """All faults are off; what was broken is mended; whoever is frozen goes on."""
+        universe = self._universe
+        universe.say("calm")
+        universe.chaos.calm = True
+        universe.chaos.full = universe.disk.full = False
+        universe.bugs.clear()
+        universe.thaw()
+        self._calm_since = universe.timeline.time
+        universe.timeline.after(0.5, self._settle)
+
+    def _settle(self) -> None:
+        """Put right what people would, then wait for rest."""
+        universe = self._universe
+        universe.start_if_none()
+        self._story.retry_held()
+        self._story.ask_for_scan()
+        universe.timeline.after(20.0, self._rest)
+
+    def _rest(self) -> None:
+        universe = self._universe
+        self._laws.always()
+        if self._is_quiet():
+            self._laws.at_rest()
+            self._events = universe.peek("select count(*) from events")[0][0]
+            for daemon in universe.daemons:
+                if daemon is not universe.current and not daemon.process.over:
+                    daemon.process.kill()
+            assert universe.current is not None
+            universe.current.stop()
+            universe.timeline.after(25.0, self._look_again)
+        elif universe.timeline.time - self._calm_since > PATIENCE:
+            self._laws.at_rest()
+            raise Broken(f"still not quiet {PATIENCE} s after the last fault")
+        else:
+            universe.timeline.after(5.0, self._rest)
+
+    def _is_quiet(self) -> bool:
+        universe, daemon = self._universe, self._universe.current
+        if daemon is None or not daemon.ready or universe.frozen() or universe.kernel.names(INBOX):
+            return False
+        supervisor = daemon.supervisor
+        if self._story.held():
+            self._story.retry_held()
+            return False
+        busy = len(supervisor.hints) or supervisor.outbox.owed or supervisor.outbox.unsynced
+        doubted = any(root.doubted for root in supervisor.roots.values())
+        open_jobs = universe.peek("select count(*) from jobs where state in ('waiting', 'running')")
+        return not busy and not doubted and open_jobs[0][0] == 0
+
+    def _look_again(self) -> None:
+        """`daemon --once` over what is done changes nothing."""
+        if self._universe.current is not None:
+            raise Broken("the daemon doesn't stop")
+        self._universe.start_daemon(once=True)
+        self._universe.timeline.after(60.0, self._end)
+
+    def _end(self) -> None:
+        universe = self._universe
+        if universe.current is not None:
+            raise Broken("daemon --once doesn't end")
+        self._laws.at_rest()
+        events = universe.peek("select count(*) from events")[0][0]
+        if events != self._events:
+            raise Broken(f"{events - self._events} events were recorded by looking once more")
+        universe.digest = digest(universe)
+        universe.timeline.finish()
+
+
+def digest(universe: Universe) -> str:
+    """One hash over the store, every file and the trace."""
+    whole = hashlib.sha256()
+    for line in universe.disk.world.iterdump():
+        whole.update(line.encode())
+    for path, node in universe.kernel.files():
+        whole.update(path.encode() + b"\0" + bytes(node.data))
+    whole.update("\n".join(universe.trace).encode())
+    return whole.hexdigest()
+
+
+@contextmanager
+def simulated(universe: Universe) -> Iterator[None]:
+    """Have the daemon's code meet the simulated machine.
+
+    Everything but this is handed in through the ports. The modules that make system calls get the
+    kernel in place of `os` and `fcntl`, so that they run themselves; threads are replaced by virtual
+    time, for real ones would finish in any order; and the report, which nobody reads here, is left out.
+    """
+    kernel = universe.kernel
+    faults.install(universe.point)
+    files = "runward.daemon.rundir"
+    with (
+        patch(f"{files}.journals.os", kernel),
+        patch(f"{files}.journals.fcntl", kernel),
+        patch(f"{files}.looking.os", kernel),
+        patch(f"{files}.artifacts.os", kernel),
+        patch(f"{files}.opening.os", kernel),
+        patch(f"{files}.durable.os", kernel),
+        patch("runward.daemon.inbox.spool.os", kernel),
+        patch("runward.daemon.store.epoch.os", kernel),
+        patch("runward.daemon.supervisor.write_report", lambda state, report: None),
+        patch("anyio.to_thread.run_sync", _thread(universe)),
+        patch("runward.handlers.route.decide", _buggy(universe.bugs)),
+    ):
+        try:
+            yield
+        finally:
+            faults.install(lambda name: None)
+
+
+def _thread(universe: Universe) -> Callable[..., Any]:
+    async def run_sync(
+        function: Callable[..., T],
+        *arguments: Any,
+        abandon_on_cancel: bool = False,
+        limiter: anyio.CapacityLimiter | None = None,
+    ) -> T:
+        """Call it here and now, with a while before and after in which everything else goes on."""
+        assert isinstance(asyncio.get_running_loop(), VirtualLoop)
+        assert not abandon_on_cancel
+        await anyio.lowlevel.checkpoint()
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(universe.chaos.thread_delay())
+            try:
+                return function(*arguments)
+            finally:
+                await anyio.sleep(universe.chaos.thread_delay())
+
+    return run_sync
+
+
+def _buggy(bugs: Mapping[str, str]) -> Callable[[str, Event, str, Facts, float], route.Decision]:
+    decide = route.decide
+
+    def with_bugs(
+        handler: str, event: Event, event_hash: str, facts: Facts, now: float
+    ) -> route.Decision:
+        """The handlers, and the bugs that the story put into them."""
+        bug = bugs.get(event.lane)
+        if bug == "raises":
+            raise RuntimeError("a bug of a handler")
+        decision = decide(handler, event, event_hash, facts, now)
+        if bug == "poisons" and isinstance(decision, tuple):
+            return tuple(
+                each._replace(contract_basis="nonsense")  # type: ignore[arg-type] # that is the bug
+                if isinstance(each, OpenSession)
+                else each._replace(delivery="nonsense")  # type: ignore[arg-type]
+                if isinstance(each, EndAttempt)
+                else each
+                for each in decision
+            )
+        return decision
+
+    return with_bugs
