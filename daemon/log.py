@@ -8,7 +8,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NoReturn, TextIO
 
@@ -28,6 +29,7 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._size = 0
+        self._held: list[bytes] | None = None
         self._descriptor = self._open()
 
     def _open(self) -> int:
@@ -36,8 +38,22 @@ class LogFile:
         self._size = os.fstat(descriptor).st_size
         return descriptor
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Append what is written meanwhile in one go, at the end."""
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            if held:
+                self.write(b"".join(held))
+
     def write(self, line: bytes) -> None:
         """Append a line. A full disk loses log lines and nothing else."""
+        if self._held is not None:
+            self._held.append(line)
+            return
         if self._size + len(line) > MAXIMUM_BYTES:
             os.close(self._descriptor)
             self._path.replace(self._path.with_name(self._path.name + ".1"))
@@ -91,10 +107,9 @@ def _short(value: object) -> str:
 
 
 def open_log(
-    state: Path | None, console: TextIO | None = sys.stderr, level: str = "info"
+    file: LogFile | None, console: TextIO | None = sys.stderr, level: str = "info"
 ) -> structlog.typing.FilteringBoundLogger:
-    """The log of the daemon whose state directory is `state`; without one only the console."""
-    file = LogFile(state / LOG) if state is not None else None
+    """A log that writes to `file`, and what matters to a person to `console`."""
     # aiosqlite logs every statement with its parameters, at a level that nobody wants.
     logging.getLogger("aiosqlite").setLevel(logging.INFO)
     logging.getLogger("apscheduler").setLevel(logging.WARNING)

@@ -18,12 +18,12 @@ import structlog
 from runward.config.settings import Settings
 from runward.daemon import __version__
 from runward.daemon.notify import notify
-from runward.daemon.ports import Clock, Files, Processes, Randomness
+from runward.daemon.ports import Clock, EpochPassed, Files, Processes, Randomness
 from runward.daemon.queue.queue import Queue
 from runward.daemon.report import Report, RootReport, percentile, write_report
 from runward.daemon.schedule.alarm import Alarm
 from runward.daemon.store import queries
-from runward.daemon.store.epoch import write_epoch
+from runward.daemon.store.epoch import read_epoch, write_epoch
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.coverage import Coverage
@@ -226,7 +226,7 @@ class Supervisor:
         """How long to wait for what is due soon; None where nothing is."""
         if any(root.doubted for root in self.roots.values()):
             return 0.5
-        due = await self.queue.next_due()
+        due = await self.worker.next_due()
         if due is not None and due - self._world.clock.now() < SOON:
             return max(0.05, due - self._world.clock.now())
         return self.outbox.next_try(SOON)
@@ -238,7 +238,7 @@ class Supervisor:
                 continue
             if len(self.hints):
                 continue
-            self.alarm.set(await self.queue.next_due())
+            self.alarm.set(await self.worker.next_due())
             await self._wake.wait()
 
     async def _finish(self) -> None:
@@ -297,6 +297,7 @@ class Supervisor:
         """Keep `status.json` true, at most once a second and only while something changes."""
         last: Report | None = None
         while True:
+            self._check_epoch()
             report = self.report()
             if report != last and self._state is not None:
                 try:
@@ -306,12 +307,29 @@ class Supervisor:
                     self._log.warning("report.not_written", why=error.strerror)
             await anyio.sleep(REPORT_PERIOD)
 
+    def _check_epoch(self) -> None:
+        """End a daemon that has nothing to write, too, if another one took the state directory over meanwhile."""
+        if self._state is None:
+            return
+        try:
+            current = read_epoch(self._state)
+        except OSError as error:
+            # Not readable is not over: every write finds out by itself.
+            self._log.warning("epoch.unreadable", why=error.strerror)
+            return
+        if current != self._store.epoch:
+            raise EpochPassed(
+                f"another daemon took the state directory over: this one's epoch is {self._store.epoch},"
+                f" now it is {current}"
+            )
+
     def report(self) -> Report:
         """What this daemon says of itself now."""
         lags = sorted(self.worker.lag)
         degraded = self.outbox.degraded()
-        if self.worker.trouble is not None:
-            degraded.append(f"store: {self.worker.trouble}")
+        trouble = self.queue.uncertain or self.worker.trouble
+        if trouble is not None:
+            degraded.append(f"store: {trouble}")
         degraded += [f"root {root.name}: {root.problem}" for root in self.roots.values() if root.problem]
         degraded += [
             f"root {name} is watched flat: running sessions are looked at every second"

@@ -32,7 +32,8 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
     import anyio
 
     from runward.daemon import faults
-    from runward.daemon.log import open_log
+    from runward.daemon.log import LOG, LogFile, open_log
+    from runward.daemon.ports import EpochPassed
     from runward.daemon.service import serve
     from runward.daemon.store.migrate import StoreTooNew
     from runward.daemon.store.ownership import StateDirectoryHeld, prepare
@@ -43,16 +44,15 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
         from pathlib import Path
 
         prepare(Path(settings.state_dir))
-        log = open_log(
-            Path(settings.state_dir), None if quiet else sys.stderr, "debug" if root["debug"] else "info"
-        )
+        file = LogFile(Path(settings.state_dir) / LOG)
+        log = open_log(file, None if quiet else sys.stderr, "debug" if root["debug"] else "info")
         faults.from_environment(_fault())
-        anyio.run(serve, settings, log, lambda: read_settings_of(root["config"]), once)
+        anyio.run(serve, settings, log, file, lambda: read_settings_of(root["config"]), once)
     except StateDirectoryHeld as error:
         if once and _ask_for_scan(settings.state_dir):
             return
         fail(str(error), TRY_AGAIN)
-    except (StoreTooNew, EpochRefused) as error:
+    except (StoreTooNew, EpochRefused, EpochPassed) as error:
         fail(str(error), TRY_AGAIN)
     except (OSError, sqlite3.Error) as error:
         if root["debug"]:

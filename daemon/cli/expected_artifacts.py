@@ -11,6 +11,7 @@ import click
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.output import align, coloured, safe, size, width
 
+_FOR_THE_CONTRACT = "run.failed.missing_artifact"
 _WIDE = 44
 """Where the verdict stands in the section's first line."""
 
@@ -46,9 +47,9 @@ def panel(contract: JsonValue, verification: JsonValue, why: Mapping[str, str]) 
     return lines[:-1]
 
 
-def disagreement(status: str, verification: JsonValue) -> str | None:
+def disagreement(status: str, reason_code: str, verification: JsonValue) -> str | None:
     """What to say where the status and the verification tell two stories (ADR-0029, section 7)."""
-    if not isinstance(verification, dict) or status == "running":
+    if not isinstance(verification, dict) or status == "running" or reason_code == _FOR_THE_CONTRACT:
         return None
     verdict = verification["status"]
     if status == "completed":

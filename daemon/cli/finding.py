@@ -25,13 +25,21 @@ def find_session(connection: sqlite3.Connection, text: str) -> str:
         return newest
     if not text:
         fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
+    key = session_called(connection, text)
+    return key if key is not None else refuse_unknown("session", text, session_names(connection))
+
+
+def session_called(connection: sqlite3.Connection, text: str) -> str | None:
+    """The key of the session that `text` is or begins; exits 2 where it begins several."""
     found = reading.sessions_called(connection, text, _NAMED + 1)
-    if len(found) == 1:
-        return found[0][0]
-    if not found:
-        known = [word for each in reading.newest_sessions(connection, _COMPARED) for word in each]
-        refuse_unknown("session", text, known)
-    return refuse_ambiguous(text, [_shortest(each, found) for each in found])
+    if len(found) > 1:
+        refuse_ambiguous(text, [_shortest(each, found) for each in found])
+    return found[0][0] if found else None
+
+
+def session_names(connection: sqlite3.Connection) -> list[str]:
+    """Ids and keys of the newest sessions, for suggestions."""
+    return [word for each in reading.newest_sessions(connection, _COMPARED) for word in each]
 
 
 def refuse_ambiguous(text: str, candidates: list[str]) -> NoReturn:
@@ -44,7 +52,8 @@ def refuse_ambiguous(text: str, candidates: list[str]) -> NoReturn:
 def refuse_unknown(noun: str, text: str, known: Iterable[str]) -> NoReturn:
     """Exit 3, naming the nearest of what is known."""
     guess = nearest(text, known)
-    mend = f"did you mean {guess!r}?" if guess else f"`runward {noun} list` shows what there is"
+    group = "queue" if noun == "job" else noun
+    mend = f"did you mean {guess!r}?" if guess else f"`runward {group} list` shows what there is"
     fail(f"there is no {noun} {text!r}; {mend}", NOT_FOUND)
 
 

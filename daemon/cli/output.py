@@ -117,7 +117,7 @@ def ago(at: float | None, now: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time, short: `1h 02m`, `3m 20s`, `4.2s`."""
+    """A length of time, short: `2d 03h`, `1h 02m`, `3m 20s`, `4.2s`."""
     if seconds is None:
         return "-"
     if seconds < 60:
@@ -126,7 +126,10 @@ def duration(seconds: float | None) -> str:
     if minutes < 60:
         return f"{minutes}m {rest:02d}s"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}h {minutes:02d}m"
+    if hours < 48:
+        return f"{hours}h {minutes:02d}m"
+    days, hours = divmod(hours, 24)
+    return f"{days}d {hours:02d}h"
 
 
 def size(count: int) -> str:

@@ -113,6 +113,8 @@ def _order(arguments: Arguments) -> "Order":
     options, cwd = arguments.options, os.getcwd()
     if not arguments.command:
         raise Refusal(WRONG_USAGE, "no command given: write it after --, as runward run --help shows")
+    if not arguments.command[0]:
+        raise Refusal(WRONG_USAGE, "the command's first word names no program: it is empty")
     timeout, grace = _duration(options, "timeout"), _duration(options, "grace")
     name, artifacts = _name(options.get("name")), options.get("artifacts")
     try:

@@ -111,3 +111,27 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
 
         lines = lines_of(row, history, not_delivered(connection, row.key), time.time())
     click.echo("\n".join(lines))
+
+
+@session.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("-f", "--follow", is_flag=True, help="Print lines as they come, until the session is over.")
+@click.option("-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list, or with -f a value a line.")
+@click.pass_context
+def tail(context: click.Context, identifier: str, follow: bool, count: int | None, as_json: bool) -> None:
+    """The journal of a session, as it lies in its run directory.
+
+    A line that is no JSON is shown as it is, and with --json named on stderr.
+
+    \b
+    Example:
+      runward session tail @last -f
+    """
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = reading.session(connection, find_session(connection, identifier))
+    assert row is not None, "it was found in the same transaction"
+    from runward.daemon.cli.journal_tail import print_journal
+
+    print_journal(settings.state_dir, row, follow, count, as_json)

@@ -28,7 +28,7 @@ def lines_of(
     """Everything about a session, as lines for a terminal."""
     verification = verification_of(row)
     lines = align(_facts(row, now))
-    clash = disagreement(row.status, verification)
+    clash = disagreement(row.status, row.reason_code, verification)
     if clash is not None:
         lines += ["", f"{coloured('warning', 'Both count')}: {safe(clash)}."]
     for section in (
@@ -60,6 +60,7 @@ def _facts(row: SessionRow, now: float) -> list[tuple[str, str]]:
         ("Contract", _contract(row)),
         ("Origin", "history: it ended before its root was first seen" if row.origin == "history" else None),
         ("Path", safe(row.path)),
+        ("Journal", safe(f"{row.path}/events.jsonl") if row.origin == "live" else None),
     ]
     return [(f"{name}:", value) for name, value in facts if value]
 

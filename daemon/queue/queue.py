@@ -7,9 +7,11 @@ lane until the guilty one stands alone, whose failure becomes its job's next sta
 
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+import anyio
 
 from runward.daemon.ports import Clock, Randomness
 from runward.daemon.store import queries
@@ -30,6 +32,10 @@ REFUSALS: Final = (
     OverflowError,
 )
 """What a wrong row causes, again and again; anything else is the world's doing and is retried."""
+
+
+PATIENCE: Final = 0.5
+"""Seconds between questions to a store that doesn't answer whether a commit happened."""
 
 
 class StoreTrouble(Exception):
@@ -82,6 +88,9 @@ class Queue:
         self._randomness = randomness
         self._counters: Counters
         self._open: dict[str, int] = {}
+        self._open_is_stale = False
+        self.uncertain: str | None = None
+        """Why it can't be told whether a commit happened, while that is so."""
         self.may_be_due = True
         self.tally = Tally()
 
@@ -90,6 +99,7 @@ class Queue:
         self.tally.stolen = await queries.take_back(self._store, self._clock.now())
         self._counters = await queries.counters(self._store)
         self._open = await queries.open_lanes(self._store)
+        self._open_is_stale = False
 
     async def due(self, limit: int) -> list[Job]:
         """Jobs that wait and may run now; a job whose event can't be read is held."""
@@ -99,7 +109,7 @@ class Queue:
         jobs, broken = await queries.due_jobs(self._store, now, limit)
         if broken:
             rows = [(error, now, number) for number, error in broken]
-            await self._attempt([Statement(queries.HOLD, rows)], "hold")
+            await self._attempt([Statement(queries.HOLD, rows)], "hold", _unknowable)
         if not jobs and not broken:
             self.may_be_due = False
         return jobs
@@ -114,12 +124,15 @@ class Queue:
         Raises `StoreTrouble`, after which nothing was recorded, and `EpochRefused`. What the database
         refuses for good is left out and kept in `tally.refused`.
         """
+        if self._open_is_stale:
+            self._open = await queries.open_lanes(self._store)
+            self._open_is_stale = False
         token = self._randomness.token()
         jobs: list[Job] = []
         trouble: str | None = None
         try:
             await self._put(observed, due, token, jobs)
-        except StoreTrouble as error:
+        except (StoreTrouble, sqlite3.Error) as error:
             if not jobs:
                 raise
             trouble = str(error)
@@ -143,7 +156,9 @@ class Queue:
         if not statements:
             return
         try:
-            await self._attempt(statements, "put", batch)
+            await self._attempt(statements, "put", lambda: self._was_put(batch, due, token))
+        except EpochRefused:
+            raise
         except REFUSALS as error:
             await self._put_apart(observed, due, token, jobs, error)
             return
@@ -204,12 +219,14 @@ class Queue:
         for outcome in outcomes:
             batch.add_outcome(outcome, token)
         try:
-            await self._attempt(batch.statements(), "apply", batch, [each.job for each in outcomes], token)
+            await self._attempt(batch.statements(), "apply", lambda: self._was_applied(outcomes, token))
+        except EpochRefused:
+            raise
         except REFUSALS as error:
             await self._complete_apart(token, outcomes, completed, error)
             return
         self._counters = batch.counters
-        await self._settle(outcomes, batch)
+        self._settle(outcomes, batch)
         completed.lines += batch.lines
         completed.outcomes += outcomes
         completed.scan = completed.scan or batch.scan
@@ -246,7 +263,7 @@ class Queue:
     def _batch(self) -> Batch:
         return Batch(self._counters, self._store.epoch, self._clock.now())
 
-    async def _settle(self, outcomes: Sequence[Outcome], batch: Batch) -> None:
+    def _settle(self, outcomes: Sequence[Outcome], batch: Batch) -> None:
         for outcome in outcomes:
             if outcome.state in ("waiting", "held"):
                 lane = outcome.job.lane
@@ -257,7 +274,7 @@ class Queue:
             self.may_be_due = True
         if batch.released:
             self.may_be_due = True
-            self._open = await queries.open_lanes(self._store)
+            self._open_is_stale = True
 
     def _close(self, lane: str) -> None:
         left = self._open.get(lane, 0) - 1
@@ -267,12 +284,7 @@ class Queue:
             self._open.pop(lane, None)
 
     async def _attempt(
-        self,
-        statements: Sequence[Statement],
-        name: str,
-        batch: Batch | None = None,
-        jobs: Sequence[Job] = (),
-        token: str = "",
+        self, statements: Sequence[Statement], name: str, happened: Callable[[], Awaitable[bool]]
     ) -> None:
         """Run a transaction; find out about an uncertain commit; name the world's trouble."""
         try:
@@ -280,24 +292,39 @@ class Queue:
         except EpochRefused:
             raise
         except CommitUnknown as error:
-            if not await self._happened(batch, jobs, token):
+            if not await self._find_out(happened):
                 raise StoreTrouble(str(error)) from error
         except REFUSALS:
             raise
         except sqlite3.Error as error:
             raise StoreTrouble(str(error)) from error
 
-    async def _happened(self, batch: Batch | None, jobs: Sequence[Job], token: str) -> bool:
-        """Whether a commit whose result is unknown took place."""
-        try:
-            if jobs:
-                states = await queries.states_under(self._store, (job.id for job in jobs))
-                return all(states[job.id][1] != token for job in jobs)
-            if batch is not None and batch.counters.head.seq > self._counters.head.seq:
-                return (await queries.counters(self._store)).head == batch.counters.head
-        except sqlite3.Error as error:
-            raise StoreTrouble(str(error)) from error
-        return False
+    async def _find_out(self, happened: Callable[[], Awaitable[bool]]) -> bool:
+        """Whether a commit whose result is unknown took place. Nothing can go on before that is known."""
+        while True:
+            try:
+                known = await happened()
+            except sqlite3.Error as error:
+                self.uncertain = str(error)
+                await anyio.sleep(PATIENCE)
+            else:
+                self.uncertain = None
+                return known
+
+    async def _was_put(self, batch: Batch, due: Sequence[Job], token: str) -> bool:
+        if batch.counters.head.seq > self._counters.head.seq:
+            return (await queries.counters(self._store)).head == batch.counters.head
+        states = await queries.states_under(self._store, (job.id for job in due))
+        return bool(due) and all(states[job.id][1] == token for job in due)
+
+    async def _was_applied(self, outcomes: Sequence[Outcome], token: str) -> bool:
+        states = await queries.states_under(self._store, (each.job.id for each in outcomes))
+        return all(states[each.job.id][1] != token for each in outcomes)
+
+
+async def _unknowable() -> bool:
+    """For what may as well be done again."""
+    return False
 
 
 def _emitted(outcomes: Sequence[Outcome]) -> list[str]:

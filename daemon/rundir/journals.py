@@ -62,8 +62,11 @@ def _locked(
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return NotAppended("another writer holds its lock")
-    if current_epoch() != epoch:
-        raise EpochPassed(f"epoch {epoch} is over")
+    current = current_epoch()
+    if current != epoch:
+        raise EpochPassed(
+            f"another daemon took the state directory over: this one's epoch is {epoch}, now it is {current}"
+        )
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return NotAppended(f"{line.name} is not a regular file", for_good=True)

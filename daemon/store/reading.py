@@ -242,6 +242,13 @@ def owes_lines(connection: sqlite3.Connection, key: str) -> bool:
     return bool(found)
 
 
+def remembered(connection: sqlite3.Connection, session_key: str) -> str | None:
+    """What the daemon remembers of a session's run directory between looks, as JSON text."""
+    directory = session_key.partition(":")[2]
+    row = connection.execute("select state from cursors where key = ?", (directory,)).fetchone()
+    return None if row is None else str(row[0])
+
+
 def directories_called(connection: sqlite3.Connection, text: str, limit: int) -> list[Directory]:
     """The run directories called `text` or `root/text`; if there are none, whose name begins with it."""
     for query in (_DIRECTORIES_CALLED, _DIRECTORIES_BEGINNING):

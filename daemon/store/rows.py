@@ -43,6 +43,7 @@ _INSERT_ATTEMPT: Final = (
 )
 _RESUME_SESSION: Final = (
     "update sessions set status = 'running', attempt = ?, finished_at = null, ended_by = null,"
+    " artifact_verification_json = null, delivery = null,"
     " reason_code = ?, reason_summary = ?, evidence_refs = ?"
     " where key = ? and status = ? and attempt = ?"
 )

@@ -99,6 +99,7 @@ class Store:
 
     async def _run(self, statements: Sequence[Statement], name: str) -> None:
         connection = self._connection
+        point(f"commit.{name}.begin")
         try:
             # gather starts these in order, and the connection's thread takes them in order.
             begun, epoch, *done = await asyncio.gather(
@@ -129,7 +130,9 @@ class Store:
     def _check_epoch(self, rows: Iterable[Sequence[int]]) -> None:
         current = next(iter(rows))[0]
         if current != self.epoch:
-            raise EpochRefused(f"this daemon's epoch is {self.epoch}, the store's is {current}")
+            raise EpochRefused(
+                f"another daemon took the state directory over: this one's epoch is {self.epoch}, now it is {current}"
+            )
 
     def _check(self, statements: Sequence[Statement], done: Sequence[object]) -> None:
         for statement, result in zip(statements, done, strict=True):

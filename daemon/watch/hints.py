@@ -5,6 +5,7 @@ Bounded by construction: there is at most one hint for a run directory, however 
 
 from collections.abc import Callable, Iterable
 from enum import IntFlag
+from itertools import islice
 
 
 class Why(IntFlag):
@@ -19,6 +20,8 @@ class Why(IntFlag):
 
 Target = tuple[str, str]
 """A root's name and the name of a directory in it."""
+
+Hint = tuple[Target, Why]
 
 
 class Hints:
@@ -36,17 +39,19 @@ class Hints:
         if waiting:
             self._wake()
 
-    def take(self, most: int) -> list[tuple[Target, Why]]:
+    def take(self, most: int) -> list[Hint]:
         """Up to `most` hints, the oldest first; they are not waiting any more."""
         waiting = self._waiting
         if len(waiting) <= most:
             taken = list(waiting.items())
             waiting.clear()
             return taken
-        taken = []
-        for target in list(waiting)[:most]:
-            taken.append((target, waiting.pop(target)))
-        return taken
+        return [(target, waiting.pop(target)) for target in list(islice(waiting, most))]
+
+    def give_back(self, hints: Iterable[Hint]) -> None:
+        """These were taken and could not be followed: they wait again."""
+        for target, why in hints:
+            self.add([target], why)
 
     def __len__(self) -> int:
         return len(self._waiting)

@@ -21,7 +21,7 @@ from runward.daemon.ports import Appended, Clock, Files, JournalLine, NotAppende
 from runward.daemon.store import queries
 from runward.daemon.store.rows import OwedLine
 from runward.daemon.store.store import Store
-from runward.daemon.store.transaction import CommitUnknown, Row, Statement
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 
 SWEEP: Final = 5.0
 """Seconds between sweeps of syncs: what a power cut may take back, and the next start restores."""
@@ -248,7 +248,10 @@ class Outbox:
         ]
         try:
             await self.store.run(statements, "outbox")
-        except CommitUnknown:
+        except EpochRefused:
+            raise
+        except (CommitUnknown, Fenced):
+            # Refused is what was marked before, by a commit that seemed to have failed.
             return await self._marked(written, discarded)
         except sqlite3.Error as error:
             self.log.error("outbox.not_marked", why=str(error))
@@ -257,10 +260,12 @@ class Outbox:
 
     async def _marked(self, written: Sequence[Written], discarded: Sequence[tuple[OwedLine, str]]) -> bool:
         """Whether the marking whose commit is uncertain took place."""
-        owed = await queries.still_owed(
-            self.store, [*(each.line.id for each in written), *(line.id for line, _ in discarded)]
-        )
-        return not owed
+        numbers = [*(each.line.id for each in written), *(line.id for line, _ in discarded)]
+        try:
+            return not await queries.still_owed(self.store, numbers)
+        except sqlite3.Error as error:
+            self.log.error("outbox.not_marked", why=str(error))
+            return False
 
 
 def _place(line: OwedLine, offset: int | None, why: str | None) -> Row:

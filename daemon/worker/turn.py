@@ -8,6 +8,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,7 +23,7 @@ from runward.daemon.store import queries
 from runward.daemon.store.rows import Outcome
 from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
-from runward.daemon.watch.hints import Hints, Why
+from runward.daemon.watch.hints import Hint, Hints, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.deciding import Decider, waves
 from runward.daemon.worker.look import Looked, Looker, recorded
@@ -51,6 +52,8 @@ class Worker:
     roots: dict[str, WatchedRoot]
     request_scan: Callable[[], None]
     batch: int = 256
+    together: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Has log lines that are written inside appended in one go."""
     inbox_waits: bool = True
     trouble: str | None = None
     """What keeps the worker from working, for `status`."""
@@ -72,19 +75,32 @@ class Worker:
         self._turning = bool(hints)
         try:
             did = await self._turn(hints, inbox_waits)
-        except (StoreTrouble, sqlite3.Error) as error:
+        except (StoreTrouble, sqlite3.Error, OSError) as error:
             # What was not recorded is looked at again; what was claimed has been seen through.
-            for target, why in hints:
-                self.hints.add([target], why)
+            self.hints.give_back(hints)
             self.inbox_waits = self.inbox_waits or inbox_waits
             await self._wait_out(str(error))
             return True
         finally:
             self._turning = False
+        self._recovered()
+        return did
+
+    async def next_due(self) -> float | None:
+        """When a waiting job is due next (Unix seconds); the world's trouble is waited out."""
+        while True:
+            try:
+                due = await self.queue.next_due()
+            except sqlite3.Error as error:
+                await self._wait_out(str(error))
+            else:
+                self._recovered()
+                return due
+
+    def _recovered(self) -> None:
         if self.trouble is not None:
             self.log.info("store.recovered")
             self.trouble, self._pause = None, FIRST_PAUSE
-        return did
 
     async def _wait_out(self, why: str) -> None:
         if self.trouble != why:
@@ -93,7 +109,7 @@ class Worker:
         await anyio.sleep(self._pause)
         self._pause = min(LONGEST_PAUSE, self._pause * 2)
 
-    async def _turn(self, hints: Sequence[tuple[tuple[str, str], Why]], inbox_waits: bool) -> bool:
+    async def _turn(self, hints: Sequence[Hint], inbox_waits: bool) -> bool:
         due = await self.queue.due(self.batch - len(hints))
         if not hints and not inbox_waits and not due:
             return False
@@ -108,17 +124,16 @@ class Worker:
         self._note(looked)
         for subject, why in self.queue.tally.refused[refused:]:
             self.log.error("observation.refused", subject=subject, why=why)
-        if requests:
-            await anyio.to_thread.run_sync(self._clear, requests)
+        trouble = claim.trouble or await self._clear(requests)
         await self._work(claim)
-        if claim.trouble is not None:
-            raise StoreTrouble(claim.trouble)
+        if trouble is not None:
+            raise StoreTrouble(trouble)
         return True
 
-    async def _look(self, hints: Sequence[tuple[tuple[str, str], Why]]) -> list[Looked]:
+    async def _look(self, hints: Sequence[Hint]) -> list[Looked]:
         if not hints:
             return []
-        remembered = await queries.cursors(self.store, (f"{root}/{name}" for (root, name), _ in hints))
+        remembered = await queries.cursors(self.store, [f"{root}/{name}" for (root, name), _ in hints])
         return await anyio.to_thread.run_sync(self.looker.look, hints, self.roots, remembered)
 
     async def _requests(self) -> list[tuple[InboxFile, Observation | None]]:
@@ -136,9 +151,19 @@ class Worker:
         self.inbox_waits = len(found) > self.batch
         return requests
 
-    def _clear(self, requests: Sequence[tuple[InboxFile, Observation | None]]) -> None:
-        for file, request in requests:
-            self.files.clear(file.name, rejected=request is None)
+    async def _clear(self, requests: Sequence[tuple[InboxFile, Observation | None]]) -> str | None:
+        """Take recorded requests out of the inbox; returns why that can't be, for them to be met again."""
+
+        def clear() -> None:
+            for file, request in requests:
+                self.files.clear(file.name, rejected=request is None)
+
+        try:
+            if requests:
+                await anyio.to_thread.run_sync(clear)
+        except OSError as error:
+            return f"the inbox: {error.strerror}"
+        return None
 
     def _note(self, looked: Sequence[Looked]) -> None:
         """Remember, after the commit, what was seen and which attempts are open."""
@@ -183,11 +208,12 @@ class Worker:
             completed = Completed()
             try:
                 await self.queue.complete(claim, left, completed)
-            except StoreTrouble as error:
+            except (StoreTrouble, sqlite3.Error) as error:
                 await self._wait_out(str(error))
             done = {outcome.job.id for outcome in completed.outcomes}
             left = [outcome for outcome in left if outcome.job.id not in done]
-            self._report(completed)
+            with self.together():
+                self._report(completed)
 
     def _report(self, completed: Completed) -> None:
         """Hand on what is durable now: lines to the outbox, verdicts to the log."""

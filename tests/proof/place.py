@@ -139,6 +139,12 @@ class Place:
         lines = path.read_text().splitlines() if path.exists() else []
         return [json.loads(line)["event"] for line in lines]
 
+    def journal_of_ours(self, run: str) -> list[str]:
+        """The events of our own lines in `events.jsonl`, whatever else stands there."""
+        path = self.runs / run / "events.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line)["event"] for line in lines if '"role":"runward"' in line]
+
     # What is put there.
 
     def start_run(

@@ -14,7 +14,7 @@ import structlog
 from runward.config.settings import Root, Scan, Settings
 from runward.daemon.ports import EpochPassed
 from runward.daemon.store.store import Store
-from runward.daemon.store.transaction import EpochRefused
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused
 from runward.daemon.supervisor import Supervisor, World
 from tests.simulation.chaos import Chaos, Strike
 from tests.simulation.kernel import Kernel, Node
@@ -212,7 +212,7 @@ class Universe:
             refused = any(isinstance(each, EpochRefused) for each in causes)
             self.tally.reached["a refused epoch" if refused else "a journal refused to an old epoch"] += 1
             return
-        if not daemon.ready and all(isinstance(each, OSError | sqlite3.Error) for each in causes):
+        if not daemon.ready and all(isinstance(each, OSError | sqlite3.Error | CommitUnknown) for each in causes):
             if any("locked" in str(each) for each in causes) and self.frozen():
                 self.tally.reached["a store that a frozen daemon has locked"] += 1
             return

@@ -1,0 +1,206 @@
+"""The causes of a session or a job, in order: from the store's rows to entries with words for them.
+
+Each event comes with what followed from it: decisions, changes of status with their evidence, lines of
+journals, and jobs that aren't done. `why.py` prints them.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.output import duration, iso, local
+from runward.daemon.store import reading, reading_causes
+from runward.daemon.store.reading import StatusChange
+from runward.daemon.store.reading_causes import DecisionRow, EventRow, JobRow, LineRow
+
+_LATE = 2.0
+"""Seconds between a fact and its record from which on it is worth a word."""
+
+
+class Entry(NamedTuple):
+    """One cause. `kind` is event, decision, status, journal or job; `at` Unix seconds; `notes` its evidence."""
+
+    kind: str
+    at: float
+    event: str
+    summary: str
+    detail: Mapping[str, JsonValue]
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> JsonValue:
+        return {
+            "at": iso(self.at),
+            "kind": self.kind,
+            "event": self.event,
+            "summary": self.summary,
+            **self.detail,
+        }
+
+
+def causes_of_session(connection: sqlite3.Connection, key: str, directory: str) -> list[Entry]:
+    """Everything that is recorded about a session, the first cause first."""
+    events = reading_causes.session_events(connection, key)
+    jobs = reading_causes.jobs_for_events(connection, [event.seq for event in events])
+    decisions = reading_causes.decisions_about(connection, key)
+    history = reading.status_history(connection, key)
+    lines = reading_causes.lines_of(connection, key, directory)
+    return list(_entries(events, jobs, decisions, history, lines, key))
+
+
+def causes_of_job(connection: sqlite3.Connection, job: JobRow) -> list[Entry]:
+    """Everything that is recorded about a job, the first cause first; also what people asked of it."""
+    asked = reading_causes.decisions_about(connection, f"job {job.id}")
+    about = reading_causes.decisions_about(connection, job.lane)
+    decisions = [each for each in about if each.event == job.event and each.handler == job.handler]
+    numbers = {job.event, *(each.event for each in asked)}
+    events = reading_causes.events_with_causes(connection, sorted(numbers))
+    jobs = reading_causes.jobs_for_events(connection, numbers)
+    mine = [each for each in jobs if each.id == job.id or each.event != job.event]
+    return list(_entries(events, mine, [*decisions, *asked], (), (), job.lane))
+
+
+def _entries(
+    events: Sequence[EventRow],
+    jobs: Sequence[JobRow],
+    decisions: Sequence[DecisionRow],
+    history: Sequence[StatusChange],
+    lines: Sequence[LineRow],
+    key: str,
+) -> Iterator[Entry]:
+    for event in events:
+        yield _event(event)
+        for decision in decisions:
+            if decision.event == event.seq:
+                yield _decision(event, decision)
+        for change in history:
+            if _brought_about(key, change) == event.key:
+                yield _status(event, change)
+        for line in lines:
+            if line.event == event.seq:
+                yield _line(event, line)
+        for job in jobs:
+            if job.event == event.seq and job.state != "done":
+                yield _job(event, job)
+
+
+def _brought_about(key: str, change: StatusChange) -> str:
+    """The key of the event that a change of status followed from."""
+    return f"{key}#{change.attempt}/{'started' if change.status == 'running' else 'ended'}"
+
+
+def _event(event: EventRow) -> Entry:
+    payload = json.loads(event.payload)
+    late = event.recorded_at - event.at
+    noted = f"recorded {duration(late)} later, at {local(event.recorded_at)}" if late > _LATE else None
+    caused = f"caused by {event.cause}" if event.cause is not None else None
+    return Entry(
+        "event",
+        event.at,
+        event.key,
+        f"{event.type}: {_said(event.type, payload)}",
+        {
+            "type": event.type,
+            "recorded_at": iso(event.recorded_at),
+            "cause": event.cause,
+            "hash": event.hash,
+            "payload": payload,
+        },
+        tuple(note for note in (noted, caused) if note is not None),
+    )
+
+
+def _said(kind: str, fact: Mapping[str, JsonValue]) -> str:
+    """An event in words."""
+    match kind:
+        case "AttemptStarted":
+            over = ", and was over when it was first seen" if fact.get("seen_over") else ""
+            return f"attempt {fact.get('attempt')} began{over}"
+        case "AttemptEnded":
+            return f"attempt {fact.get('attempt')} ended: {fact.get('reason_summary')} (evidence: {fact.get('evidence')})"
+        case "SessionFinished":
+            delivery = f", delivery {fact['delivery']}" if fact.get("delivery") else ""
+            return f"the verdict on attempt {fact.get('attempt')}: {fact.get('status')}{delivery}"
+        case "JobRetryRequested":
+            return f"{fact.get('said_by')} asked to retry job {fact.get('job')}"
+        case "JobDiscardRequested":
+            return f"{fact.get('said_by')} asked to discard job {fact.get('job')}: {fact.get('reason')}"
+        case _:
+            return json.dumps(fact, ensure_ascii=False)
+
+
+def _decision(event: EventRow, decision: DecisionRow) -> Entry:
+    known = json.loads(decision.known) if decision.known is not None else None
+    found = known.get("not_delivered") if isinstance(known, dict) else None
+    notes = [f"{path}: {why}" for path, why in found.items()] if isinstance(found, dict) else []
+    if isinstance(known, dict) and known.get("artifacts_root"):
+        notes.append(f"the artifacts' directory is {known['artifacts_root']}")
+    return Entry(
+        "decision",
+        decision.at,
+        event.key,
+        f"{decision.handler} {decision.verdict}: {decision.summary}",
+        {"verdict": decision.verdict, "handler": decision.handler, "known": known},
+        tuple(notes),
+    )
+
+
+def _status(event: EventRow, change: StatusChange) -> Entry:
+    references = json.loads(change.evidence_refs)
+    before = f" (it was {change.replaced})" if change.replaced is not None else ""
+    return Entry(
+        "status",
+        change.at,
+        event.key,
+        f"{change.status}{before}: {change.reason_code}, {change.reason_summary}",
+        {
+            "status": change.status,
+            "replaced": change.replaced,
+            "reason_code": change.reason_code,
+            "reason_summary": change.reason_summary,
+            "source": change.source,
+            "evidence_refs": references,
+        },
+        tuple(f"evidence: {each['kind']} {each['id']} ({each['label']})" for each in references),
+    )
+
+
+def _line(event: EventRow, line: LineRow) -> Entry:
+    place = {
+        "done": f"{line.length} bytes stand at {line.offset}",
+        "owed": f"{line.length} bytes are owed",
+        "discarded": f"{line.length} bytes were given up: {line.why}",
+    }[line.state]
+    return Entry(
+        "journal",
+        event.recorded_at,
+        event.key,
+        f"{line.name}: {place}",
+        {
+            "name": line.name,
+            "state": line.state,
+            "offset": line.offset,
+            "length": line.length,
+            "why": line.why,
+        },
+    )
+
+
+def _job(event: EventRow, job: JobRow) -> Entry:
+    error = f": {job.error}" if job.error else ""
+    return Entry(
+        "job",
+        job.updated_at,
+        event.key,
+        f"job {job.id} ({job.handler}) is {job.state}{error}",
+        {
+            "job": job.id,
+            "handler": job.handler,
+            "state": job.state,
+            "tries": job.tries,
+            "error": job.error,
+            "due_at": iso(job.run_after) if job.run_after else None,
+            "blocked_by": job.blocked_by,
+        },
+    )

@@ -1,0 +1,100 @@
+"""`runward contract`: hold any directory against a contract, without daemon or store."""
+
+import os
+import sys
+import time
+
+import click
+
+from runward.config.contract import Contract, contract_to_json
+from runward.daemon.cli import completing
+from runward.daemon.cli.context import settings_in_force
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
+from runward.daemon.cli.expected_artifacts import panel
+from runward.daemon.cli.groups import Group
+from runward.daemon.cli.output import complain, fail, note, print_json
+from runward.handlers.facts import RootFacts
+
+
+@click.group(cls=Group)
+def contract() -> None:
+    """Contracts: what a run must leave behind.
+
+    \b
+    Example:
+      runward contract verify --playbook review --root out/
+    """
+
+
+@contract.command()
+@click.option(
+    "--playbook",
+    metavar="NAME|FILE",
+    shell_complete=completing.playbooks,
+    help="The playbook whose artifacts are expected.",
+)
+@click.option("--agent", metavar="NAME|FILE", help="The agent whose defaults hold (default: the playbook's).")
+@click.option(
+    "--root",
+    required=True,
+    type=click.Path(),
+    metavar="DIR",
+    help="The directory that paths are relative to.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the verification object, null without a contract."
+)
+@click.pass_context
+def verify(context: click.Context, playbook: str | None, agent: str | None, root: str, as_json: bool) -> None:
+    """Hold a directory against a contract.
+
+    Exit code 0: passed, a warning (optional artifacts are missing) or no contract. 1: a required
+    artifact is missing, or the directory. 2: the contract is no contract. 3: no such playbook.
+
+    \b
+    Example:
+      runward contract verify --playbook review --root out/
+    """
+    from runward.daemon.cli.declared import declared
+    from runward.daemon.rundir.artifacts import artifact_facts
+    from runward.daemon.settings import NotFound
+    from runward.handlers.contracts.verify import verification_as_json
+    from runward.handlers.contracts.verify import verify as hold_against
+    from runward.handlers.facts import Unreadable
+
+    if playbook is None and agent is None:
+        fail("name the contract: --playbook NAME, --agent NAME, or both", WRONG_USAGE)
+    try:
+        found = declared(settings_in_force(context), playbook, agent)
+    except NotFound as error:
+        fail(str(error), NOT_FOUND)
+    complain(found.problems)
+    if not found.is_right:
+        sys.exit(WRONG_USAGE)
+    if found.contract is None:
+        if as_json:
+            print_json(None)
+        else:
+            click.echo("no contract is declared: there is nothing to verify")
+        return
+    directory = os.path.abspath(root)
+    facts = artifact_facts(directory, "", [entry.path for entry in found.contract.expected])
+    if isinstance(facts, Unreadable):
+        fail(f"{directory} can't be read: {facts.why}; try again", TRY_AGAIN)
+    if not facts.exists:
+        note(f"there is no directory {directory} that could be read")
+    verification = hold_against(found.contract, facts, time.time())
+    said = verification_as_json(verification)
+    if as_json:
+        print_json(said)
+    else:
+        click.echo("\n".join(panel(contract_to_json(found.contract), said, _why(found.contract, facts))))
+    sys.exit(NOT_SO if verification.status == "failed" else GOOD)
+
+
+def _why(held: Contract, facts: RootFacts) -> dict[str, str]:
+    """Why what lies at a path doesn't count as delivered."""
+    from runward.handlers.contracts.verify import describe
+
+    pairs = zip(held.expected, facts.files, strict=False)
+    return {entry.path: describe(fact) for entry, fact in pairs if fact.state != "file"}

@@ -1,0 +1,100 @@
+"""Why something did not happen: what is held, waits, was refused or can't be read, each with its mend."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.output import local
+from runward.daemon.processes.identity import ProcessIdentity, state_of
+from runward.daemon.store import reading, reading_causes
+from runward.daemon.store.reading import SessionRow
+from runward.daemon.store.reading_causes import JobRow
+
+_START = "start `runward daemon`"
+
+
+class Hindrance(NamedTuple):
+    """What did not happen, why, and what to do about it."""
+
+    what: str
+    why: str
+    mend: str | None
+
+    def as_json(self) -> JsonValue:
+        return {"what": self.what, "why": self.why, "mend": self.mend}
+
+
+def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> list[Hindrance]:
+    """What keeps a session from being more than it is."""
+    events = reading_causes.session_events(connection, row.key)
+    jobs = reading_causes.jobs_for_events(connection, [event.seq for event in events])
+    found = [hindrance for job in jobs for hindrance in of_job(connection, job, is_up, now)]
+    if row.contract_problem is not None:
+        mend = "mend what it names; this session keeps no contract, the next one gets it"
+        found.append(Hindrance("it has no contract", row.contract_problem, mend))
+    for line in reading_causes.lines_of(connection, row.key, row.path):
+        if line.state == "discarded":
+            found.append(Hindrance(f"{line.name} lacks {line.length} bytes", line.why or "given up", None))
+        elif line.state == "owed":
+            start = None if is_up else _START
+            found.append(Hindrance(f"{line.name} lacks {line.length} bytes", "they are still owed", start))
+    if row.status == "running":
+        found.append(_not_over(connection, row, is_up))
+    return [*found, *of_directory(connection, row.path)]
+
+
+def of_directory(connection: sqlite3.Connection, path: str) -> list[Hindrance]:
+    """What is wrong with the files of a run directory."""
+    return [
+        Hindrance(_place(each.path, each.line), each.message, each.mend)
+        for each in reading.problems(connection, path)
+    ]
+
+
+def of_job(connection: sqlite3.Connection, job: JobRow, is_up: bool, now: float) -> Iterator[Hindrance]:
+    """Why a job isn't done."""
+    what = f"job {job.id} ({job.handler}) is {job.state}"
+    if job.state == "held":
+        mend = (
+            f"when the cause is gone: `runward queue retry {job.id}`, else `runward queue discard {job.id}`"
+        )
+        yield Hindrance(f"{what} and stops its lane", job.error or "it failed", mend)
+    elif job.blocked_by is not None:
+        before = reading_causes.job(connection, job.blocked_by)
+        state = before.state if before is not None else "open"
+        yield Hindrance(
+            what, f"job {job.blocked_by} before it is {state}", f"`runward why job:{job.blocked_by}` says why"
+        )
+    elif job.state == "waiting" and job.run_after > now:
+        why = f"{job.error}; it is tried again" if job.error else "it is due"
+        yield Hindrance(what, f"{why} at {local(job.run_after)}", None)
+    elif job.state in ("waiting", "running") and not is_up:
+        yield Hindrance(what, "no daemon is running", _START)
+    elif job.state == "waiting":
+        yield Hindrance(what, job.error or "the daemon has not come to it yet", None)
+    elif job.state == "discarded":
+        yield Hindrance(what, job.error or "it was given up", None)
+
+
+def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hindrance:
+    """Why a session still counts as running."""
+    what = "it is not over"
+    text = reading.remembered(connection, row.key)
+    watched = json.loads(text) if text is not None else {}
+    named = [
+        (name, ProcessIdentity(each["pid"], each["start_ticks"], each["boot_id"]))
+        for name in ("launcher", "process")
+        if isinstance(each := watched.get(name), dict)
+    ]
+    if not named:
+        return Hindrance(
+            what, "no end was written, and no process is named that could be gone", "write its exit.json"
+        )
+    states = [f"its {name} {identity.pid} is {state_of(identity)}" for name, identity in named]
+    return Hindrance(what, f"no end was written, and {', '.join(states)}", None if is_up else _START)
+
+
+def _place(path: str, line: int | None) -> str:
+    return path if line is None else f"{path}:{line}"

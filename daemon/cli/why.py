@@ -1,0 +1,178 @@
+"""`runward why`: why a session, a run directory or a job is as it is, the first cause first."""
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli import causes, completing, hindrances
+from runward.daemon.cli.causes import Entry
+from runward.daemon.cli.context import settings_in_force, store_to_read
+from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.daemon.cli.finding import LAST, refuse_ambiguous, refuse_unknown, session_called, session_names
+from runward.daemon.cli.hindrances import Hindrance
+from runward.daemon.cli.output import coloured, fail, local, print_json, safe
+from runward.daemon.store import reading, reading_causes
+from runward.daemon.store.ownership import holder
+
+_JOB = "job:"
+
+
+class Story(NamedTuple):
+    """What there is to say about one thing. `headline` says in a sentence what it is now."""
+
+    noun: str
+    identifier: str
+    status: str | None
+    headline: str
+    entries: Sequence[Entry]
+    hindrances: Sequence[Hindrance]
+
+    def as_json(self) -> JsonValue:
+        return {
+            "subject": {"noun": self.noun, "id": self.identifier},
+            "status": self.status,
+            "summary": self.headline,
+            "causes": [entry.as_json() for entry in self.entries],
+            "not_done": [hindrance.as_json() for hindrance in self.hindrances],
+        }
+
+
+@click.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def why(context: click.Context, identifier: str, as_json: bool) -> None:
+    """Why it is as it is: every event, decision and evidence in order, the first cause first.
+
+    ID is that of a session, of a run directory that is no session yet, or of a job (its number, or
+    job:NUMBER). @last is the newest thing that ended or was refused. What did not happen, and why,
+    comes at the end.
+
+    \b
+    Example:
+      runward why @last
+    """
+    settings = settings_in_force(context)
+    is_up = holder(Path(settings.state_dir)) is not None
+    with store_to_read(settings) as connection:
+        story = _story(connection, identifier, is_up, time.time())
+    if as_json:
+        print_json(story.as_json())
+    else:
+        click.echo("\n".join(_lines(story)))
+
+
+def _story(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
+    if text == LAST:
+        text = _newest(connection)
+    if text.startswith(_JOB):
+        return _of_job(connection, text.removeprefix(_JOB), is_up, now)
+    if not text:
+        fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
+    exact = reading.session(connection, text)
+    if exact is None and text.isdecimal() and not _is_session_id(connection, text):
+        number = int(text)
+        if number < 1 << 63 and reading_causes.job(connection, number) is not None:
+            return _of_job(connection, text, is_up, now)
+    key = exact.key if exact is not None else session_called(connection, text)
+    if key is not None:
+        return _of_session(connection, key, is_up, now)
+    return _of_directory(connection, text)
+
+
+def _newest(connection: sqlite3.Connection) -> str:
+    """What `@last` means here: the newest thing that ended, was refused or is held."""
+    found = reading_causes.newest_conclusions(connection)
+    if not found:
+        fail("nothing has ended or was refused yet: `runward session list` shows what runs", NOT_FOUND)
+    subject = max(found)[1]
+    return f"{_JOB}{subject.removeprefix('job ')}" if subject.startswith("job ") else subject
+
+
+def _is_session_id(connection: sqlite3.Connection, text: str) -> bool:
+    return any(text in each for each in reading.sessions_called(connection, text, 2))
+
+
+def _of_job(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
+    job = reading_causes.job(connection, int(text)) if text.isdecimal() and len(text) < 19 else None
+    if job is None:
+        refuse_unknown("job", text, [str(each.id) for each in reading_causes.open_jobs(connection)])
+    error = f": {job.error}" if job.error else ""
+    return Story(
+        "job",
+        str(job.id),
+        job.state,
+        f"{job.handler} of {job.event_type} in {job.lane}{error}",
+        causes.causes_of_job(connection, job),
+        list(hindrances.of_job(connection, job, is_up, now)),
+    )
+
+
+def _of_session(connection: sqlite3.Connection, key: str, is_up: bool, now: float) -> Story:
+    row = reading.session(connection, key)
+    assert row is not None, "it was found in the same transaction"
+    return Story(
+        "session",
+        row.key,
+        row.status,
+        f"{row.reason_code}, {row.reason_summary}",
+        causes.causes_of_session(connection, row.key, row.path),
+        hindrances.of_session(connection, row, is_up, now),
+    )
+
+
+def _of_directory(connection: sqlite3.Connection, text: str) -> Story:
+    """A run directory that is no session: what was looked at there, and what is wrong with it."""
+    found = reading.directories_called(connection, text, 9)
+    if len(found) > 1:
+        refuse_ambiguous(text, [f"{each.root}/{each.directory}" for each in found])
+    if not found:
+        refuse_unknown("session", text, session_names(connection))
+    (directory,) = found
+    problems = hindrances.of_directory(connection, directory.path)
+    if not problems:
+        why_none = "there was no run.json in it at the last look"
+        problems = [Hindrance("it is no session", why_none, "write one, or start it with `runward run`")]
+    return Story(
+        "directory",
+        directory.path,
+        None,
+        "a run directory that is no session",
+        causes.causes_of_session(connection, directory.session_key, directory.path),
+        problems,
+    )
+
+
+def _lines(story: Story) -> list[str]:
+    status = f"{coloured(story.status)}: " if story.status is not None else ""
+    lines = [f"{story.noun} {safe(story.identifier)}: {status}{safe(story.headline)}", ""]
+    indent = " " * (len(local(0.0)) + 2)
+    for entry in story.entries:
+        leads = entry.kind == "event"
+        when = f"{local(entry.at)}  " if leads else indent
+        lines.append(f"{when}{_kind(entry):<9} {_coloured_summary(entry)}")
+        lines += [f"{indent}          {safe(note)}" for note in entry.notes]
+    if story.hindrances:
+        lines += ["", "What did not happen, and why"] if story.entries else ["What did not happen, and why"]
+        for each in story.hindrances:
+            mend = f" ({each.mend})" if each.mend else ""
+            lines.append(f"  {safe(each.what)}: {safe(each.why)}{safe(mend)}")
+    return lines
+
+
+def _kind(entry: Entry) -> str:
+    return "refused" if entry.detail.get("verdict") == "refused" else entry.kind
+
+
+def _coloured_summary(entry: Entry) -> str:
+    word = entry.detail.get("status") if entry.kind == "status" else entry.detail.get("state")
+    if entry.kind == "decision" and entry.detail.get("verdict") == "refused":
+        word = "refused"
+    if entry.kind == "status" and isinstance(word, str):
+        return f"{coloured(word)}{safe(entry.summary.removeprefix(word))}"
+    return coloured(word, entry.summary) if word in ("held", "refused") else safe(entry.summary)

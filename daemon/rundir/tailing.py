@@ -1,0 +1,112 @@
+"""Reading the lines of a growing file from where the last reading ended, for whoever follows it.
+
+The file may be an agent's: it is opened without following links or blocking, only regular files are read,
+and no line is kept longer than `MAXIMUM_LINE`. Nothing here writes.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from runward.daemon.rundir.opening import DIRECTORY, REGULAR
+
+MAXIMUM_LINE: Final = 1 << 20
+"""Bytes of a line that are kept; what is longer is cut, and said to be."""
+
+_CHUNK: Final = 1 << 16
+
+
+class NotRegular(Exception):
+    """What stands there is no regular file."""
+
+
+class Line(NamedTuple):
+    """A line without its newline. `number` counts from 1 in its file."""
+
+    number: int
+    content: bytes
+    is_cut: bool = False
+
+
+class Tail:
+    """The lines of one file. `reopen` gives a descriptor of what stands at its path now, or raises `OSError`."""
+
+    def __init__(self, reopen: Callable[[], int]) -> None:
+        self._reopen = reopen
+        self._descriptor = reopen()
+        self._identity = _identity(self._descriptor)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._offset = 0
+        self._number = 0
+        self._held = b""
+        self._is_cut = False
+
+    def lines(self) -> Iterator[Line]:
+        """The whole lines that were added since the last call. Raises `OSError`."""
+        if os.fstat(self._descriptor).st_size < self._offset:
+            self._begin()  # it was cut: what it says now is new
+        while piece := os.pread(self._descriptor, _CHUNK, self._offset):
+            self._offset += len(piece)
+            *whole, rest = piece.split(b"\n")
+            for each in whole:
+                self._hold(each)
+                yield self._line()
+            self._hold(rest)
+
+    def unfinished(self) -> Line | None:
+        """The last line, where nobody has ended it yet."""
+        return self._line() if self._held or self._is_cut else None
+
+    def moved_on(self) -> bool:
+        """Whether another file stands at the path now; then that one is read from its beginning.
+
+        Read the rest of the old one first.
+        """
+        try:
+            following = self._reopen()
+        except FileNotFoundError:
+            return False
+        identity = _identity(following)
+        if identity == self._identity:
+            os.close(following)
+            return False
+        os.close(self._descriptor)
+        self._descriptor, self._identity = following, identity
+        self._begin()
+        return True
+
+    def close(self) -> None:
+        """Read no more."""
+        os.close(self._descriptor)
+
+    def _hold(self, piece: bytes) -> None:
+        room = MAXIMUM_LINE - len(self._held)
+        self._is_cut = self._is_cut or len(piece) > room
+        self._held += piece[:room]
+
+    def _line(self) -> Line:
+        self._number += 1
+        line = Line(self._number, self._held, self._is_cut)
+        self._held, self._is_cut = b"", False
+        return line
+
+
+def open_in_run(directory: str, name: str) -> int:
+    """A descriptor of the regular file `name` in a run directory. Raises `OSError` and `NotRegular`."""
+    within = os.open(directory, DIRECTORY)
+    try:
+        descriptor = os.open(name, REGULAR, dir_fd=within)
+    finally:
+        os.close(within)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegular(f"{directory}/{name} is not a regular file")
+    return descriptor
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino

@@ -1,0 +1,289 @@
+"""`runward run` on the command line: what it accepts, what it holds a run to, and the codes it ends with."""
+
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.daemon.launching import Launcher, until
+
+from runward.daemon.cli.run import Refusal, parse_arguments
+from runward.daemon.processes.identity import read_stat
+
+PLAYBOOK = """
+name: report
+timeout: 300ms
+grace: 100ms
+artifacts:
+  expected:
+    - {id: report, path: report.md}
+    - {id: notes, path: notes.md, required: false}
+"""
+AGENT = """---
+name: reviewer
+artifact_defaults:
+  expected:
+    - {id: review, path: review.md, required: true}
+---
+You review.
+"""
+WRITE_REPORT = 'echo done > "$RUNWARD_ARTIFACTS_DIR/report.md"'
+
+
+@pytest.fixture
+def declared(launcher: Launcher) -> Launcher:
+    """A launcher with a settings file, a playbook and an agent profile."""
+    (launcher.work / "runward.toml").write_text("")
+    (launcher.work / "playbooks").mkdir()
+    (launcher.work / "playbooks" / "report.playbook.yaml").write_text(PLAYBOOK)
+    (launcher.work / "agents").mkdir()
+    (launcher.work / "agents" / "reviewer.md").write_text(AGENT)
+    return launcher
+
+
+def test_options_end_at_the_double_dash_or_at_the_first_other_word() -> None:
+    for words in (["--name", "n", "--no-verify", "--", "ls", "-l"], ["--name=n", "--no-verify", "ls", "-l"]):
+        parsed = parse_arguments(words)
+        assert parsed.options == {"name": "n", "no-verify": ""}
+        assert parsed.command == ("ls", "-l")
+
+
+def test_words_after_the_double_dash_are_the_commands() -> None:
+    assert parse_arguments(["--", "--name", "--", "x"]).command == ("--name", "--", "x")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--nmae", "x"], "did you mean --name?"),
+        (["-n", "x"], "unknown option"),
+        (["--name"], "--name needs a value"),
+        (["--no-verify=yes", "ls"], "--no-verify takes no value"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_the_mend(words: list[str], complaint: str) -> None:
+    with pytest.raises(Refusal, match=r"^") as refused:
+        parse_arguments(words)
+
+    assert complaint in str(refused.value)
+    assert refused.value.exit_code == 2
+
+
+def test_help_shows_an_example_and_the_codes(launcher: Launcher) -> None:
+    for word in ("--help", "-h"):
+        result = launcher.run(word)
+        assert result.returncode == 0
+        assert b"Example: runward run" in result.stdout
+        assert b"124 at the timeout" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], b"no command given"),
+        (["--timeout", "soon", "--", "true"], b"--timeout is no duration"),
+        (["--timeout", "90", "--", "true"], b"has no unit"),
+        (["--grace", "-1s", "--", "true"], b"--grace is no duration"),
+        (["--containment", "glue", "--", "true"], b"write one of auto, none"),
+        (["--name", "a/b", "--", "true"], b"more than one path segment"),
+        (["--name", "..", "--", "true"], b"begins with a dot"),
+        (["--name", "", "--", "true"], b"is empty"),
+        (["--name", "a\nb", "--", "true"], b"holds control characters"),
+        (["--name", "n" * 201, "--", "true"], b"201 bytes long"),
+        (["--", ""], b"names no program"),
+    ],
+)
+def test_wrong_usage_ends_2_and_starts_nothing(
+    launcher: Launcher, words: list[str], complaint: bytes
+) -> None:
+    result = launcher.run(*words)
+
+    assert result.returncode == 2
+    assert complaint in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not (launcher.state / "runs").exists()
+
+
+def test_a_name_of_two_hundred_bytes_is_long_enough(launcher: Launcher) -> None:
+    name = "é" * 100
+
+    assert launcher.run("--name", name, "--", "true").returncode == 0
+    assert launcher.ending(name)["exit_code"] == 0
+
+
+def test_a_run_that_delivers_ends_as_its_command_did(declared: Launcher) -> None:
+    result = declared.run("--playbook", "report", "--name", "good", "--", "sh", "-c", WRITE_REPORT)
+
+    assert (result.returncode, result.stderr) == (0, b"")
+    run = declared.read("good", "run.json")
+    assert run["playbook"] == "report"
+    assert run["timeout"] == 0.3
+    assert run["contract"] == {
+        "expected": [
+            {"id": "report", "path": "report.md", "required": True, "description": "", "source": "playbook"},
+            {"id": "notes", "path": "notes.md", "required": False, "description": "", "source": "playbook"},
+        ]
+    }
+
+
+def test_a_clean_end_without_a_required_artifact_is_a_failure_with_the_summary(declared: Launcher) -> None:
+    result = declared.run("--playbook", "report", "--agent", "reviewer", "--name", "empty", "--", "true")
+
+    assert result.returncode == 1
+    assert result.stderr.decode().splitlines() == [
+        "Run failed: missing required artifacts.",
+        "  review (review.md) — agent_profile",
+        "  report (report.md) — playbook",
+        "",
+        "Run completed cleanly otherwise. Inspect with:",
+        "  runward session show empty",
+    ]
+    assert declared.ending("empty")["exit_code"] == 0
+
+
+def test_an_empty_file_was_not_delivered(declared: Launcher) -> None:
+    script = 'touch "$RUNWARD_ARTIFACTS_DIR/report.md"'
+
+    assert declared.run("--playbook", "report", "--", "sh", "-c", script).returncode == 1
+
+
+def test_a_link_that_leads_out_of_the_run_was_not_delivered(declared: Launcher) -> None:
+    script = 'ln -s /etc/passwd "$RUNWARD_ARTIFACTS_DIR/report.md"'
+
+    assert declared.run("--playbook", "report", "--", "sh", "-c", script).returncode == 1
+
+
+def test_artifacts_elsewhere_are_verified_there(declared: Launcher) -> None:
+    words = ["--playbook", "report", "--artifacts", "out", "--"]
+
+    assert declared.run(*words, "true").returncode == 1
+    assert declared.run(*words, "sh", "-c", "echo done > out/report.md").returncode == 0
+
+
+def test_verification_can_be_left_out(declared: Launcher) -> None:
+    result = declared.run("--playbook", "report", "--no-verify", "--", "true")
+
+    assert (result.returncode, result.stderr) == (0, b"")
+
+
+def test_another_failure_keeps_its_own_code_and_says_nothing_of_artifacts(declared: Launcher) -> None:
+    result = declared.run("--playbook", "report", "--", "sh", "-c", "exit 3")
+
+    assert (result.returncode, result.stderr) == (3, b"")
+
+
+def test_the_playbooks_timeout_and_grace_hold(declared: Launcher) -> None:
+    result = declared.run(
+        "--playbook", "report", "--name", "late", "--", "sh", "-c", "trap '' TERM; sleep 100; :"
+    )
+
+    assert result.returncode == 124
+    assert 0.4 <= float(str(declared.ending("late")["duration_s"])) < 5
+
+
+def test_an_option_wins_over_the_playbook(declared: Launcher) -> None:
+    declared.run("--playbook", "report", "--timeout", "1h", "--name", "mine", "--", "true")
+
+    assert declared.read("mine", "run.json")["timeout"] == 3600.0
+
+
+def test_a_playbook_may_be_a_file(declared: Launcher) -> None:
+    declared.run(
+        "--playbook", "playbooks/report.playbook.yaml", "--name", "file", "--", "sh", "-c", WRITE_REPORT
+    )
+
+    assert declared.read("file", "run.json")["playbook"] == "report"
+
+
+@pytest.mark.parametrize("option", ["--playbook", "--agent"])
+def test_a_name_that_nobody_knows_ends_3_and_starts_nothing(declared: Launcher, option: str) -> None:
+    result = declared.run(option, "nobody", "--", "touch", "ran")
+
+    assert result.returncode == 3
+    assert b"nobody" in result.stderr
+    assert not (declared.work / "ran").exists()
+    assert not (declared.state / "runs").exists()
+
+
+def test_the_nearest_playbook_is_suggested(declared: Launcher) -> None:
+    assert b"did you mean 'report'?" in declared.run("--playbook", "reprot", "--", "true").stderr
+
+
+def test_a_wrong_playbook_ends_2_with_the_place_and_starts_nothing(declared: Launcher) -> None:
+    (declared.work / "playbooks" / "bad.playbook.yaml").write_text("name: bad\ntimeout: soon\n")
+
+    result = declared.run("--playbook", "bad", "--", "touch", "ran")
+
+    assert result.returncode == 2
+    assert b"bad.playbook.yaml:2:" in result.stderr
+    assert not (declared.work / "ran").exists()
+
+
+def test_wrong_settings_end_78_and_start_nothing(declared: Launcher) -> None:
+    (declared.work / "runward.toml").write_text("batch = 'many'\n")
+
+    result = declared.run("--", "touch", "ran")
+
+    assert result.returncode == 78
+    assert b"runward.toml:1:" in result.stderr
+    assert not (declared.work / "ran").exists()
+
+
+def test_a_settings_file_that_is_named_must_be_there(launcher: Launcher) -> None:
+    assert launcher.run("--config", "absent.toml", "--", "true").returncode == 78
+
+
+def test_runs_go_to_the_first_native_root_of_the_settings(declared: Launcher) -> None:
+    (declared.work / "runward.toml").write_text('[[roots]]\npath = "here"\n[[roots]]\npath = "there"\n')
+
+    assert declared.run("--name", "placed", "--", "true").returncode == 0
+    assert (declared.work / "here" / "placed" / "exit.json").exists()
+
+
+def test_complaints_cannot_steer_a_terminal(launcher: Launcher) -> None:
+    result = launcher.run("--", "\x1b]0;title\x07")
+
+    assert result.returncode == 127
+    assert b"\x1b" not in result.stderr
+
+
+def test_the_name_of_a_running_session_is_known_to_the_command_inside_another(launcher: Launcher) -> None:
+    inner = launcher.argv("--name", "inner", "--", "printenv", "RUNWARD_SESSION_ID")
+    result = launcher.run("--name", "outer", "--", *inner)
+
+    assert result.stdout == b"inner\n"
+    assert launcher.ending("outer")["exit_code"] == 0
+
+
+def test_the_start_is_quick_and_the_wait_is_small(launcher: Launcher, tmp_path: Path) -> None:
+    """The launcher's budget, with slack for a busy machine; `make bench` measures it alone."""
+    launcher.run("--name", "warm", "--", "true")
+    bare, run = [], []
+    for _ in range(5):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "pass"], check=True)
+        bare.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        assert launcher.run("--containment", "subreaper", "--", "true").returncode == 0
+        run.append(time.perf_counter() - began)
+
+    assert statistics.median(run) - statistics.median(bare) < 3 * 0.040
+
+
+def test_the_wait_needs_little_memory_also_with_a_playbook(declared: Launcher) -> None:
+    bare = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    until(lambda: read_stat(bare.pid).state == "S", "the bare interpreter")
+    playbook = ["--playbook", "report", "--timeout", "1h"]
+    process = declared.start("--name", "wait", *playbook, "--containment", "subreaper", "--", "sleep", "100")
+    declared.pid("wait")
+    until(lambda: read_stat(process.pid).state == "S", "the launcher's wait")
+
+    assert _pss_kib(process.pid) - _pss_kib(bare.pid) < 6 * 1024
+    bare.communicate(b"\n")
+
+
+def _pss_kib(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))

@@ -1,0 +1,160 @@
+"""A whole daemon in this process, over a real store and real directories, turned by hand: no watcher, no waiting.
+
+Its clock stands still until a test moves it, and its processes are alive until a test says otherwise.
+"""
+
+import logging
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import structlog
+
+from runward.config.settings import Root, Settings
+from runward.daemon.clock import SystemRandomness
+from runward.daemon.rundir.files import RealFiles
+from runward.daemon.store.migrate import migrate
+from runward.daemon.store.ownership import prepare
+from runward.daemon.store.store import Connection, Store, connect
+from runward.daemon.store.transaction import Row
+from runward.daemon.supervisor import Supervisor, World
+from runward.daemon.watch.hints import Target
+from runward.daemon.watch.notifications import Watching
+from runward.daemon.watch.roots import WatchedRoot
+from runward.handlers.facts import Declarations
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.observe import ProcessState
+
+SILENT: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+    structlog.PrintLogger(sys.stderr),
+    processors=[],
+    wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
+)
+"""A log for daemons whose record is looked at instead."""
+
+
+@dataclass
+class StillClock:
+    """Wall time and monotonic time, which move together when they are told to."""
+
+    wall: float = 1_790_000_000.0
+    since_boot: float = 1000.0
+
+    def now(self) -> float:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.since_boot
+
+    def move(self, seconds: float) -> None:
+        self.wall += seconds
+        self.since_boot += seconds
+
+
+@dataclass
+class ToldProcesses:
+    """Processes that are alive but for those named in `gone`, by pid."""
+
+    gone: set[int] = field(default_factory=set)
+
+    def host(self) -> str:
+        return "here"
+
+    def state(self, process: RecordedProcess) -> ProcessState:
+        return "gone" if process.pid in self.gone else "alive"
+
+
+class NoNotifications:
+    """A watch that never says anything: the scan must find everything."""
+
+    async def watch(
+        self,
+        roots: Sequence[WatchedRoot],
+        standing: Callable[[Watching], None],
+        hint: Callable[[list[Target]], None],
+        inbox: Callable[[], None],
+    ) -> None:
+        raise AssertionError("nobody watches here")
+
+
+class NoAlarm:
+    """An alarm that nobody hears."""
+
+    def set(self, at: float | None) -> None:
+        pass
+
+
+def declares_nothing(playbook: str | None, agent: str | None) -> Declarations:
+    return Declarations(None, None)
+
+
+@cache
+def empty_store() -> bytes:
+    """The bytes of a store that was just made: migrating costs more than a copy."""
+    directory = Path(mkdtemp())
+    try:
+        migrate(directory / "runward.db")
+        return (directory / "runward.db").read_bytes()
+    finally:
+        shutil.rmtree(directory)
+
+
+@dataclass
+class Daemon:
+    """One daemon over `state`, watching the directory `root` under the name `runs`."""
+
+    state: Path
+    root: Path
+    clock: StillClock
+    processes: ToldProcesses
+    store: Store
+    supervisor: Supervisor
+
+    async def settle(self) -> None:
+        """Scan, ask after processes, and work until there is nothing left to do now."""
+        rounds = self.supervisor.rounds
+        await rounds.check_roots()
+        await rounds.scan()
+        await rounds.check_processes(frozenset(self.supervisor.roots))
+        await self.work()
+
+    async def work(self) -> None:
+        """Take turns and carry out until there is nothing left to do now."""
+        while await self.supervisor.worker.turn():
+            pass
+        while await self.supervisor.outbox.carry_out():
+            pass
+
+    async def rows(self, sql: str) -> list[Row]:
+        return await self.store.read(sql)
+
+
+@asynccontextmanager
+async def daemon(
+    base: Path,
+    clock: StillClock,
+    processes: ToldProcesses,
+    wrap: Callable[[Connection], Connection] = lambda connection: connection,
+    declared: Callable[[str | None, str | None], Declarations] = declares_nothing,
+    batch: int = 256,
+) -> AsyncIterator[Daemon]:
+    """A daemon that has started, over `base/state` and `base/runs`; both are made if they aren't there."""
+    state, root = base / "state", base / "runs"
+    if not (state / "runward.db").exists():
+        prepare(state)
+        (state / "runward.db").write_bytes(empty_store())
+        root.mkdir(exist_ok=True)
+    settings = Settings(str(state), (), (), (Root("runs", str(root)),), batch)
+    world = World(clock, RealFiles(state), processes, SystemRandomness(), NoNotifications(), declared)
+    store = Store(wrap(await connect(state / "runward.db")))
+    try:
+        supervisor = Supervisor(state, settings, world, store, SILENT, lambda ring: NoAlarm())
+        await supervisor.start()
+        yield Daemon(state, root, clock, processes, store, supervisor)
+    finally:
+        await store.close()

@@ -1,0 +1,196 @@
+"""A whole daemon, stopped by SIGSTOP at any point, goes on after a successor finished the work: one effect.
+
+The frozen daemon's lock file is unlinked meanwhile, or no successor could start. With a fence taken out the same
+history must show two effects, or fail otherwise: so each of these proofs can fail.
+
+Inside a transaction the frozen one holds the database, and inside a journal's lock that journal: there the successor
+can't finish, says so, and nobody is harmed.
+"""
+
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.proof.account import Account, account, difference
+from tests.proof.history import first_chapter
+from tests.proof.place import Place
+from tests.proof.processes import Forks, Process, wait_for
+
+IN_TRANSACTION = ("commit.roots.before", "commit.put.before", "commit.apply.before", "commit.outbox.before")
+IN_LOCK = ("journal.append.before", "journal.append.after")
+SUPERSEDED = 75
+
+
+@pytest.fixture(scope="module")
+def undisturbed(in_memory: Path, forks: Forks) -> tuple[Account, list[str]]:
+    """The account of a history that nobody disturbed, and the names of its points in order."""
+    place = Place(in_memory / "undisturbed", forks)
+    first_chapter(place)
+    assert place.once("list") == 0
+    said = place.started[-1].said()
+    points = [line.split()[1] for line in said.splitlines() if line.startswith("point ")]
+    return account(place), points
+
+
+def _frozen(place: Place, point: int | str, fences_out: Sequence[str] = ()) -> Process:
+    """A daemon that stands still at a point of the history; nobody knows its lock any more."""
+    first_chapter(place)
+    zombie = place.daemon("--once", fault=f"stop@{point}", fences_out=fences_out)
+    assert zombie.wait_stopped(), f"it never came to {point}:\n{zombie.said()}"
+    (place.state / "lock").unlink()
+    return zombie
+
+
+def _judged_by_a_successor(place: Place, point: int | str, fences_out: Sequence[str] = ()) -> Process:
+    """The zombie, after a successor did all the work and the zombie went on to its own end."""
+    zombie = _frozen(place, point, fences_out)
+    assert place.once() == 0, place.started[-1].said()
+    zombie.go_on()
+    zombie.wait()
+    return zombie
+
+
+def test_a_daemon_frozen_at_a_point_of_each_kind_does_nothing_when_it_wakes_up(
+    undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
+) -> None:
+    expected, points = undisturbed
+    for name in dict.fromkeys(points):
+        if name not in IN_TRANSACTION and name not in IN_LOCK:
+            _prove_one_effect(Place(in_memory / f"kind-{name}", forks), points.index(name) + 1, points, expected)
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(300)
+def test_a_daemon_frozen_at_any_point_does_nothing_when_it_wakes_up(
+    undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
+) -> None:
+    expected, points = undisturbed
+    for index, name in enumerate(points):
+        if name not in IN_TRANSACTION and name not in IN_LOCK:
+            _prove_one_effect(Place(in_memory / f"every-{index}", forks), index + 1, points, expected)
+
+
+def _prove_one_effect(place: Place, point: int, points: list[str], expected: Account) -> None:
+    zombie = _judged_by_a_successor(place, point)
+    told = f"frozen at point {point}, {points[point - 1]}"
+    parted = difference(expected, account(place))
+    assert not parted, f"{told}:\n{parted}"
+    if point == len(points):
+        assert zombie.code == 0, f"{told}: it had nothing left to do\n{zombie.said()}"
+    else:
+        assert zombie.code == SUPERSEDED, f"{told}:\n{zombie.said()}"
+        assert "another daemon took the state directory over" in zombie.said(), told
+        assert "Traceback" not in zombie.said(), told
+
+
+def _prove_frozen_in_transaction(place: Place, name: str, expected: Account) -> None:
+    zombie = _frozen(place, name)
+    successor = place.daemon("--once")
+    assert successor.wait() == SUPERSEDED, successor.said()
+    assert "database is locked" in successor.said()
+    assert "Traceback" not in successor.said()
+    zombie.go_on()
+    assert zombie.wait() == 0, zombie.said()
+    assert place.once() == 0
+    assert not difference(expected, account(place))
+
+
+def test_a_daemon_frozen_inside_a_transaction_keeps_its_successor_out_and_finishes_the_work_itself(
+    undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
+) -> None:
+    _prove_frozen_in_transaction(Place(in_memory / "in-apply", forks), "commit.apply.before", undisturbed[0])
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("name", IN_TRANSACTION)
+def test_a_daemon_frozen_inside_any_transaction_keeps_its_successor_out(
+    undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks, name: str
+) -> None:
+    _prove_frozen_in_transaction(Place(in_memory / f"in-{name}", forks), name, undisturbed[0])
+
+
+@pytest.mark.parametrize("name", IN_LOCK)
+def test_a_daemon_frozen_inside_a_journals_lock_holds_up_that_journal_and_doubles_no_line(
+    undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks, name: str
+) -> None:
+    _prove_frozen_in_lock(Place(in_memory / name, forks), name, undisturbed[0])
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(600)
+def test_a_daemon_frozen_inside_any_journals_lock_doubles_no_line(
+    undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
+) -> None:
+    expected, points = undisturbed
+    for index, name in enumerate(points):
+        if name in IN_LOCK:
+            _prove_frozen_in_lock(Place(in_memory / f"lock-{index}", forks), index + 1, expected)
+
+
+def _prove_frozen_in_lock(place: Place, point: int | str, expected: Account) -> None:
+    zombie = _frozen(place, point)
+    successor = place.daemon()
+    place.wait_ready(successor)
+    wait_for(lambda: place.log("journal.delayed"), f"a delayed journal; it said\n{successor.said()}")
+    (delayed, *further) = place.log("journal.delayed")
+    assert delayed["why"] == "events.jsonl: another writer holds its lock" or "lock" in str(delayed["why"])
+    assert not further, "every other journal goes on"
+    zombie.go_on()
+    assert zombie.wait() == SUPERSEDED, zombie.said()
+    # The one journal goes on after its next try.
+    finished = len(expected["journal_lines"])
+    wait_for(lambda: len(place.rows("select 1 from journal_lines")) == finished, "every line")
+    successor.send(signal.SIGTERM)
+    assert successor.wait() == 0, successor.said()
+    assert not difference(expected, account(place))
+
+
+def test_an_idle_daemon_that_was_frozen_and_superseded_ends_by_itself(place: Place) -> None:
+    place.finished_run("one")
+    zombie = place.daemon()
+    place.wait_ready(zombie)
+    place.wait_ended(1)
+    wait_for(lambda: place.rows("select 1 from journal_lines"), "the sweep")
+    zombie.stop()
+    (place.state / "lock").unlink()
+    with place.serving():
+        wait_for(lambda: place.status().get("epoch") == 2, "the successor's report")
+        zombie.go_on()
+        assert zombie.wait() == SUPERSEDED, zombie.said()
+        assert place.log("superseded")
+        assert place.status()["epoch"] == 2, "the one that was superseded says nothing of itself any more"
+
+
+# With a fence taken out.
+
+
+def test_without_the_epoch_in_the_journals_lock_lines_are_doubled(in_memory: Path, forks: Forks) -> None:
+    place = Place(in_memory / "no-epoch-in-lock", forks)
+    _judged_by_a_successor(place, "outbox.before", ["epoch of the journal"])
+    told = Counter(event for run in place.runs.iterdir() for event in place.journal_of_ours(run.name))
+    assert told["session_started"] > len(place.statuses()), "two effects"
+    with pytest.raises(AssertionError, match="lines of ours"):
+        account(place)
+
+
+def test_without_the_epoch_in_transactions_a_superseded_daemon_goes_on_as_if_it_were_the_only_one(
+    in_memory: Path, forks: Forks
+) -> None:
+    place = Place(in_memory / "no-epoch-in-transactions", forks)
+    zombie = _judged_by_a_successor(place, "commit.put.begin", ["epoch of the store"])
+    assert zombie.code != SUPERSEDED
+    assert not place.log("superseded")
+
+
+@pytest.mark.parametrize(
+    "out", [["epoch of the store"], ["epoch of the store", "token of the job"]], ids=["epoch", "epoch and token"]
+)
+def test_without_the_fences_of_a_completion_a_superseded_daemon_completes_or_breaks(
+    in_memory: Path, forks: Forks, out: list[str]
+) -> None:
+    place = Place(in_memory / f"no-{'-'.join(out)}", forks)
+    zombie = _judged_by_a_successor(place, "commit.apply.begin", out)
+    print(zombie.code, zombie.said(), place.rows("select session_key, status, at from status_history"))
+    assert zombie.code != SUPERSEDED
