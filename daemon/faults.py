@@ -1,7 +1,7 @@
 """Named points at which a test may kill or stop the daemon. In ordinary use they do nothing.
 
 `RUNWARD_FAULT=kill@N` or `stop@N` sends the process SIGKILL or SIGSTOP at the N-th point it
-reaches, `kill@NAME` at the first of that name, `list` prints the points to stderr as they pass.
+reaches, `kill@NAME` at the first of that name (and at no other), `list` prints the points to stderr as they pass.
 """
 
 import os
@@ -47,6 +47,7 @@ def from_environment(text: str | None) -> None:
         nonlocal passed
         passed += 1
         if where == name or where == str(passed):
+            install(_nothing)
             os.kill(os.getpid(), sent)
 
     install(strike)

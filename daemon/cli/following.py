@@ -1,32 +1,37 @@
-"""Following a growing file until there is no reason to: the loop behind `-f`."""
+"""The lines of a growing file: once, or followed until there is no reason to (the loop behind `-f`)."""
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from runward.daemon.rundir.tailing import Line, Tail
-
-T = TypeVar("T")
 
 _PERIOD: Final = 0.2
 """Seconds between two looks at a file: what a person calls at once."""
 
 
-def newest(items: Iterable[T], count: int | None) -> Iterable[T]:
-    """The last `count` of the items; all of them for None."""
-    return items if count is None else deque(items, maxlen=count)
+def once(tail: Tail, count: int | None) -> Iterator[Line]:
+    """The lines that are there, an unfinished last one too; only the last `count` of them, unless None."""
+    yield from _newest(_to_the_end(tail), count)
 
 
-def follow(tail: Tail, is_over: Callable[[], bool]) -> Iterator[Line]:
-    """The lines as they are added, until `is_over`; then what is left, the unfinished last one too."""
-    while True:
-        over = is_over()
+def follow(tail: Tail, count: int | None, is_over: Callable[[], bool]) -> Iterator[Line]:
+    """The lines as `once`, and then those that are added, until `is_over`."""
+    yield from _newest(tail.lines(), count)
+    while not is_over():
         yield from tail.lines()
-        if over:
-            break
         if not tail.moved_on():
             time.sleep(_PERIOD)
+    yield from _to_the_end(tail)
+
+
+def _to_the_end(tail: Tail) -> Iterator[Line]:
+    yield from tail.lines()
     last = tail.unfinished()
     if last is not None:
         yield last
+
+
+def _newest(lines: Iterator[Line], count: int | None) -> Iterator[Line]:
+    return lines if count is None else iter(deque(lines, maxlen=count))

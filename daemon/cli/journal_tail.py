@@ -7,9 +7,8 @@ from typing import Final
 import click
 
 from runward.config.json_value import JsonValue
+from runward.daemon.cli import following
 from runward.daemon.cli.exits import NOT_FOUND
-from runward.daemon.cli.following import follow as follow_lines
-from runward.daemon.cli.following import newest
 from runward.daemon.cli.journal_text import text_of, value_of
 from runward.daemon.cli.output import fail, note, print_json, print_json_line
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, open_in_run
@@ -17,21 +16,73 @@ from runward.daemon.store import reading
 from runward.handlers.layouts.foreign_json import NotJson
 
 _JOURNAL: Final = "events.jsonl"
-_ASK_PERIOD: Final = 0.5
+_PERIOD: Final = 0.5
 """Seconds between two questions to the store whether the session is over."""
-_BECOMING: Final = 0.2
 
 
-def print_journal(state: str, row: reading.SessionRow, follow: bool, count: int | None, as_json: bool) -> None:
-    """Print the journal; exits 3 where there is none."""
-    is_over = _Over(state, row.key)
-    tail = _open(row, is_over if follow else None)
-    before = list(newest(tail.lines(), count)) if count is not None else tail.lines()
+def print_journal(
+    state: str, row: reading.SessionRow, follow: bool, count: int | None, as_json: bool
+) -> None:
+    """Print the journal of a session; exits 3 where there is none."""
     if not follow:
-        last = tail.unfinished() if count is None else None
-        _print_once(_with(before, tail) if last is None else before, as_json)
-        return
-    for line in before:
-        _print_line(line, as_json)
-    for line in follow_lines(tail, is_over):
-        _print_line(line, as_json)
+        lines = following.once(_open(row), count)
+        if as_json:
+            print_json(list(_values(lines)))
+            return
+    else:
+        is_over = _until_over(state, row.key)
+        lines = following.follow(_wait_for(row, is_over), count, is_over)
+        if as_json:
+            for value in _values(lines):
+                print_json_line(value)
+            return
+    for line in lines:
+        click.echo(text_of(line))
+
+
+def _open(row: reading.SessionRow) -> Tail:
+    try:
+        return Tail(lambda: open_in_run(row.path, _JOURNAL))
+    except NotRegular as error:
+        fail(str(error), NOT_FOUND)
+    except OSError as error:
+        why = error.strerror or str(error)
+        fail(f"{row.path}/{_JOURNAL} can't be read: {why}; `runward why {row.session_id}` goes on", NOT_FOUND)
+
+
+def _wait_for(row: reading.SessionRow, is_over: Callable[[], bool]) -> Tail:
+    """The journal as soon as it is there; a session that is over won't get one any more."""
+    while not is_over():
+        try:
+            return Tail(lambda: open_in_run(row.path, _JOURNAL))
+        except FileNotFoundError:
+            time.sleep(_PERIOD)
+        except (OSError, NotRegular):
+            break
+    return _open(row)
+
+
+def _until_over(state: str, key: str) -> Callable[[], bool]:
+    """Whether the session is over and its journal has all its lines; asks the store twice a second."""
+    asked = float("-inf")
+
+    def is_over() -> bool:
+        nonlocal asked
+        if time.monotonic() - asked < _PERIOD:
+            return False
+        asked = time.monotonic()
+        with reading.reading(state) as connection:
+            row = reading.session(connection, key)
+            return row is None or (row.status != "running" and not reading.owes_lines(connection, key))
+
+    return is_over
+
+
+def _values(lines: Iterable[Line]) -> Iterator[JsonValue]:
+    """What the lines say; one that says nothing is named on stderr."""
+    for line in lines:
+        value = value_of(line)
+        if isinstance(value, NotJson):
+            note(f"line {line.number} of {_JOURNAL} is left out: {value.message}")
+        else:
+            yield value

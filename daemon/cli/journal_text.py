@@ -30,7 +30,9 @@ def text_of(line: Line) -> str:
         raw = line.content.decode("utf-8", "backslashreplace")
         return f"{_short(raw)}  {click.style(f'(line {line.number}: {value.message})', fg='yellow')}"
     if not isinstance(value, dict):
-        return f"{_short(line.content.decode())}  {click.style(f'(line {line.number}: no object)', fg='yellow')}"
+        return (
+            f"{_short(line.content.decode())}  {click.style(f'(line {line.number}: no object)', fg='yellow')}"
+        )
     at = parse_time(value.get("ts"))
     when = local(at) if at is not None else _short(_said(value.get("ts")))
     role, event, path = (_short(_said(value.get(key))) for key in _FIRST[1:])

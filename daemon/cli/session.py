@@ -116,7 +116,9 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
 @session.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
 @click.option("-f", "--follow", is_flag=True, help="Print lines as they come, until the session is over.")
-@click.option("-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
+@click.option(
+    "-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Only the last N lines."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: a list, or with -f a value a line.")
 @click.pass_context
 def tail(context: click.Context, identifier: str, follow: bool, count: int | None, as_json: bool) -> None:

@@ -110,7 +110,8 @@ def _conclude(
             session.status,
             status,
             reason,
-            event.source,
+            # What the run declared is the launcher's word; that it didn't deliver is the daemon's.
+            event.source if reason.code == event.reason_code else "daemon",
             dump_verification(verification) if verification is not None else None,
             delivery,
         ),

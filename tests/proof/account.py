@@ -5,15 +5,18 @@ a journal is replaced by the event that it belongs to, a file's inode by its nam
 """
 
 import hashlib
-import json
 import os
-from typing import TypeAlias
+import re
+from typing import Final, TypeAlias
 
 from tests.proof.place import Place
 
 from runward.daemon.store.chain import GENESIS, event_hash
 
 Account: TypeAlias = dict[str, list[str]]
+
+_SIGNATURE: Final = re.compile(r"\[(\d+),(\d+,\d{19})\]")
+"""A file's signature in what is remembered of a run directory: inode, size, modification time in nanoseconds."""
 
 
 def account(place: Place) -> Account:
@@ -64,21 +67,8 @@ def difference(one: Account, other: Account) -> str:
 
 
 def _plain(row: tuple[object, ...], place: Place, names: dict[int, str]) -> str:
-    cells = []
-    for cell in row:
-        if isinstance(cell, str) and cell.startswith('{"signatures"'):
-            cell = _without_inodes(cell, names)
-        cells.append(str(cell).replace(str(place.directory), "<place>"))
-    return " | ".join(cells)
-
-
-def _without_inodes(state: str, names: dict[int, str]) -> str:
-    watched = json.loads(state)
-    watched["signatures"] = [
-        [name, [names.get(signature[0], "another file"), *signature[1:]]]
-        for name, signature in watched["signatures"]
-    ]
-    return json.dumps(watched)
+    text = " | ".join(str(cell).replace(str(place.directory), "<place>") for cell in row)
+    return _SIGNATURE.sub(lambda found: f"[{names.get(int(found[1]), 'another file')},{found[2]}]", text)
 
 
 def _names_of_inodes(place: Place) -> dict[int, str]:

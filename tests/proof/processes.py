@@ -19,11 +19,11 @@ Found = TypeVar("Found")
 
 
 def wait_for(fact: Callable[[], Found | None], what: str, within: float = PATIENCE) -> Found:
-    """What `fact` returns once it is neither None nor False. Fails with `what` where that takes too long."""
+    """What `fact` returns once there is something. Fails with `what` where that takes too long."""
     give_up = time.monotonic() + within
     while True:
         found = fact()
-        if found is not None and found is not False:
+        if found:
             return found
         assert time.monotonic() < give_up, f"not within {within:g} s: {what}"
         time.sleep(0.005)

@@ -26,7 +26,7 @@ ALWAYS: Final[dict[str, str]] = {
 
 AT_REST: Final[dict[str, str]] = {
     "no job is open": "select id, state, handler, lane, error from jobs where state in ('waiting', 'running')",
-    "nothing is owed": "select id, session_key, name from outbox where state = 'owed'",
+    "nothing is owed": "select id, directory, name from outbox",
     "a session has the status of its last attempt": (
         "select s.key, s.status, a.status from sessions s"
         " join attempts a on a.session_key = s.key and a.attempt = s.attempt where a.status != s.status"
@@ -152,7 +152,7 @@ class Laws:
         for content in ours:
             at = [place for place in _occurrences(data, content) if place == 0 or data[place - 1] == 10]
             if len(at) != 1:
-                raise Broken(f"{node.path}: a line of ours stands {len(at)} times: {content!r}")
+                raise Broken(f"{node.path}: a line of ours stands {len(at)} times: {content!r} in {data!r}")
             places += at
         if places != sorted(places):
             raise Broken(f"{node.path}: our lines stand in another order than they were ordered in")
@@ -165,11 +165,11 @@ class Laws:
 
     def _places_of_lines(self) -> None:
         """What the store says of a journal's lines is what stands there, where the run's directory stayed."""
-        for key, directory, name, offset, length, digest in self._universe.peek(
-            "select session_key, directory, name, \"offset\", length, hash from outbox where state = 'done'"
+        by_path = {place.path: place for place in self._places.by_key.values()}
+        for directory, name, offset, length, digest in self._universe.peek(
+            'select directory, name, "offset", length, hash from journal_lines where "offset" is not null'
         ):
-            place = self._places.by_key.get(key)
-            path = f"{directory}/{name}"
+            place, path = by_path.get(directory), f"{directory}/{name}"
             if place is None or place.shaken or not self._universe.kernel.exists(path):
                 continue
             content = self._universe.kernel.content(path)[offset : offset + length]

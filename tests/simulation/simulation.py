@@ -54,6 +54,7 @@ class HistoryFailed(AssertionError):
             f"seed {seed}: {why}\nplay it again: RUNWARD_SEED={seed} pytest tests/simulation\n{tail}"
         )
         self.why = why
+        self.trace = trace
 
 
 def run(seed: int) -> History:
