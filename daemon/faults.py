@@ -4,9 +4,9 @@
 reaches, `kill@NAME` at the first of that name (and at no other), `list` prints the points to stderr as they pass.
 """
 
-import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 
 Hook = Callable[[str], None]
@@ -48,6 +48,7 @@ def from_environment(text: str | None) -> None:
         passed += 1
         if where == name or where == str(passed):
             install(_nothing)
-            os.kill(os.getpid(), sent)
+            # To this very thread: another one might take a stop while this one still goes on for a while.
+            signal.pthread_kill(threading.get_ident(), sent)
 
     install(strike)

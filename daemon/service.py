@@ -2,8 +2,9 @@
 
 import gc
 import signal
+import sqlite3
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
 
@@ -21,14 +22,18 @@ from runward.daemon.ports import EpochPassed
 from runward.daemon.processes.machine import RealProcesses
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.schedule.alarm import SchedulerAlarm
+from runward.daemon.store.checkpoint import Checkpointer
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import EpochRefused
-from runward.daemon.supervisor import Supervisor, World
+from runward.daemon.supervisor import SettingsNotTaken, Supervisor, World
 from runward.daemon.watch.notifications import Inotify
 
 STORE: Final = "runward.db"
+
+CHECKPOINT_PERIOD: Final = 1.0
+"""Seconds between looks at the size of the store's log."""
 
 Load = Callable[[], Parsed[Settings]]
 
@@ -92,10 +97,31 @@ async def _serve(
             _collect_rarely()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_signals, supervisor, declarer, log, reload)
+                tasks.start_soon(
+                    _checkpoint, stack.enter_context(closing(Checkpointer(state / STORE))), store, log
+                )
                 await (supervisor.once() if once else supervisor.run())
                 tasks.cancel_scope.cancel()
         finally:
             await store.close()
+
+
+async def _checkpoint(
+    checkpointer: Checkpointer, store: Store, log: structlog.typing.FilteringBoundLogger
+) -> None:
+    """Keep the store's log short, whenever something was committed since the last time."""
+    done = 0
+    while True:
+        await anyio.sleep(CHECKPOINT_PERIOD)
+        commits = store.commits
+        if commits == done or not checkpointer.is_due():
+            continue
+        try:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(checkpointer.run)
+            done = commits
+        except sqlite3.Error as error:
+            log.warning("store.not_checkpointed", why=str(error))
 
 
 def _collect_rarely() -> None:
@@ -147,6 +173,14 @@ async def _reload(
             "settings.refused", problems=["state_dir can't change while the daemon runs"], mend="restart it"
         )
     else:
-        declarer.use(parsed.value)
-        await supervisor.reload(parsed.value)
+        try:
+            await supervisor.reload(parsed.value)
+        except SettingsNotTaken as error:
+            log.error(
+                "settings.refused",
+                problems=[f"the store can't be written: {error}"],
+                mend="free space or repair the disk, then send SIGHUP again; the old ones hold",
+            )
+        else:
+            declarer.use(parsed.value)
     notify("READY=1")

@@ -5,6 +5,7 @@ outbox carried out and synced, the store closed, the lock let go.
 """
 
 import os
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from runward.daemon.schedule.alarm import Alarm
 from runward.daemon.store import queries
 from runward.daemon.store.epoch import read_epoch, write_epoch
 from runward.daemon.store.store import Store
-from runward.daemon.store.transaction import Statement
+from runward.daemon.store.transaction import CommitUnknown, Statement
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hints, Target, Why
 from runward.daemon.watch.notifications import CannotWatch, Notifications, Watching
@@ -53,6 +54,10 @@ class World:
     randomness: Randomness
     notifications: Notifications
     declared: Declared
+
+
+class SettingsNotTaken(Exception):
+    """The store can't be written now, so other settings can't come into force."""
 
 
 class Supervisor:
@@ -156,6 +161,7 @@ class Supervisor:
             "roots",
         )
         first_seen = await queries.roots_seen(self._store)
+        open_cursors = await queries.open_cursors(self._store)
         wanted: dict[str, WatchedRoot] = {}
         for root in settings.roots:
             known = self.roots.get(root.name)
@@ -167,7 +173,7 @@ class Supervisor:
             wanted[root.name] = known
         self.roots.clear()
         self.roots.update(wanted)
-        for name, directory, text in await queries.open_cursors(self._store):
+        for name, directory, text in open_cursors:
             if name in self.roots and directory not in self.roots[name].open:
                 watched = load_watched(text)
                 self.roots[name].open[directory] = recorded(watched)
@@ -175,9 +181,15 @@ class Supervisor:
                     self.roots[name].doubted.add(directory)
 
     async def reload(self, settings: Settings) -> None:
-        """Go on under other settings; what the old ones had in hand is finished under the new ones."""
+        """Go on under other settings; what the old ones had in hand is finished under the new ones.
+
+        Raises `SettingsNotTaken`, after which the old ones hold.
+        """
+        try:
+            await self._set_roots(settings)
+        except (CommitUnknown, sqlite3.Error) as error:
+            raise SettingsNotTaken(str(error)) from error
         self._settings = settings
-        await self._set_roots(settings)
         self.worker.batch = settings.batch
         self.rounds.period = settings.scan.period
         self._have_watched_again()
@@ -220,6 +232,7 @@ class Supervisor:
             await anyio.sleep(patience)
             await self.rounds.check_processes(frozenset(self.roots), doubted=True)
             self.queue.may_be_due = True
+        self._check_epoch()
         await self._finish()
 
     async def _patience(self) -> float | None:

@@ -7,9 +7,9 @@ def main() -> None:
     """The console script: the launcher goes its own short way, everything else goes through click."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["run"]:
-        from runward.daemon.cli.run import main as run
+        from runward.daemon.cli.run import run_and_end
 
-        sys.exit(run(arguments[1:]))
+        run_and_end(arguments[1:])
     if arguments == ["--version"]:
         from runward.daemon import __version__
 

@@ -7,7 +7,8 @@ from typing import Final, NoReturn
 from runward.config.problem import nearest
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.output import fail
-from runward.daemon.store import reading
+from runward.daemon.store import reading, reading_causes
+from runward.daemon.store.reading_causes import JobRow
 
 LAST: Final = "@last"
 _NAMED: Final = 8
@@ -40,6 +41,20 @@ def session_called(connection: sqlite3.Connection, text: str) -> str | None:
 def session_names(connection: sqlite3.Connection) -> list[str]:
     """Ids and keys of the newest sessions, for suggestions."""
     return [word for each in reading.newest_sessions(connection, _COMPARED) for word in each]
+
+
+def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> JobRow:
+    """The job of this number; exits 3 where there is none. `@last` is the newest, or the newest held one."""
+    if text == LAST:
+        newest = reading_causes.newest_job(connection, held)
+        if newest is None:
+            fail("no job is held" if held else "there is no job yet", NOT_FOUND)
+        text = str(newest)
+    number = text.removeprefix("job:")
+    job = reading_causes.job(connection, int(number)) if number.isdecimal() and len(number) < 19 else None
+    if job is None:
+        refuse_unknown("job", text, [str(each.id) for each in reading_causes.open_jobs(connection)])
+    return job
 
 
 def refuse_ambiguous(text: str, candidates: list[str]) -> NoReturn:

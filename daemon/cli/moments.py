@@ -1,4 +1,4 @@
-"""Moments as people write them for `--since`: how long ago, a date, a time, or a word for one."""
+"""Time as people write it in options: moments (how long ago, a date, a word for one) and durations."""
 
 import re
 import time
@@ -10,9 +10,9 @@ import click
 from runward.config.duration import DurationError, parse_duration
 
 if TYPE_CHECKING:
-    _Moments = click.ParamType[float]
+    _Seconds = click.ParamType[float]
 else:
-    _Moments = click.ParamType
+    _Seconds = click.ParamType
 
 MEND: Final = (
     "write how long ago (2h, 30min, 7d), a time (2026-01-31T12:00:00Z, 2026-01-31 12:00), today or yesterday"
@@ -43,7 +43,7 @@ def parse_moment(text: str, now: float) -> float:
         raise MomentError(f"{text!r} is no moment: {MEND}") from None
 
 
-class Moment(_Moments):
+class Moment(_Seconds):
     """An option's value that is a moment, as Unix seconds."""
 
     name = "time"
@@ -57,3 +57,19 @@ class Moment(_Moments):
             return parse_moment(str(value), time.time())
         except MomentError as error:
             self.fail(str(error), parameter, context)
+
+
+class Length(_Seconds):
+    """An option's value that is a duration, in seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: str | float, parameter: click.Parameter | None, context: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_duration(str(value))
+        except DurationError as error:
+            self.fail(f"{error}; {error.mend}", parameter, context)

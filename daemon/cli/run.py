@@ -7,7 +7,7 @@ must cost hardly more than a bare interpreter.
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
 
@@ -64,6 +64,18 @@ class Arguments(NamedTuple):
 
     options: Mapping[str, str]
     command: tuple[str, ...]
+
+
+def run_and_end(arguments: Sequence[str]) -> NoReturn:
+    """`main`, and at once the end of this process: to take the interpreter apart takes as long as to fork it."""
+    code = main(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except BrokenPipeError:
+            pass  # whoever asked for it went away
+    os._exit(code)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -154,8 +166,8 @@ def _launch(order: "Order", *, is_verified: bool) -> int:
     except OSError as error:
         raise Refusal(_NOT_STARTED, f"there can be no run directory in {order.root}: {error}") from None
     ending = launched.ending
-    if ending.error is not None:
-        _complain(ending.error)
+    for complaint in launched.complaints:
+        _complain(complaint)
     if is_verified and order.contract is not None and ending.cause == "exited" and ending.exit_code == 0:
         return _verify(order, launched)
     return ending.launcher_code
@@ -168,7 +180,7 @@ def _verify(order: "Order", launched: "Launched") -> int:
     summary = why_not_delivered(order.contract, launched.artifacts, within, launched.session_id)
     if summary is None:
         return GOOD
-    print(summary, file=sys.stderr)
+    _say(summary)
     return NOT_SO
 
 
@@ -212,4 +224,11 @@ def _complain(message: str) -> None:
         from runward.config.problem import printable
 
         message = "\n".join(map(printable, message.split("\n")))
-    print(f"runward run: {message}", file=sys.stderr)
+    _say(f"runward run: {message}")
+
+
+def _say(text: str) -> None:
+    try:
+        print(text, file=sys.stderr)
+    except BrokenPipeError:
+        pass  # nobody reads it; what counts is in the run directory and in the exit code

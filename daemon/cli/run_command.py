@@ -1,20 +1,49 @@
 """`runward run` for help and completion; a call of it never gets this far."""
 
+import re
 import sys
 
 import click
+from click.shell_completion import CompletionItem
+
+from runward.daemon.cli import completing
+from runward.daemon.cli.run import USAGE
+
+
+class RunCommand(click.Command):
+    """The launcher, whose options are its own to read: `USAGE` is where they stand."""
+
+    def get_help(self, context: click.Context) -> str:
+        return USAGE.rstrip()
+
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
+        given: tuple[str, ...] = context.params.get("arguments") or ()
+        if "--" in given:
+            return [CompletionItem(incomplete, type="file")]
+        if given and given[-1] == "--playbook":
+            return completing.playbooks(context, self.params[0], incomplete)
+        options = re.findall(r"^  (--[a-z-]+).*?  (.+)$", USAGE, re.MULTILINE)
+        return [
+            CompletionItem(name, help=text.strip()) for name, text in options if name.startswith(incomplete)
+        ]
 
 
 @click.command(
+    cls=RunCommand,
     context_settings={
         "ignore_unknown_options": True,
         "allow_interspersed_args": False,
         "help_option_names": [],
-    }
+    },
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(arguments: tuple[str, ...]) -> None:
-    """Launch a command as a recorded session: runward run [OPTIONS] -- COMMAND…"""
+    """Launch a command as a recorded session: runward run [OPTIONS] -- COMMAND…
+
+    \b
+    Example:
+      runward run --playbook review -- python3 review.py
+    """
     from runward.daemon.cli.run import main
 
     sys.exit(main(arguments))

@@ -46,11 +46,8 @@ def _facts(status: Mapping[str, JsonValue], state: str, now: float) -> Iterator[
     if status["running"]:
         coverage = _table(status["coverage"])
         scanned = _moment(coverage["last_scan_at"])
-        yield (
-            "watching:",
-            f"{coverage['watched']} directories, {coverage['flat']} roots flat, {coverage['overflows']} overflows,"
-            f" {coverage['found_by_scan']} found only by a scan",
-        )
+        watch = f"{coverage['watched']} directories, {coverage['flat']} roots flat, {coverage['overflows']} overflows"
+        yield "watching:", f"{watch}, {coverage['found_by_scan']} found only by a scan"
         yield "last scan:", ago(scanned, now)
         lag = _table(status["lag"])
         yield (

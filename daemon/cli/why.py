@@ -13,7 +13,14 @@ from runward.daemon.cli import causes, completing, hindrances
 from runward.daemon.cli.causes import Entry
 from runward.daemon.cli.context import settings_in_force, store_to_read
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
-from runward.daemon.cli.finding import LAST, refuse_ambiguous, refuse_unknown, session_called, session_names
+from runward.daemon.cli.finding import (
+    LAST,
+    find_job,
+    refuse_ambiguous,
+    refuse_unknown,
+    session_called,
+    session_names,
+)
 from runward.daemon.cli.hindrances import Hindrance
 from runward.daemon.cli.output import coloured, fail, local, print_json, safe
 from runward.daemon.store import reading, reading_causes
@@ -99,9 +106,7 @@ def _is_session_id(connection: sqlite3.Connection, text: str) -> bool:
 
 
 def _of_job(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
-    job = reading_causes.job(connection, int(text)) if text.isdecimal() and len(text) < 19 else None
-    if job is None:
-        refuse_unknown("job", text, [str(each.id) for each in reading_causes.open_jobs(connection)])
+    job = find_job(connection, text)
     error = f": {job.error}" if job.error else ""
     return Story(
         "job",

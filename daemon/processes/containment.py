@@ -8,12 +8,14 @@ write their own pids down), so that is only made when asked for.
 import os
 import signal
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from runward.daemon.processes import tree
-from runward.daemon.processes.cgroup import Cgroup, make_cgroup
 from runward.daemon.processes.kernel import become_subreaper
 from runward.daemon.processes.means import ContainmentUnavailable, Held
+
+if TYPE_CHECKING:
+    from runward.daemon.processes.cgroup import Cgroup
 
 _AUTO = ("scope", "cgroup", "subreaper")
 
@@ -96,8 +98,13 @@ class InCgroup(Subreaper):
     name = "cgroup"
 
     def __init__(self, held: Held) -> None:
-        self._cgroup = make_cgroup(f"runward-{held.name[:180]}-{os.urandom(3).hex()}", held.pid)
         super().__init__(held)
+        self._cgroup = self._enter(held)
+
+    def _enter(self, held: Held) -> "Cgroup":
+        from runward.daemon.processes.cgroup import make_cgroup
+
+        return make_cgroup(f"runward-{held.name[:50]}-{os.urandom(3).hex()}", held.pid)
 
     def is_empty(self) -> bool:
         """See `Containment`."""
@@ -125,11 +132,10 @@ class InScope(InCgroup):
 
     name = "scope"
 
-    def __init__(self, held: Held) -> None:
+    def _enter(self, held: Held) -> "Cgroup":
         from runward.daemon.processes.scope import make_scope
 
-        self._cgroup = Cgroup(make_scope(f"runward-{os.urandom(6).hex()}.scope", held, os.environ))
-        Subreaper.__init__(self, held)
+        return make_scope(f"runward-{os.urandom(6).hex()}.scope", held, os.environ)
 
     def close(self) -> None:
         """See `Containment`: systemd takes an empty scope away by itself."""

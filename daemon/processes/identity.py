@@ -87,8 +87,8 @@ def parse_stat(line: bytes) -> ProcessStat:
 
 def current_boot_id(proc: str = _PROC) -> str:
     """The kernel's random name for this boot."""
-    with open(f"{proc}/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
+    with open(f"{proc}/sys/kernel/random/boot_id", "rb") as file:
+        return file.read().strip().decode()
 
 
 def _state_by_signal(pid: int) -> ProcessState:

@@ -5,7 +5,6 @@ itself is killed; then `process.json` says who the command is.
 """
 
 import os
-import sys
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -44,12 +43,13 @@ class Order(NamedTuple):
 
 
 class Launched(NamedTuple):
-    """What came of it."""
+    """What came of it; `complaints` are for people to read."""
 
     session_id: str
     path: str
     artifacts: str
     ending: Ending
+    complaints: tuple[str, ...]
 
 
 def launch(order: Order, environment: Mapping[str, str]) -> Launched:
@@ -89,12 +89,17 @@ class _Launch:
         command, containment, room = self._prepare()
         ending, left = self._perform(command, containment)
         containment.close()
+        complaints = [ending.error] if ending.error is not None else []
         try:
             self._directory.write_exit(room, ending)
         except OSError as error:
-            _complain(f"exit.json can't be written: {error}; the run ended with {ending.launcher_code}")
-        self._finish(ending, left)
-        return Launched(self._directory.name, self._directory.path, self._artifacts, ending)
+            complaints.append(f"exit.json can't be written: {error}")
+        complaints += self._finish(ending)
+        if left:
+            complaints.append(f"could not be killed and live on: {' '.join(map(str, sorted(left)))}")
+        return Launched(
+            self._directory.name, self._directory.path, self._artifacts, ending, tuple(complaints)
+        )
 
     def _prepare(self) -> tuple[GatedCommand, Containment, ReservedFile]:
         """All that comes before `run.json`, and that. If any of it fails, nothing is left of it."""
@@ -174,16 +179,19 @@ class _Launch:
         ending = Ending("not_started", failure.exit_code, None, time.time(), 0.0, error=message)
         return ending, frozenset()
 
-    def _finish(self, ending: Ending, left: frozenset[int]) -> None:
+    def _finish(self, ending: Ending) -> list[str]:
+        """Gives readers the rest of the output; returns what became wrong with it."""
         is_stopped = ending.cause in ("timed_out", "cancelled")
         pass_on_rest(self._streams, self._signals, self._order.grace if is_stopped else None)
+        self._signals.close()
+        complaints = []
         for stream in self._streams:
             stream.close_log()
             if stream.log_problem is not None:
-                _complain(f"the log of the run is incomplete: {stream.log_problem}")
-        self._signals.close()
-        if left:
-            _complain(f"could not be killed and live on: {' '.join(map(str, sorted(left)))}")
+                complaints.append(f"the log of the run is incomplete: {stream.log_problem}")
+            if stream.sink_problem is not None and not isinstance(stream.sink_problem, ConnectionError):
+                complaints.append(f"the output could not be passed on: {stream.sink_problem}")
+        return complaints
 
     def _session_variables(self, environment: Mapping[str, str]) -> dict[str, str]:
         return {
@@ -233,7 +241,3 @@ def _open_standard_streams() -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
-
-
-def _complain(message: str) -> None:
-    sys.stderr.write(f"runward run: {message}\n")

@@ -12,8 +12,8 @@ _MARGIN_S = 10.0
 """How much later than the launcher systemd ends the scope: only where the launcher is gone."""
 
 
-def make_scope(name: str, held: Held, environment: Mapping[str, str]) -> str:
-    """Puts the waiting process into a new scope; returns its cgroup's directory. Raises ContainmentUnavailable."""
+def make_scope(name: str, held: Held, environment: Mapping[str, str]) -> Cgroup:
+    """Puts the waiting process into a new scope; returns the scope's cgroup. Raises ContainmentUnavailable."""
     _check_bus(environment)
     _call(_start_transient_unit(name, held), environment)
     give_up = time.monotonic() + _PATIENCE_S
@@ -21,8 +21,9 @@ def make_scope(name: str, held: Held, environment: Mapping[str, str]) -> str:
         if time.monotonic() > give_up:
             raise ContainmentUnavailable(f"systemd didn't move the command into {name}")
         time.sleep(0.001)
-    check_killable(Cgroup(path))
-    return path
+    cgroup = Cgroup(path)
+    check_killable(cgroup)
+    return cgroup
 
 
 def _check_bus(environment: Mapping[str, str]) -> None:

@@ -21,7 +21,7 @@ from runward.daemon.rundir.opening import ABSENT, DIRECTORY
 APPEND: Final = (
     os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 )
-MANY: Final = 32
+MANY: Final = 64
 """From so many files on, their whole file system is synced instead of each of them."""
 
 CLOSING: Final = b" \n"
@@ -77,23 +77,31 @@ def _locked(
             return Appended(found, already=True, closed=_closed_before(descriptor, found))
         begun = _begun(descriptor, line.content, line.after, size)
         if begun:
-            return _write(descriptor, line.content[begun:], size - begun)
+            return _write(descriptor, line.content[begun:], size, -begun)
     torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
     if not torn:
         return _write(descriptor, line.content, size)
     if line.live:
         return NotAppended("the run is in the middle of a line")
-    return _write(descriptor, CLOSING + line.content, size + len(CLOSING))
+    return _write(descriptor, CLOSING + line.content, size, len(CLOSING))
 
 
-def _write(descriptor: int, content: bytes, offset: int) -> Appended | NotAppended:
-    """One write at the end. What a full disk tears off is completed by the next try, which checks."""
+def _write(descriptor: int, content: bytes, size: int, line_at: int = 0) -> Appended | NotAppended:
+    """One write at the end of what was `size` bytes; our line begins `line_at` bytes from there.
+
+    What a full disk tears off is completed by the next try, which checks. The run takes no lock, so it
+    may have appended since: where our bytes went is asked, and a line that isn't whole is written again.
+    """
     point("journal.append.before")
     written = os.write(descriptor, content)
     point("journal.append.after")
-    if written == len(content):
-        return Appended(offset, closed=_closed_before(descriptor, offset))
-    return NotAppended("no space left for the whole line")
+    if written != len(content):
+        return NotAppended("no space left for the whole line")
+    start = os.lseek(descriptor, 0, os.SEEK_CUR) - written
+    if start != size and (line_at < 0 or (line_at == 0 and not _after_newline(descriptor, start))):
+        return NotAppended("the run wrote in the middle of it")
+    offset = start + line_at
+    return Appended(offset, closed=_closed_before(descriptor, offset))
 
 
 def _find(descriptor: int, content: bytes, start: int, size: int) -> int:

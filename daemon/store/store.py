@@ -15,6 +15,7 @@ import aiosqlite
 import anyio
 
 from runward.daemon.faults import point
+from runward.daemon.store.checkpoint import WRITER_PAGES
 from runward.daemon.store.transaction import (
     CommitUnknown,
     EpochRefused,
@@ -62,6 +63,8 @@ async def connect(path: Path) -> Connection:
         "foreign_keys = on",
         "busy_timeout = 5000",
         "temp_store = memory",
+        f"wal_autocheckpoint = {WRITER_PAGES}",
+        "journal_size_limit = 67108864",
     ):
         await connection.execute(f"pragma {pragma}")
     return connection
@@ -75,6 +78,7 @@ class Store:
         self._lock = anyio.Lock()
         self.epoch = 0
         self.fences_refused = 0
+        self.commits = 0
 
     async def take_over(self) -> int:
         """Begin the next epoch: from its commit on, no older daemon can write."""
@@ -125,6 +129,7 @@ class Store:
         except sqlite3.Error as error:
             await self._roll_back()
             raise CommitUnknown(str(error)) from error
+        self.commits += 1
         point(f"commit.{name}.after")
 
     def _check_epoch(self, rows: Iterable[Sequence[int]]) -> None:

@@ -132,7 +132,7 @@ class Rounds:
     async def check_processes(self, names: frozenset[str], doubted: bool = False) -> int:
         """Hint at every running session whose recorded processes are gone."""
         asked: list[tuple[Target, tuple[RecordedProcess, ...]]] = []
-        for name in names:
+        for name in sorted(names):
             root = self.roots[name]
             asked += [
                 ((name, directory), processes)
@@ -154,7 +154,7 @@ class Rounds:
 
     def _look_at_flat(self) -> None:
         """Running sessions of roots that can't be watched to the bottom are looked at every beat."""
-        for name in self.flat:
+        for name in sorted(self.flat):
             root = self.roots.get(name)
             if root is not None:
                 self.hints.add([(name, directory) for directory in root.open], Why.AGAIN)

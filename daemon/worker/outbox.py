@@ -18,6 +18,7 @@ import structlog
 
 from runward.daemon.faults import point
 from runward.daemon.ports import Appended, Clock, Files, JournalLine, NotAppended
+from runward.daemon.rundir.journals import MANY as SYNC_MANY
 from runward.daemon.store import queries
 from runward.daemon.store.rows import OwedLine
 from runward.daemon.store.store import Store
@@ -29,6 +30,12 @@ SWEEP: Final = 5.0
 BATCH: Final = 256
 MANY_OWED: Final = 20_000
 """Rows in memory from which on the worker waits for the outbox."""
+
+MANY_UNSYNCED: Final = 4_000
+"""Lines from which on a sweep syncs whole file systems instead of file by file."""
+
+PATIENT: Final = 100
+"""How often a sweep looks whether verdicts have passed before it goes on anyway."""
 
 Journal: TypeAlias = tuple[str, str]
 
@@ -106,15 +113,16 @@ class Outbox:
             now = self.clock.monotonic()
             if now >= next_sweep:
                 next_sweep = now + SWEEP
-                await self.sweep()
+                await self.sweep(gently=True)
             self._wake = anyio.Event()
             with anyio.move_on_after(self._patience(now, next_sweep)):
                 await self._wake.wait()
 
     def _patience(self, now: float, next_sweep: float) -> float | None:
         """How long nothing will have to be done, unless something is added."""
-        if self._count > len(self._delayed) and self.busy():
-            return 0.02
+        if len(self._owed) > len(self._delayed):
+            # There may be more to do than when it was last looked: a sweep takes its time.
+            return 0.02 if self.busy() else 0.0
         times = [delayed.at for delayed in self._delayed.values()]
         if self.unsynced:
             times.append(next_sweep)
@@ -214,18 +222,35 @@ class Outbox:
         if tries in (1, 3):
             self.log.warning("journal.delayed", session=line.key, journal=line.name, why=why, tries=tries)
 
-    async def sweep(self) -> None:
-        """Sync what was written since the last sweep, then mark it done."""
-        with anyio.CancelScope(shield=True):
-            written, discarded = list(self._written), list(self._discarded)
-            if not await self._sync(written):
-                return
-            for start in range(0, max(len(written), len(discarded)), BATCH):
-                part = slice(start, start + BATCH)
-                if not await self._mark(written[part], discarded[part]):
+    async def sweep(self, gently: bool = False) -> None:
+        """Sync what was written until now, then mark it done.
+
+        `gently`: a few files at a time, letting verdicts pass in between, for their commits wait behind
+        our syncs. Where very much is written that would never end: then everything at once.
+        """
+        left = max(len(self._written), len(self._discarded))
+        few = gently and left <= MANY_UNSYNCED
+        while left > 0:
+            size = min(left, SYNC_MANY if few else left)
+            with anyio.CancelScope(shield=True):
+                if not await self._sweep_part(size):
                     return
-                del self._written[: len(written[part])]
-                del self._discarded[: len(discarded[part])]
+            left -= size
+            for _ in range(PATIENT if few else 0):
+                if not self.busy():
+                    break
+                await anyio.sleep(0.005)
+
+    async def _sweep_part(self, size: int) -> bool:
+        if not await self._sync(self._written[:size]):
+            return False
+        for start in range(0, size, BATCH):
+            written, discarded = self._written[: min(BATCH, size - start)], self._discarded[:BATCH]
+            if not await self._mark(written, discarded):
+                return False
+            del self._written[: len(written)]
+            del self._discarded[: len(discarded)]
+        return True
 
     async def _sync(self, written: Sequence[Written]) -> bool:
         journals = list(dict.fromkeys((each.line.directory, each.line.name) for each in written))

@@ -77,7 +77,7 @@ def _prove_one_effect(place: Place, point: int, points: list[str], expected: Acc
     told = f"frozen at point {point}, {points[point - 1]}"
     parted = difference(expected, account(place))
     assert not parted, f"{told}:\n{parted}"
-    if point == len(points):
+    if points[point - 1 :] == ["commit.outbox.after"]:
         assert zombie.code == 0, f"{told}: it had nothing left to do\n{zombie.said()}"
     else:
         assert zombie.code == SUPERSEDED, f"{told}:\n{zombie.said()}"
@@ -135,7 +135,7 @@ def _prove_frozen_in_lock(place: Place, point: int | str, expected: Account) -> 
     place.wait_ready(successor)
     wait_for(lambda: place.log("journal.delayed"), f"a delayed journal; it said\n{successor.said()}")
     (delayed, *further) = place.log("journal.delayed")
-    assert delayed["why"] == "events.jsonl: another writer holds its lock" or "lock" in str(delayed["why"])
+    assert "another writer holds its lock" in str(delayed["why"])
     assert not further, "every other journal goes on"
     zombie.go_on()
     assert zombie.wait() == SUPERSEDED, zombie.said()
@@ -184,13 +184,18 @@ def test_without_the_epoch_in_transactions_a_superseded_daemon_goes_on_as_if_it_
     assert not place.log("superseded")
 
 
-@pytest.mark.parametrize(
-    "out", [["epoch of the store"], ["epoch of the store", "token of the job"]], ids=["epoch", "epoch and token"]
-)
-def test_without_the_fences_of_a_completion_a_superseded_daemon_completes_or_breaks(
-    in_memory: Path, forks: Forks, out: list[str]
+def test_without_the_epoch_in_transactions_the_token_refuses_a_second_completion(
+    in_memory: Path, forks: Forks
 ) -> None:
-    place = Place(in_memory / f"no-{'-'.join(out)}", forks)
-    zombie = _judged_by_a_successor(place, "commit.apply.begin", out)
-    print(zombie.code, zombie.said(), place.rows("select session_key, status, at from status_history"))
-    assert zombie.code != SUPERSEDED
+    place = Place(in_memory / "only-the-token", forks)
+    zombie = _judged_by_a_successor(place, "commit.apply.begin", ["epoch of the store"])
+    assert zombie.code not in (0, SUPERSEDED), "it fails, unexplained"
+    assert "token = ?" in zombie.said()
+
+
+def test_without_epoch_and_token_a_job_is_completed_twice(in_memory: Path, forks: Forks) -> None:
+    place = Place(in_memory / "no-token", forks)
+    zombie = _judged_by_a_successor(place, "commit.apply.begin", ["epoch of the store", "token of the job"])
+    assert zombie.code == 0, "it never learns that its time is over"
+    states = place.rows("select state from jobs where state = 'held'")
+    assert len(states) == 3, "two effects: what the successor had done, the zombie held"

@@ -131,6 +131,7 @@ class Kernel:
     stat_result = os.stat_result
     PathLike = os.PathLike
     LOCK_EX, LOCK_NB = 2, 4
+    SEEK_CUR = os.SEEK_CUR
     O_RDONLY, O_WRONLY, O_RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
     O_CREAT, O_EXCL, O_APPEND = os.O_CREAT, os.O_EXCL, os.O_APPEND
     O_NOFOLLOW, O_NONBLOCK, O_CLOEXEC = os.O_NOFOLLOW, os.O_NONBLOCK, os.O_CLOEXEC
@@ -238,7 +239,12 @@ class Kernel:
             self._touch(opened.node)
         else:
             self._append(opened.node, written)
+            opened.position = len(opened.node.data)
         return len(written)
+
+    def lseek(self, descriptor: int, offset: int, whence: int) -> int:
+        assert (offset, whence) == (0, self.SEEK_CUR)
+        return self._open[descriptor].position
 
     def fsync(self, descriptor: int) -> None:
         self._weather.before("fsync", "")

@@ -74,6 +74,10 @@ class Place:
     free: bool = False
     before: bool = False
     died: bool = False
+    late: bool = False
+    """An artifact came when the run was over."""
+    hidden: bool = False
+    """Its root was away for a while."""
     odd: bool = False
     """Which process counts depends on what was seen: one was named after another had died, or is of before."""
 
@@ -156,7 +160,7 @@ class Places:
             lacking = begun.expected is not None and self._lacks(place, begun.expected)
             history = over.finished_at < self._first_seen(place.root)
             judged = over.status == "completed" and begun.expected is not None
-            if judged and (lacking or place.shaken):
+            if judged and (lacking or place.shaken or place.late):
                 fair.add(MISSING)
             if not (judged and lacking) or place.shaken or history:
                 fair.add((over.status, over.reason))

@@ -146,7 +146,8 @@ class Ending:
         if self._story.held():
             self._story.retry_held()
             return False
-        busy = len(supervisor.hints) or supervisor.outbox.owed or supervisor.outbox.unsynced
+        owed = supervisor.outbox.owed - len(self._laws.waiting_for_newline())
+        busy = len(supervisor.hints) or owed or supervisor.outbox.unsynced
         doubted = any(root.doubted for root in supervisor.roots.values())
         open_jobs = universe.peek("select count(*) from jobs where state in ('waiting', 'running')")
         return not busy and not doubted and open_jobs[0][0] == 0

@@ -133,6 +133,7 @@ class Run:
     def deliver(self, path: str) -> None:
         """Write an artifact, or what should be one."""
         base = f"{self.path}/artifacts"
+        self.place.late = self.place.late or self.universe.kernel.exists(f"{self.path}/exit.json")
         kernel = self.universe.kernel
         way = base
         for part in ["", *path.split("/")[:-1]]:
@@ -335,6 +336,8 @@ class Story:
         """The file system of a root is away for a while."""
         root = self.dice.choice(ROOTS)
         self.universe.kernel.rename(root, root + ".away")
+        for place in self.places.by_key.values():
+            place.hidden = place.hidden or place.root == root
         self._later(lambda: self.universe.kernel.rename(root + ".away", root))
 
     def empty_root(self) -> None:

@@ -15,7 +15,7 @@ from runward.config.settings import Root, Scan, Settings
 from runward.daemon.ports import EpochPassed
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused
-from runward.daemon.supervisor import Supervisor, World
+from runward.daemon.supervisor import SettingsNotTaken, Supervisor, World
 from tests.simulation.chaos import Chaos, Strike
 from tests.simulation.kernel import Kernel, Node
 from tests.simulation.ports import (
@@ -97,7 +97,13 @@ class Daemon:
 
     def reload(self, settings: Settings) -> None:
         """Have it take other settings, as SIGHUP does."""
-        self.process.call(lambda: self._tasks.start_soon(self.supervisor.reload, settings))
+        self.process.call(lambda: self._tasks.start_soon(self._reload, settings))
+
+    async def _reload(self, settings: Settings) -> None:
+        try:
+            await self.supervisor.reload(settings)
+        except SettingsNotTaken as error:
+            self.universe.say(f"{self.process.name} keeps its settings: {error}")
 
     def _ended(self) -> None:
         self.connection.abandon()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.rundir import durable
 from runward.daemon.rundir.durable import ReservedFile, write_durably
 
 
@@ -59,7 +58,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(durable.os, call, fail)
+    monkeypatch.setattr(os, call, fail)
     with pytest.raises(OSError, match="No space"):
         write_durably(tmp_path, "file", b"new")
     monkeypatch.undo()
@@ -82,8 +81,8 @@ def test_file_and_directory_are_synced_in_the_order_that_makes_the_name_safe(
         calls.append("rename")
         rename(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
-    monkeypatch.setattr(durable.os, "fsync", note_fsync)
-    monkeypatch.setattr(durable.os, "rename", note_rename)
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(os, "rename", note_rename)
     write_durably(tmp_path, "file", b"content")
 
     assert calls == ["file", "rename", "directory"]

@@ -86,24 +86,57 @@ _states = st.sampled_from(
     ["file", "file", "empty", "directory", "fifo", "link inside", "link outside", "absent"]
 )
 
-operations: st.SearchStrategy[Operation] = st.one_of(
-    st.builds(lambda name, what, how: ("write", name, *what, how), _names, _contents, st.sampled_from(["renamed", "renamed", "in part", "in place"])),
-    st.builds(lambda name, run, end: ("run", name, run, end), _names, st.sampled_from(["plain", "contract", "optional", "launched"]), st.sampled_from(["", "clean", "nonzero"])),
-    st.tuples(st.just("write"), _names, st.just("exit.json"), st.sampled_from(["clean", "nonzero", "signal"]), st.just("renamed")),
+_begun = st.sampled_from(["plain", "contract", "optional", "launched"])
+_new_runs: st.SearchStrategy[Operation] = st.builds(
+    lambda name, run, end: ("run", name, run, end), _names, _begun, st.sampled_from(["", "", "clean", "nonzero"])
+)
+_ends: st.SearchStrategy[Operation] = st.builds(
+    lambda name, end: ("write", name, "exit.json", end, "renamed"), _names, st.sampled_from(list(EXITS))
+)
+_documents_written: st.SearchStrategy[Operation] = st.builds(
+    lambda name, what, how: ("write", name, *what, how),
+    _names,
+    _contents,
+    st.sampled_from(["renamed", "renamed", "in part", "in place"]),
+)
+_small_changes: st.SearchStrategy[Operation] = st.one_of(
     st.tuples(st.just("special"), _names, _documents, st.sampled_from(["fifo", "link", "directory", "dangling"])),
     st.tuples(st.just("complete"), _names, _documents),
     st.tuples(st.just("touch"), _names, _documents),
     st.tuples(st.just("remove document"), _names, _documents),
+    st.tuples(st.sampled_from(["junk", "line"]), _names),
+)
+_deliveries: st.SearchStrategy[Operation] = st.one_of(
+    st.tuples(st.just("artifact"), _names, _artifacts, _states),
     st.tuples(st.just("artifact"), _names, _artifacts, _states),
     st.tuples(st.just("artifacts"), _names, st.sampled_from(["remove", "link"])),
-    st.tuples(st.sampled_from(["make", "remove", "make again", "move away", "move back", "copy back", "link", "file", "junk", "line"]), _names),
+)
+_whole_directories: st.SearchStrategy[Operation] = st.tuples(
+    st.sampled_from(
+        ["make", "remove", "make again", "move away", "move away", "move back", "move back", "copy back", "link", "file"]
+    ),
+    _names,
+)
+_world: st.SearchStrategy[Operation] = st.one_of(
     st.tuples(st.just("kill"), st.sampled_from([str(pid) for pid in PIDS])),
     st.sampled_from([("root away",), ("root back",), ("root back",), ("restart",), ("crash",)]),
-)  # fmt: skip
-steps: st.SearchStrategy[Step] = st.tuples(
-    st.lists(operations, min_size=1, max_size=3), st.sampled_from([0.001, 1.0, 7.0])
 )
-programs = st.lists(steps, min_size=1, max_size=14)
+operations: st.SearchStrategy[Operation] = st.one_of(
+    _new_runs, _ends, _documents_written, _small_changes, _deliveries, _whole_directories, _whole_directories, _world
+)
+steps: st.SearchStrategy[Step] = st.tuples(
+    st.lists(operations, max_size=4), st.sampled_from([0.001, 1.0, 7.0, 7.0])
+)
+_beginnings: st.SearchStrategy[Step] = st.tuples(
+    st.tuples(_new_runs, _documents_written | _new_runs).map(list), st.just(1.0)
+)
+# Most programs are long, for what matters happens late; an empty step shrinks a program as well as none would.
+programs = st.builds(
+    lambda first, some, many: [first, *(some + many)],
+    _beginnings,
+    st.lists(steps, max_size=4),
+    st.lists(steps, min_size=8, max_size=8),
+)
 
 
 @dataclass
@@ -147,7 +180,9 @@ class Machine:
         elif verb in _ON_NAMES:
             _ON_NAMES[verb](self, rest[0])
             self._date(rest[0])
-        elif rest[0] in self.places:
+        elif verb in ("write", "run", "artifact", "special"):
+            self.make(rest[0])
+        if verb in _IN_PLACES and rest[0] in self.places:
             _IN_PLACES[verb](self, rest[0], *rest[1:])
             if verb not in ("complete", "touch"):
                 self._date(rest[0])
