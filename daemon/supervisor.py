@@ -43,6 +43,9 @@ SOON: Final = 10.0
 
 REPORT_PERIOD: Final = 1.0
 
+STOP_PATIENCE: Final = 5.0
+"""Seconds that the turn that is going on may still take once the daemon is told to stop."""
+
 
 @dataclass(slots=True)
 class World:
@@ -82,6 +85,8 @@ class Supervisor:
         self._wake = anyio.Event()
         self._watch_again = anyio.Event()
         self._stopping = False
+        self._working = anyio.CancelScope()
+        self._alarm_at: float | None = None
         self.roots: dict[str, WatchedRoot] = {}
         self.coverage = Coverage()
         self.hints = Hints(self.wake)
@@ -127,8 +132,13 @@ class Supervisor:
         self._wake.set()
 
     def stop(self) -> None:
-        """End after the turn that is going on."""
+        """End after the turn that is going on, or without it where the world keeps it from ending.
+
+        What a turn had claimed then is taken back by the next daemon.
+        """
         self._stopping = True
+        self._working.deadline = anyio.current_time() + STOP_PATIENCE
+        self.worker.stopping.set()
         self._wake.set()
 
     async def start(self) -> None:
@@ -217,21 +227,22 @@ class Supervisor:
     async def once(self) -> None:
         """Scan everything, and work until nothing is due within `SOON` seconds."""
         await self.start()
-        await self.rounds.check_roots()
-        await self.rounds.scan()
-        while not self._stopping:
-            while await self.worker.turn():
-                pass
-            while await self.outbox.carry_out():
-                pass
-            if len(self.hints):
-                continue
-            patience = await self._patience()
-            if patience is None:
-                break
-            await anyio.sleep(patience)
-            await self.rounds.check_processes(frozenset(self.roots), doubted=True)
-            self.queue.may_be_due = True
+        with self._working:
+            await self.rounds.check_roots()
+            await self.rounds.scan()
+            while not self._stopping:
+                while await self.worker.turn():
+                    pass
+                while await self.outbox.carry_out():
+                    pass
+                if len(self.hints):
+                    continue
+                patience = await self._patience()
+                if patience is None:
+                    break
+                await anyio.sleep(patience)
+                await self.rounds.check_processes(frozenset(self.roots), doubted=True)
+                self.queue.may_be_due = True
         self._check_epoch()
         await self._finish()
 
@@ -245,14 +256,18 @@ class Supervisor:
         return self.outbox.next_try(SOON)
 
     async def _work(self) -> None:
-        while not self._stopping:
-            self._wake = anyio.Event()
-            if await self.worker.turn():
-                continue
-            if len(self.hints):
-                continue
-            self.alarm.set(await self.worker.next_due())
-            await self._wake.wait()
+        with self._working:
+            while not self._stopping:
+                self._wake = anyio.Event()
+                if await self.worker.turn():
+                    continue
+                if len(self.hints):
+                    continue
+                due = await self.worker.next_due()
+                if due != self._alarm_at:
+                    self._alarm_at = due
+                    self.alarm.set(due)
+                await self._wake.wait()
 
     async def _finish(self) -> None:
         """Carry out what is owed and can be, sync it, and leave a clean store."""
@@ -297,6 +312,7 @@ class Supervisor:
         self.wake()
 
     def _due(self) -> None:
+        self._alarm_at = None
         self.queue.may_be_due = True
         self.wake()
 

@@ -228,6 +228,8 @@ def _complain(message: str) -> None:
 
 
 def _say(text: str) -> None:
+    if sys.stderr is None:
+        return  # the caller closed it
     try:
         print(text, file=sys.stderr)
     except BrokenPipeError:

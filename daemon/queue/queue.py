@@ -116,6 +116,8 @@ class Queue:
 
     async def next_due(self) -> float | None:
         """When a waiting job is due next (Unix seconds)."""
+        if not self._open and not self._open_is_stale:
+            return None  # nothing waits, so the store need not be asked
         return await queries.next_due(self._store)
 
     async def put(self, observed: Sequence[Observation], due: Sequence[Job]) -> Claim:

@@ -89,6 +89,13 @@ class Outbox:
         return self._count
 
     @property
+    def behind(self) -> int:
+        """How many rows could be written now: a journal that refuses its lines holds nobody else up."""
+        if len(self._delayed) == 0:
+            return self._count
+        return self._count - sum(len(self._owed[journal]) for journal in self._delayed)
+
+    @property
     def unsynced(self) -> int:
         """How many rows stand in their files but are not marked done."""
         return len(self._written) + len(self._discarded)

@@ -35,6 +35,10 @@ FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
 
 
+class StoppedInTrouble(Exception):
+    """The daemon is to end while the world keeps it from working. What it claimed is free at the next start."""
+
+
 @dataclass(slots=True)
 class Worker:
     """Everything a turn needs. `roots` is by name; `request_scan` is called when one is asked for."""
@@ -60,6 +64,8 @@ class Worker:
     lag: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
     """Seconds from the ends of attempts to their durable verdicts, of the last ones."""
     verdicts: int = 0
+    stopping: anyio.Event = field(default_factory=anyio.Event)
+    """Set when the daemon is to end: trouble is not waited out any more."""
     _pause: float = FIRST_PAUSE
     _turning: bool = False
 
@@ -69,7 +75,10 @@ class Worker:
         return self.trouble is None and (self._turning or len(self.hints) > 0)
 
     async def turn(self) -> bool:
-        """Do what is waiting; returns whether anything was. The world's trouble is waited out."""
+        """Do what is waiting; returns whether anything was. The world's trouble is waited out.
+
+        Raises `StoppedInTrouble`, and `EpochRefused` where this daemon's time is over.
+        """
         hints = self.hints.take(self.batch)
         inbox_waits, self.inbox_waits = self.inbox_waits, False
         self._turning = bool(hints)
@@ -106,14 +115,17 @@ class Worker:
         if self.trouble != why:
             self.log.error("store.trouble", why=why, mend="free space or repair the disk; it is retried")
         self.trouble = why
-        await anyio.sleep(self._pause)
+        with anyio.move_on_after(self._pause):
+            await self.stopping.wait()
+        if self.stopping.is_set():
+            raise StoppedInTrouble(why)
         self._pause = min(LONGEST_PAUSE, self._pause * 2)
 
     async def _turn(self, hints: Sequence[Hint], inbox_waits: bool) -> bool:
         due = await self.queue.due(self.batch - len(hints))
         if not hints and not inbox_waits and not due:
             return False
-        while self.outbox.owed > MANY_OWED:
+        while self.outbox.behind > MANY_OWED and not self.stopping.is_set():
             await self.outbox.less_owed()
         looked = await self._look(hints)
         requests = await self._requests() if inbox_waits else []

@@ -223,12 +223,15 @@ def _thread(universe: Universe) -> Callable[..., Any]:
         assert isinstance(asyncio.get_running_loop(), VirtualLoop)
         assert not abandon_on_cancel
         await anyio.lowlevel.checkpoint()
+        before, after = universe.chaos.thread_delay(), universe.chaos.thread_delay()
         with anyio.CancelScope(shield=True):
-            await anyio.sleep(universe.chaos.thread_delay())
+            if before:
+                await anyio.sleep(before)
             try:
                 return function(*arguments)
             finally:
-                await anyio.sleep(universe.chaos.thread_delay())
+                if after:
+                    await anyio.sleep(after)
 
     return run_sync
 
