@@ -61,14 +61,13 @@ class Listing(NamedTuple):
 class JournalLine(NamedTuple):
     """Bytes that are to stand once in the file `name` of `directory`, appended as a whole.
 
-    `after` is an offset before which they can't stand; `check` says that they may be there
-    already (an earlier daemon owed them). `live` means that the run may be in the middle of a line.
+    `check` says that they may be there already, or in part (an earlier daemon owed them). `live` means
+    that the run may be in the middle of a line.
     """
 
     directory: str
     name: str
     content: bytes
-    after: int
     check: bool
     live: bool
 

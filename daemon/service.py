@@ -149,13 +149,18 @@ async def _signals(
     load: Load,
 ) -> None:
     """SIGTERM and SIGINT stop; SIGHUP reads the settings again, and keeps the old ones if they are wrong."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        async for number in signals:
-            if number == signal.SIGHUP:
-                await _reload(supervisor, declarer, log, load)
-            else:
-                log.info("stopping", signal=signal.Signals(number).name)
-                supervisor.stop()
+    try:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            async for number in signals:
+                if number == signal.SIGHUP:
+                    await _reload(supervisor, declarer, log, load)
+                else:
+                    log.info("stopping", signal=signal.Signals(number).name)
+                    supervisor.stop()
+    finally:
+        # The receiver leaves the default behind, and a second SIGTERM would kill what is ending already.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
 
 
 async def _reload(

@@ -98,6 +98,17 @@ def playbook_names(settings: "Settings") -> tuple[str, ...]:
     return _names(settings.playbooks, PLAYBOOK_SUFFIX)
 
 
+def agent_names(settings: "Settings") -> tuple[str, ...]:
+    """The names of all agent profiles in the directories of the settings: `NAME.md` or `NAME/NAME.md`."""
+    found = set(_names(settings.agents, ".md"))
+    for directory in settings.agents:
+        if os.path.isdir(directory):
+            found.update(
+                each for each in os.listdir(directory) if os.path.isfile(f"{directory}/{each}/{each}.md")
+            )
+    return tuple(sorted(found))
+
+
 def _names(directories: tuple[str, ...], suffix: str) -> tuple[str, ...]:
     found: set[str] = set()
     for directory in directories:

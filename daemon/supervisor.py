@@ -35,7 +35,7 @@ from runward.daemon.watch.rounds import Rounds
 from runward.daemon.worker.deciding import Decider, Declared
 from runward.daemon.worker.look import Looker, recorded
 from runward.daemon.worker.outbox import Outbox
-from runward.daemon.worker.turn import Worker
+from runward.daemon.worker.turn import StoppedInTrouble, Worker
 from runward.handlers.sessions.observe import load_watched
 
 SOON: Final = 10.0
@@ -103,6 +103,7 @@ class Supervisor:
             settings.scan.period,
             self._have_watched_again,
             self._clock_stepped,
+            self._inbox,
         )
         self.worker = Worker(
             world.files,
@@ -219,7 +220,10 @@ class Supervisor:
             tasks.start_soon(self.rounds.run)
             tasks.start_soon(self.outbox.run)
             tasks.start_soon(self._report)
-            await self._work()
+            try:
+                await self._work()
+            except StoppedInTrouble as trouble:
+                self._log.warning("stopped.in_trouble", why=str(trouble))
             notify("STOPPING=1")
             tasks.cancel_scope.cancel()
         await self._finish()

@@ -5,6 +5,7 @@ import sys
 
 import click
 
+from runward.config.problem import has_errors
 from runward.daemon.cli.context import read_settings_of, settings_in_force
 from runward.daemon.cli.exits import GOOD, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.output import complain, fail
@@ -28,6 +29,7 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
     """
     if check:
         sys.exit(_check(context))
+    _end_well_when_told_to()
     settings = settings_in_force(context)
     import anyio
 
@@ -60,6 +62,18 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
         fail(f"the state directory {settings.state_dir} can't be used: {error}", TRY_AGAIN)
 
 
+def _end_well_when_told_to() -> None:
+    """End with 0 on SIGTERM and SIGINT also before the daemon has begun; later it stops in order."""
+    import signal
+    from types import FrameType
+
+    def end(number: int, frame: FrameType | None) -> None:
+        sys.exit(GOOD)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+
+
 def _fault() -> str | None:
     import os
 
@@ -83,18 +97,19 @@ def _ask_for_scan(state_dir: str) -> bool:
 
 
 def _check(context: click.Context) -> int:
-    """Every complaint about the settings and the playbooks."""
-    from runward.daemon.settings import find_playbook, playbook_names
+    """Every complaint about the settings, the playbooks and the agent profiles."""
+    from runward.daemon.cli.declared import declared
+    from runward.daemon.settings import agent_names, find_agent, playbook_names
 
     parsed = read_settings_of(context.find_root().obj["config"])
     complain(parsed.problems)
     if parsed.value is None:
         return WRONG_SETTINGS
-    wrong = False
-    for name in playbook_names(parsed.value):
-        read = find_playbook(parsed.value, name)
-        complain(read.problems)
-        wrong = wrong or read.value is None
+    found = [declared(parsed.value, name, None).problems for name in playbook_names(parsed.value)]
+    found += [find_agent(parsed.value, name).problems for name in agent_names(parsed.value)]
+    problems = dict.fromkeys(problem for each in found for problem in each)
+    complain(problems)
+    wrong = has_errors(problems)
     if not wrong:
         click.echo("the configuration is right")
     return WRONG_USAGE if wrong else GOOD

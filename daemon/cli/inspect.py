@@ -7,7 +7,17 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN
-from runward.daemon.cli.output import align, coloured, duration, fail, note, print_json, safe
+from runward.daemon.cli.output import (
+    align,
+    coloured,
+    duration,
+    fail,
+    local,
+    moment_of,
+    note,
+    print_json,
+    safe,
+)
 
 _LAYOUTS: Final = ("auto", "native")
 
@@ -75,8 +85,8 @@ def _lines(session: dict[str, JsonValue]) -> list[str]:
         ("State:", f"{coloured(state)} ({session['reason_code']})"),
         ("Evidence:", str(session["evidence"] or "-")),
         ("Idle:", duration(float(idle)) if isinstance(idle, int | float) else "-"),
-        ("Started:", str(session["started_at"])),
-        ("Finished:", str(session["finished_at"] or "-")),
+        ("Started:", local(moment_of(session["started_at"]))),
+        ("Finished:", local(moment_of(session["finished_at"]))),
         ("Agent:", safe(str(session["agent"] or "-"))),
         ("Layout:", str(session["layout"])),
         ("Path:", safe(str(session["path"]))),

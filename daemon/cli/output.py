@@ -97,6 +97,11 @@ def iso(at: float | None) -> str | None:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
+def moment_of(text: JsonValue) -> float | None:
+    """What `iso` printed, as Unix seconds again."""
+    return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
+
+
 def local(at: float | None) -> str:
     """Unix seconds as people read them: local time with its zone."""
     if at is None:

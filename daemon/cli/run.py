@@ -119,8 +119,7 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
 
 def _order(arguments: Arguments) -> "Order":
     """What to launch, from the command line and from what it names. Raises Refusal."""
-    from runward.daemon.processes.launch import Order
-    from runward.daemon.processes.terms import TermsRefused, terms_of
+    from runward.daemon.processes.terms import TermsRefused, begin_terms
 
     options, cwd = arguments.options, os.getcwd()
     if not arguments.command:
@@ -128,11 +127,15 @@ def _order(arguments: Arguments) -> "Order":
     if not arguments.command[0]:
         raise Refusal(WRONG_USAGE, "the command's first word names no program: it is empty")
     timeout, grace = _duration(options, "timeout"), _duration(options, "grace")
-    name, artifacts = _name(options.get("name")), options.get("artifacts")
+    name, artifacts = _name(options.get("name")), _artifacts(options.get("artifacts"))
+    means = _means(options.get("containment", "auto"))
+    wait_for_terms = begin_terms(
+        options.get("playbook"), options.get("agent"), options.get("config"), os.environ, cwd
+    )
+    from runward.daemon.processes.launch import Order  # while the terms are read
+
     try:
-        terms = terms_of(
-            options.get("playbook"), options.get("agent"), options.get("config"), os.environ, cwd
-        )
+        terms = wait_for_terms()
     except TermsRefused as refused:
         raise Refusal(_EXIT_CODES[refused.blame], "\n".join(refused.messages)) from None
     for warning in terms.warnings:
@@ -144,10 +147,10 @@ def _order(arguments: Arguments) -> "Order":
         playbook=terms.playbook,
         agent=terms.agent,
         contract=terms.contract,
-        artifacts=os.path.abspath(artifacts) if artifacts is not None else None,
+        artifacts=artifacts,
         timeout=timeout if timeout is not None else terms.timeout,
         grace=next(each for each in (grace, terms.grace, DEFAULT_GRACE_S) if each is not None),
-        containment=_means(options.get("containment", "auto")),
+        containment=means,
     )
 
 
@@ -201,6 +204,19 @@ def _name(name: str | None) -> str | None:
     if name is not None and (why := why_no_name(name)):
         raise Refusal(WRONG_USAGE, f"--name {why}: {name!r}")
     return name
+
+
+def _artifacts(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise Refusal(WRONG_USAGE, f"--artifacts is not valid UTF-8: {path!r}") from None
+    absolute = os.path.abspath(path)
+    if os.path.exists(absolute) and not os.path.isdir(absolute):
+        raise Refusal(WRONG_USAGE, f"--artifacts is no directory: {absolute}")
+    return absolute
 
 
 def _means(word: str) -> str:

@@ -1,11 +1,10 @@
 """`runward status` for people, from the object that `--json` prints."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.output import ago, align, coloured, duration, local, safe
+from runward.daemon.cli.output import ago, align, coloured, duration, local, moment_of, safe
 
 _SHOWN: Final = 10
 """Problems that are shown; more are only counted."""
@@ -23,7 +22,7 @@ def lines_of(status: Mapping[str, JsonValue], state: str, now: float) -> list[st
 def _headline(status: Mapping[str, JsonValue], now: float) -> str:
     if not status["running"]:
         return f"runward is {coloured('failed', 'not running')}: start it with `runward daemon`"
-    since = _moment(status["since"])
+    since = moment_of(status["since"])
     up = f" since {local(since)} ({duration(now - since)})" if since is not None else ""
     version = f" {safe(str(status['version']))}" if status["version"] is not None else ""
     return f"runward{version} is {coloured('ok', 'running')}{up}, pid {status['pid'] or 'unknown'}"
@@ -41,11 +40,11 @@ def _facts(status: Mapping[str, JsonValue], state: str, now: float) -> Iterator[
     yield "queue:", f"{queue['waiting']} waiting, {queue['running']} running, {held}{age}"
     due = status["next_due"]
     if isinstance(due, dict):
-        at = _moment(due["at"])
+        at = moment_of(due["at"])
         yield "next due:", f"{safe(str(due['what']))} {ago(at, now)}"
     if status["running"]:
         coverage = _table(status["coverage"])
-        scanned = _moment(coverage["last_scan_at"])
+        scanned = moment_of(coverage["last_scan_at"])
         watch = f"{coverage['watched']} directories, {coverage['flat']} roots flat, {coverage['overflows']} overflows"
         yield "watching:", f"{watch}, {coverage['found_by_scan']} found only by a scan"
         yield "last scan:", ago(scanned, now)
@@ -97,10 +96,6 @@ def _problems(status: Mapping[str, JsonValue]) -> list[str]:
 
 def _lag(value: JsonValue) -> str:
     return f"{value * 1000:.0f} ms" if isinstance(value, int | float) else "-"
-
-
-def _moment(value: JsonValue) -> float | None:
-    return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else None
 
 
 def _table(value: JsonValue) -> Mapping[str, JsonValue]:

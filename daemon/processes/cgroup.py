@@ -6,7 +6,11 @@ import time
 
 from runward.daemon.processes.means import ContainmentUnavailable
 
+PREFIX = "runward-"
+"""What the names of our cgroups begin with."""
+
 _PATIENCE_S = 10.0
+_YOUNG_S = 60.0
 
 
 class Cgroup:
@@ -61,6 +65,22 @@ class Cgroup:
                 os.rmdir(directory)
             except OSError:
                 continue
+
+    def remove_old_siblings(self) -> None:
+        """Removes the empty cgroups beside it that killed launchers left; a young one may be about to fill."""
+        parent, own = os.path.split(self.path)
+        try:
+            names = [name for name in os.listdir(parent) if name.startswith(PREFIX) and name != own]
+        except OSError:
+            return
+        for name in names:
+            sibling = Cgroup(f"{parent}/{name}")
+            try:
+                age = time.time() - os.stat(sibling.path).st_ctime
+            except FileNotFoundError:
+                continue
+            if age > _YOUNG_S and sibling.is_empty():
+                sibling.remove()
 
     def _write(self, name: str, text: str) -> None:
         descriptor = os.open(f"{self.path}/{name}", os.O_WRONLY | os.O_CLOEXEC)

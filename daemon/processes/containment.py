@@ -102,9 +102,9 @@ class InCgroup(Subreaper):
         self._cgroup = self._enter(held)
 
     def _enter(self, held: Held) -> "Cgroup":
-        from runward.daemon.processes.cgroup import make_cgroup
+        from runward.daemon.processes.cgroup import PREFIX, make_cgroup
 
-        return make_cgroup(f"runward-{held.name[:50]}-{os.urandom(3).hex()}", held.pid)
+        return make_cgroup(f"{PREFIX}{held.name[:50]}-{os.urandom(3).hex()}", held.pid)
 
     def is_empty(self) -> bool:
         """See `Containment`."""
@@ -125,6 +125,7 @@ class InCgroup(Subreaper):
     def close(self) -> None:
         """See `Containment`."""
         self._cgroup.remove()
+        self._cgroup.remove_old_siblings()
 
 
 class InScope(InCgroup):

@@ -60,8 +60,8 @@ class Supervision:
         while not self._is_over() and killed is None:
             self._wait()
             now = time.monotonic()
+            self._handle_requests(now)  # first: a signal to the whole group also ends the command at once
             self._note_exits(tree.reap())
-            self._handle_requests(now)
             self._keep_deadline(now)
             if self._kill_at is not None and now >= self._kill_at and not self._is_over():
                 killed = self._containment.kill()

@@ -7,8 +7,9 @@ ours, a playbook or an agent there is nothing to read, and the defaults are take
 
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.daemon.settings import home_of, settings_file
@@ -45,13 +46,20 @@ class TermsRefused(Exception):
         self.messages = messages
 
 
-def terms_of(
+def begin_terms(
     playbook: str | None, agent: str | None, config: str | None, environment: Mapping[str, str], cwd: str
-) -> Terms:
-    """The terms for a playbook and an agent, by name or by file. Raises TermsRefused."""
+) -> Callable[[], Terms]:
+    """Begins to read the terms for a playbook and an agent, by name or by file; what it returns waits for them.
+
+    That raises TermsRefused. In between the launcher has something better to do.
+    """
     if playbook is None and agent is None and not _has_settings(config, environment, cwd):
-        return Terms(default_root(environment, cwd))
-    answer = _in_a_child(lambda: _read(playbook, agent, config, environment, cwd))
+        return lambda: Terms(default_root(environment, cwd))
+    answer = _begin_in_a_child(lambda: _read(playbook, agent, config, environment, cwd))
+    return lambda: _understood(answer())
+
+
+def _understood(answer: JsonValue) -> Terms:
     assert isinstance(answer, dict)
     if "refused" in answer:
         raise TermsRefused(answer["refused"], answer["messages"])  # type: ignore[arg-type]  # our own JSON
@@ -125,27 +133,33 @@ def _refused(blame: Blame, problems: tuple["Problem", ...]) -> JsonValue:
     return {"refused": blame, "messages": [problem.render() for problem in problems]}
 
 
-def _in_a_child(read: Callable[[], JsonValue]) -> JsonValue:
-    """What `read` returns, called in a forked child. If it fails, so does this, with the child's traceback."""
+def _begin_in_a_child(read: Callable[[], JsonValue]) -> Callable[[], JsonValue]:
+    """Calls `read` in a forked child; what it returns waits for the answer, or fails where the child did."""
     answer_out, answer_in = os.pipe()
     pid = os.fork()
     if pid == 0:
-        code = 1
-        try:
-            with open(answer_in, "w", encoding="utf-8") as file:
-                json.dump(read(), file)
-            code = 0
-        except BaseException:  # noqa: BLE001  # the child must not return into its parent's stack
-            import traceback
-
-            traceback.print_exc()
-        finally:
-            os._exit(code)
+        _answer(read, answer_in)
     os.close(answer_in)
-    with open(answer_out, encoding="utf-8") as file:
-        text = file.read()
-    _, status = os.waitpid(pid, 0)
-    if status != 0:
-        raise RuntimeError(f"the settings could not be read: the reader ended with status {status}")
-    value: JsonValue = json.loads(text)
-    return value
+
+    def wait() -> JsonValue:
+        with open(answer_out, encoding="utf-8") as file:
+            text = file.read()
+        _, status = os.waitpid(pid, 0)
+        if status != 0:
+            raise RuntimeError(f"the settings could not be read: the reader ended with status {status}")
+        value: JsonValue = json.loads(text)
+        return value
+
+    return wait
+
+
+def _answer(read: Callable[[], JsonValue], descriptor: int) -> NoReturn:
+    code = 1
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            json.dump(read(), file)
+        code = 0
+    except BaseException:  # noqa: BLE001  # the child must not return into its parent's stack
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)

@@ -16,7 +16,7 @@ from typing import Final
 
 from runward.daemon.faults import point
 from runward.daemon.ports import Appended, EpochPassed, JournalLine, NotAppended
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REFUSED
 
 APPEND: Final = (
     os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -71,19 +71,20 @@ def _locked(
     if not stat.S_ISREG(status.st_mode):
         return NotAppended(f"{line.name} is not a regular file", for_good=True)
     size = status.st_size
-    if line.check and size > line.after:
-        found = _find(descriptor, line.content, line.after, size)
-        if found >= 0:
-            return Appended(found, already=True, closed=_closed_before(descriptor, found))
-        begun = _begun(descriptor, line.content, line.after, size)
+    content, standing = line.content, -1
+    if line.check:
+        content, standing, end = _owed(descriptor, content, size)
+        if not content:
+            return Appended(standing, already=True, closed=_closed_before(descriptor, standing))
+        begun = _begun(descriptor, content, end, size)
         if begun:
-            return _write(descriptor, line.content[begun:], size, -begun)
+            return _begins_at(standing, _write(descriptor, content[begun:], size, -begun))
     torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
     if not torn:
-        return _write(descriptor, line.content, size)
+        return _begins_at(standing, _write(descriptor, content, size))
     if line.live:
         return NotAppended("the run is in the middle of a line")
-    return _write(descriptor, CLOSING + line.content, size, len(CLOSING))
+    return _begins_at(standing, _write(descriptor, CLOSING + content, size, len(CLOSING)))
 
 
 def _write(descriptor: int, content: bytes, size: int, line_at: int = 0) -> Appended | NotAppended:
@@ -104,14 +105,39 @@ def _write(descriptor: int, content: bytes, size: int, line_at: int = 0) -> Appe
     return Appended(offset, closed=_closed_before(descriptor, offset))
 
 
-def _find(descriptor: int, content: bytes, start: int, size: int) -> int:
-    """The offset of `content` at or after `start`, or -1; read in pieces that overlap."""
-    position, overlap = start, len(content) - 1
+def _owed(descriptor: int, content: bytes, size: int) -> tuple[bytes, int, int]:
+    """What of `content` doesn't stand yet, where its first line stands (else -1), and the end of what stands.
+
+    Line by line, for a write that was torn between two lines may have been followed by the run's own. A line
+    that the run's torn bytes ran into, though we looked, is owed alone: better out of order than others twice.
+    """
+    owed, first, end = [], -1, 0
+    for number, line in enumerate(content.splitlines(keepends=True)):
+        found = _find(descriptor, line, 0, size)
+        if found < 0:
+            owed.append(line)
+            continue
+        end = max(end, found + len(line))
+        if number == 0:
+            first = found
+    return b"".join(owed), first, end
+
+
+def _begins_at(standing: int, result: Appended | NotAppended) -> Appended | NotAppended:
+    """The result, but that our first line stood at `standing` already, where it is not -1."""
+    return result._replace(offset=standing) if standing >= 0 and isinstance(result, Appended) else result
+
+
+def _find(descriptor: int, line: bytes, start: int, size: int) -> int:
+    """The offset of `line`, as a whole line, at or after `start`, or -1; read in pieces that overlap."""
+    position, overlap = start, len(line) - 1
     while position < size:
         piece = os.pread(descriptor, _CHUNK + overlap, position)
-        found = piece.find(content)
-        if found >= 0 and (position + found == 0 or _after_newline(descriptor, position + found)):
-            return position + found
+        found = piece.find(line)
+        while found >= 0:
+            if position + found == 0 or _after_newline(descriptor, position + found):
+                return position + found
+            found = piece.find(line, found + 1)
         if len(piece) <= overlap:
             return -1
         position += _CHUNK
@@ -158,11 +184,15 @@ def sync(journals: Sequence[tuple[str, str]], sync_file_system: Callable[[int], 
         try:
             descriptor = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
-            if error.errno in ABSENT or error.errno == errno.ELOOP:
-                continue
-            raise
+            if error.errno in REFUSED:
+                _sync_whole(os.path.dirname(directory), sync_file_system)
+            elif error.errno not in (*ABSENT, errno.ELOOP, errno.ENXIO):
+                raise
+            continue
         try:
-            os.fsync(descriptor)
+            # What isn't a file any more has no lines of ours, and may not be able to sync.
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
 

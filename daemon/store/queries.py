@@ -143,11 +143,13 @@ async def roots_seen(store: Store) -> dict[str, float]:
 
 
 async def owed_lines(store: Store) -> list[OwedLine]:
-    """What earlier daemons left in the outbox: it may have been carried out already."""
+    """What earlier daemons left in the outbox: it may have been carried out already.
+
+    Each is looked for in the whole of its journal. Where older lines stood tells nothing: the run's directory
+    may have been made again since.
+    """
     rows = await store.read(
-        "select o.id, o.event, e.lane, o.directory, o.name, o.content, o.live, coalesce(("
-        '  select max(d."offset" + d.length) from journal_lines d'
-        "  where d.directory = o.directory and d.name = o.name), 0)"
+        "select o.id, o.event, e.lane, o.directory, o.name, o.content, o.live"
         " from outbox o join events e on e.seq = o.event order by o.id"
     )
     return [
@@ -160,7 +162,6 @@ async def owed_lines(store: Store) -> list[OwedLine]:
             _bytes(row[5]),
             bool(row[6]),
             True,
-            _int(row[7]),
         )
         for row in rows
     ]

@@ -95,7 +95,6 @@ class OwedLine(NamedTuple):
     content: bytes
     live: bool
     check: bool = False
-    after: int = 0
 
 
 class Counters(NamedTuple):

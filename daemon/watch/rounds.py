@@ -50,6 +50,7 @@ class Rounds:
     period: float
     watch_again: Callable[[], None]
     clock_stepped: Callable[[], None]
+    look_in_inbox: Callable[[], None]
     flat: set[str] = field(default_factory=set)
     _scan_at: float = 0.0
     _everything: bool = True
@@ -94,6 +95,7 @@ class Rounds:
 
     async def scan(self) -> int:
         """Scan every root; returns how many run directories are to be looked at."""
+        self.look_in_inbox()  # its notifications may have been lost like any other
         everything, self._everything = self._everything, False
         started = self.clock.monotonic()
         found = 0

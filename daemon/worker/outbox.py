@@ -182,7 +182,7 @@ class Outbox:
         results: list[tuple[OwedLine, Appended | NotAppended]] = []
         for line in lines:
             point("outbox.before")
-            owed = JournalLine(line.directory, line.name, line.content, line.after, line.check, line.live)
+            owed = JournalLine(line.directory, line.name, line.content, line.check, line.live)
             results.append((line, self.files.append(owed, epoch)))
             point("outbox.after")
         return results

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -93,13 +94,15 @@ class Launcher:
         return pid
 
     def close(self) -> None:
-        """Ends what a failed test left running."""
-        for process in self._started:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+        """Ends what a test left running: the commands first, so that their launchers clean up."""
         for pid in members(str(self.state)):
-            os.kill(pid, 9)
+            os.kill(pid, signal.SIGKILL)
+        for process in self._started:
+            try:
+                process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def until(fact: Callable[[], T], what: str, seconds: float = PATIENCE_S) -> T:

@@ -90,6 +90,10 @@ class Chaos:
             armed = self._armed[name] = random.Random(f"{self._seed}/{name}").random() < ARMED
         return armed
 
+    def no_watch(self) -> bool:
+        """Whether the system refuses to watch at all, this time."""
+        return not self.calm and self.climate.errors > 0.0 and self._dice.random() < 0.05
+
     def thread_delay(self) -> float:
         """How long a call in a thread takes (seconds)."""
         if self.calm or self._dice.random() >= self.climate.slow_threads:
@@ -138,6 +142,9 @@ class Chaos:
             self._uncertain = False
             self._tally.faults[f"store: {why}"] += 1
             raise sqlite3.OperationalError(why)
+
+    def found_full(self) -> None:
+        self._tally.reached["a full disk in the store"] += 1
 
     def committing(self) -> None:
         if not self.calm and self._dice.random() < self.climate.uncertain:

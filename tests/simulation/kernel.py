@@ -79,6 +79,7 @@ class Opened:
     owner: str
     locked: bool = False
     position: int = 0
+    locked_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,10 @@ class Kernel:
         self._open: dict[int, Opened] = {}
         self._next_descriptor = 100
         self._made = 0
+        self._order = 0
+        self._written_over_at = 0
+        self.appended: Callable[[str, bool], None] = lambda writer, lock_is_older: None
+        """Told of every append: by whom, and whether its lock is older than the last file written over."""
         self.root = self._node(stat.S_IFDIR)
 
     # What the daemon calls, by the names of `os`.
@@ -236,8 +241,11 @@ class Kernel:
             start = opened.position
             opened.node.data[start : start + len(written)] = written
             opened.position += len(written)
+            self._order += 1
+            self._written_over_at = self._order
             self._touch(opened.node)
         else:
+            self.appended(self.me(), opened.locked and opened.locked_at < self._written_over_at)
             self._append(opened.node, written)
             opened.position = len(opened.node.data)
         return len(written)
@@ -290,7 +298,8 @@ class Kernel:
         opened = self._open[descriptor]
         if opened.node.locked_by not in (None, descriptor):
             raise BlockingIOError(errno.EWOULDBLOCK, "locked")
-        opened.node.locked_by, opened.locked = descriptor, True
+        self._order += 1
+        opened.node.locked_by, opened.locked, opened.locked_at = descriptor, True, self._order
 
     # What agents and the world do.
 
@@ -343,19 +352,20 @@ class Kernel:
 
     def exists(self, path: str) -> bool:
         try:
-            self._find(path, None, follow=False)
+            self.node(path)
         except OSError:
             return False
         return True
 
     def content(self, path: str) -> bytes:
-        return bytes(self._find(path, None, follow=False).data)
+        return bytes(self.node(path).data)
 
     def names(self, path: str) -> list[str]:
-        return sorted(self._find(path, None, follow=False).entries)
+        return sorted(self.node(path).entries)
 
     def node(self, path: str) -> Node:
-        return self._find(path, None, follow=False)
+        """What lies there, whoever may read it."""
+        return self._find(path, None, follow=False, anybody=True)
 
     def end(self, process: str) -> None:
         """The process is gone: its descriptors are closed and its locks are free."""
@@ -398,7 +408,9 @@ class Kernel:
         assert dir_fd is not None, f"{path} is relative to nothing"
         return self._open[dir_fd].node
 
-    def _find(self, path: str, dir_fd: int | None, follow: bool, hops: int = 0) -> Node:
+    def _find(
+        self, path: str, dir_fd: int | None, follow: bool, hops: int = 0, anybody: bool = False
+    ) -> Node:
         node = self._start(path, dir_fd)
         parts = [part for part in path.split("/") if part not in ("", ".")]
         for place, part in enumerate(parts):
@@ -406,7 +418,7 @@ class Kernel:
                 node = self._follow(node, hops)
             if node.kind != stat.S_IFDIR:
                 raise _error(errno.ENOTDIR, path)
-            if node.locked and place:
+            if node.locked and place and not anybody:
                 raise _error(errno.EACCES, path)
             found = node.parent if part == ".." else node.entries.get(part)
             if found is None:

@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter, defaultdict
 from typing import Final
 
-from runward.daemon.ports import Appended
+from runward.daemon.ports import Appended, NotAppended
 from runward.daemon.store.chain import GENESIS, event_hash
 from tests.simulation.kernel import Node
 from tests.simulation.places import Place, Places
@@ -182,6 +182,26 @@ class Laws:
         if sum(length for _, length in node.pieces) != len(data):
             raise Broken(f"{node.path}: {len(data)} bytes, but {node.pieces} were appended")
 
+    def count_rare_paths(self) -> None:
+        """Note which rare paths this history took, as the store and the answers about lines tell."""
+        reached = self._universe.tally.reached
+        for path, question in RARE_ROWS.items():
+            reached[path] += self._universe.peek(question)[0][0]
+        short: set[tuple[int, bytes]] = set()
+        for each in self._universe.written:
+            line = (id(each.node), each.line.content)
+            match each.answer:
+                case Appended(already=True):
+                    reached["a line found that was written already"] += 1
+                case Appended():
+                    reached["a short write completed"] += line in short
+                case NotAppended(why=why) if "whole line" in why:
+                    short.add(line)
+                case NotAppended(why="the run is in the middle of a line"):
+                    reached["a line refused while the run is in the middle of one"] += 1
+                case NotAppended(why="another writer holds its lock"):
+                    reached["a journal that a frozen daemon has locked"] += 1
+
     def _places_of_lines(self) -> None:
         """What the store says of a journal's lines is what stands there, where the run's directory stayed."""
         by_path = {place.path: place for place in self._places.by_key.values()}
@@ -195,6 +215,23 @@ class Laws:
             if hashlib.sha256(content).hexdigest() != digest:
                 raise Broken(f"{path}: at {offset} stands {content!r}, which is not what the store says")
 
+
+
+RARE_ROWS: Final[dict[str, str]] = {
+    "a held job retried": "select count(*) from decisions where summary like 'retried by %'",
+    "a held job discarded": "select count(*) from jobs where state = 'discarded'",
+    "an event of a newer version held": "select count(*) from jobs where handler = 'future' and state = 'held'",
+    "a resumed session": "select count(*) from status_history where reason_code = 'run.started.resumed'",
+    "a vanished run": "select count(*) from attempts where reason_code = 'run.aborted.vanished'",
+    "a run whose process is gone": "select count(*) from attempts where reason_code = 'run.aborted.process_gone'",
+    "a missing artifact": "select count(*) from attempts where reason_code = 'run.failed.missing_artifact'",
+    "a run of before": "select count(*) from sessions where origin = 'history'",
+    "a correction": (
+        "select count(*) from attempts a join attempts b on b.session_key = a.session_key and b.attempt = a.attempt + 1"
+        " where a.reason_code = 'run.aborted.process_gone' and b.ended_by = 'declared'"
+    ),
+}
+"""Rare paths that leave rows in the store."""
 
 
 def _occurrences(data: bytes, content: bytes) -> list[int]:

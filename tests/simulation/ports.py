@@ -14,7 +14,7 @@ from runward.daemon.inbox import spool
 from runward.daemon.ports import Appended, InboxFile, JournalLine, NotAppended
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.watch.hints import Target
-from runward.daemon.watch.notifications import Translator, Watching
+from runward.daemon.watch.notifications import CannotWatch, Translator, Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.facts import Declarations
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -155,9 +155,15 @@ class SimulatedNotifications:
     """Watches that the universe knows of and tells, when it likes, what changed."""
 
     def __init__(
-        self, process: Process, watches: list[Watch], kernel: Kernel, flat: frozenset[str]
+        self,
+        process: Process,
+        watches: list[Watch],
+        kernel: Kernel,
+        flat: frozenset[str],
+        refused: Callable[[], bool],
     ) -> None:
         self._process = process
+        self._refused = refused
         self._watches = watches
         self._kernel = kernel
         self._flat = flat
@@ -170,6 +176,8 @@ class SimulatedNotifications:
         inbox: Callable[[], None],
     ) -> None:
         await anyio.sleep(0.003)
+        if self._refused():
+            raise CannotWatch("too many open files")
         stand = {root.path: self._kernel.node(root.path) for root in roots if self._kernel.exists(root.path)}
         flat = tuple(root.name for root in roots if root.path in self._flat)
         watch = Watch(self._process, stand, self._flat, Translator(INBOX, roots), hint, inbox)

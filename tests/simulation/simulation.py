@@ -76,6 +76,7 @@ def _play(universe: Universe) -> None:
     laws = Laws(universe, story.places)
     ending = Ending(universe, story, laws)
     story.plan()
+    assert story.left == 0
     universe.timeline.after(0.5, universe.start_if_none)
     universe.timeline.after(STEP, ending.watch)
     universe.timeline.after(story.last + 25.0, ending.begin)
@@ -116,6 +117,7 @@ class Ending:
         """Put right what people would, then wait for rest."""
         universe = self._universe
         universe.start_if_none()
+        self._story.take_all_roots()
         self._story.retry_held()
         self._story.ask_for_scan()
         universe.timeline.after(20.0, self._rest)
@@ -164,6 +166,7 @@ class Ending:
         if universe.current is not None:
             raise Broken("daemon --once doesn't end")
         self._laws.at_rest()
+        self._laws.count_rare_paths()
         events = universe.peek("select count(*) from events")[0][0]
         if events != self._events:
             raise Broken(f"{events - self._events} events were recorded by looking once more")

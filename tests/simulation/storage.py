@@ -27,6 +27,8 @@ class Weather(Protocol):
 
     def committed(self) -> None: ...
 
+    def found_full(self) -> None: ...
+
 
 class Disk:
     """The database itself. It lives as long as this object, whoever opens it."""
@@ -60,12 +62,15 @@ class Answer:
 
 
 class InlineConnection:
-    """The daemon's connection. `alive` raises once its process was killed."""
+    """The daemon's connection. `alive` raises once its process was killed; `committed` is told of every commit."""
 
-    def __init__(self, disk: Disk, weather: Weather, alive: Callable[[], None]) -> None:
+    def __init__(
+        self, disk: Disk, weather: Weather, alive: Callable[[], None], committed: Callable[[], None]
+    ) -> None:
         self._disk = disk
         self._weather = weather
         self._alive = alive
+        self._committed = committed
         self._full = False
         self._connection = disk.open()
 
@@ -81,7 +86,12 @@ class InlineConnection:
     async def executemany(self, sql: str, parameters: Iterable[Iterable[Any]]) -> Answer:
         self._begin(False)
         rows: Sequence[Any] = list(parameters)
-        return Answer(self._connection.executemany(sql, rows).rowcount)
+        try:
+            return Answer(self._connection.executemany(sql, rows).rowcount)
+        except sqlite3.OperationalError as error:
+            if "full" in str(error):
+                self._weather.found_full()
+            raise
 
     async def execute_fetchall(self, sql: str, parameters: Iterable[Any] | None = None) -> list[Any]:
         self._begin(True)
@@ -103,6 +113,7 @@ class InlineConnection:
         self._alive()
         self._weather.committing()
         self._connection.commit()
+        self._committed()
         self._weather.committed()
 
     async def rollback(self) -> None:

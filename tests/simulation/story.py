@@ -2,12 +2,15 @@
 
 import json
 import random
+import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.rundir.durable import write_durably
+from runward.daemon.store.chain import GENESIS, event_hash
+from runward.daemon.store.rows import JOBS_AN_EVENT
 from runward.handlers.events import JobDiscardRequested, JobRetryRequested, ScanRequested
 from runward.handlers.layouts.scanner import RecordedProcess
 from tests.simulation.places import Begun, Named, Over, Place, Places, contract_of
@@ -17,6 +20,9 @@ from tests.simulation.universe import ROOTS, Universe
 DEEDS: Final = 200
 LENGTH: Final = 150.0
 """Seconds over which the runs of a history start."""
+
+FUTURE: Final = "future:"
+"""How the lanes of events begin that only a newer version knows: their jobs stay held."""
 
 Deed = Callable[[], None]
 
@@ -317,7 +323,7 @@ class Story:
                 self.kill_daemon, self.kill_daemon, self.stop_daemon, self.freeze_daemon, self.reboot,
                 self.break_handler, self.break_handler, self.poison_handler, self.mend_handlers,
                 self.retry_held, self.retry_held, self.discard_held, self.ask_for_scan, self.ask_twice,
-                self.ask_nonsense, self.reload,
+                self.ask_nonsense, self.reload, self.run_newer_version,
             )
         )
 
@@ -338,7 +344,12 @@ class Story:
         self.universe.kernel.rename(root, root + ".away")
         for place in self.places.by_key.values():
             place.hidden = place.hidden or place.root == root
-        self._later(lambda: self.universe.kernel.rename(root + ".away", root))
+
+        def back() -> None:
+            self.universe.kernel.rename(root + ".away", root)
+            self.universe.tally.reached["a root that went away and came back"] += 1
+
+        self._later(back)
 
     def empty_root(self) -> None:
         """A mount is gone and leaves an empty directory; all runs in it seem to have vanished."""
@@ -413,7 +424,29 @@ class Story:
     def held(self) -> list[tuple[int, str]]:
         """The jobs that are held now, with their lanes."""
         rows = self.universe.peek("select id, lane from jobs where state = 'held' order by id")
-        return [(int(row[0]), str(row[1])) for row in rows]
+        return [(int(row[0]), str(row[1])) for row in rows if not str(row[1]).startswith(FUTURE)]
+
+    def run_newer_version(self) -> None:
+        """A newer Runward ran in between and left an event that this one can't know."""
+        self.kill_daemon()
+        world = self.universe.disk.world
+        try:
+            world.execute("begin immediate")
+        except sqlite3.OperationalError:
+            return  # somebody frozen has the store locked
+        seq, head = world.execute("select seq, hash from events order by seq desc limit 1").fetchone() or (0, GENESIS)
+        lane, at = f"{FUTURE}{seq}", self.universe.clock.now()
+        digest = event_hash(head, lane, "FutureThing", 1, at, None, 0, "{}")
+        world.execute(
+            "insert into events (seq, key, type, version, lane, at, recorded_at, cause, depth, payload, hash)"
+            " values (?, ?, 'FutureThing', 1, ?, ?, ?, null, 0, '{}', ?)",
+            (seq + 1, lane, lane, at, at, digest),
+        )
+        world.execute(
+            "insert into jobs (id, event, handler, lane, state, epoch, updated_at) values (?, ?, 'future', ?, 'waiting', 0, ?)",
+            (JOBS_AN_EVENT * (seq + 1), seq + 1, lane, at),
+        )
+        world.commit()
 
     def retry_held(self) -> None:
         for number, _ in self.held():
@@ -432,7 +465,8 @@ class Story:
         self.request(ScanRequested(self._uuid(), self.universe.clock.now()))
 
     def ask_twice(self) -> None:
-        """The same request comes again under its name, after it was done."""
+        """The same request comes again under its name, perhaps after it was done."""
+        self.universe.tally.reached["a duplicate request"] += 1
         request = ScanRequested(self._uuid(), self.universe.clock.now())
         self.request(request)
         self._later(lambda: self.request(request))
@@ -448,11 +482,19 @@ class Story:
         return f"00000000-0000-4000-8000-{self._requests:012d}"
 
     def reload(self) -> None:
-        """SIGHUP, with another batch."""
-        daemon = self.universe.current
-        if daemon is not None and daemon.ready:
-            self.universe.settings = self.universe.settings._replace(batch=self.dice.choice((1, 5, 256)))
-            daemon.reload(self.universe.settings)
+        """SIGHUP, with another batch, and perhaps without one of the roots for a while."""
+        universe, all_roots = self.universe, self.universe.all_roots
+        roots = all_roots if self.dice.random() < 0.6 else self.dice.choice((all_roots[:1], all_roots[1:]))
+        universe.settings = universe.settings._replace(batch=self.dice.choice((1, 5, 256)), roots=roots)
+        universe.reload()
+        if roots != all_roots:
+            universe.tally.reached["a root taken out of the settings"] += 1
+            self._later(self.take_all_roots)
+
+    def take_all_roots(self) -> None:
+        """SIGHUP, with every root."""
+        self.universe.settings = self.universe.settings._replace(roots=self.universe.all_roots)
+        self.universe.reload()
 
 
 def _recorded(process: RecordedProcess) -> dict[str, object]:

@@ -35,6 +35,9 @@ RARE_PATHS: Final = (
     "a root that went away and came back",
     "a missing artifact",
     "a run of before",
+    "a watch that can't be had",
+    "a fact that can't be read now",
+    "a root taken out of the settings",
 )
 """What must happen at least once over the seeds of a suite, or they don't prove what they seem to."""
 

@@ -38,6 +38,16 @@ from tests.simulation.virtual_time import Killed, Process, Timeline
 ROOTS: Final = ("/srv/runs", "/srv/old")
 
 
+PATHS_IN_THE_LOG: Final = {
+    "clock.stepped": "a clock step noticed",
+    "journal.torn_line_closed": "a torn foreign line closed off",
+    "journal.gone": "a line owed to a directory that is gone",
+    "inbox.rejected": "a rejected request",
+    "watch.failed": "a watch that can't be had",
+    "job.delayed": "a fact that can't be read now",
+}
+
+
 class Broken(AssertionError):
     """A law doesn't hold, or a daemon ended that should have gone on."""
 
@@ -50,7 +60,7 @@ class Daemon:
         self.number = number
         self.once = once
         self.process = Process(universe.timeline, f"daemon {number}")
-        self.connection = InlineConnection(universe.disk, universe.chaos, self.alive)
+        self.connection = InlineConnection(universe.disk, universe.chaos, self.alive, self._committed)
         self.store = Store(self.connection)
         self.ready = False
         self.stopping = False
@@ -61,6 +71,14 @@ class Daemon:
         """Raise where this process was killed."""
         if self.process.killed:
             raise Killed
+
+    def _committed(self) -> None:
+        """No daemon commits anything once another one has taken over."""
+        ((epoch,),) = self.universe.disk.world.execute("select epoch from daemon").fetchall()
+        if self.store.epoch not in (0, epoch):
+            self.universe.timeline.fail(
+                Broken(f"{self.process.name} committed under epoch {self.store.epoch}, now it is {epoch}")
+            )
 
     def start(self) -> None:
         self.process.start(self._main, self._ended)
@@ -73,7 +91,9 @@ class Daemon:
             SimulatedFiles(universe.kernel, universe.written),
             universe.table,
             SimulatedRandomness(f"{universe.seed}/{name}"),
-            SimulatedNotifications(self.process, universe.watches, universe.kernel, universe.flat),
+            SimulatedNotifications(
+                self.process, universe.watches, universe.kernel, universe.flat, universe.chaos.no_watch
+            ),
             declared,
         )
         self.supervisor = Supervisor(
@@ -121,6 +141,7 @@ class Universe:
         self.chaos = Chaos(seed, self.timeline, tally)
         self.kernel = Kernel(lambda: int(self.clock.now() * 1e9), self.chaos, self._changed)
         self.kernel.me = self._me
+        self.kernel.appended = self._appended
         self.disk = Disk()
         self.table = ProcessTable()
         self.watches: list[Watch] = []
@@ -136,11 +157,12 @@ class Universe:
         for path in ("/srv", *ROOTS, "/state", INBOX, "/state/rejected"):
             self.kernel.mkdir(path)
         self.flat = frozenset(self._dice.sample(ROOTS, 1)) if self._dice.random() < 0.2 else frozenset()
+        self.all_roots = (Root("runs", ROOTS[0]), Root("old", ROOTS[1], history="record"))
         self.settings = Settings(
             str(STATE),
             (),
             (),
-            (Root("runs", ROOTS[0]), Root("old", ROOTS[1], history="record")),
+            self.all_roots,
             batch=self._dice.choice((1, 3, 256, 256)),
             scan=Scan(self._dice.choice((30.0, 60.0))),
         )
@@ -168,7 +190,9 @@ class Universe:
         what = str(event.pop("event"))
         event.pop("pid", None)  # the machine's own, which differs from one replay to the next
         self.say(f"{name}: {method} {what} {event}")
-        self.tally.reached[what] += 1
+        path = PATHS_IN_THE_LOG.get(what)
+        if path is not None:
+            self.tally.reached[path] += 1
 
     def peek(self, sql: str) -> list[tuple[Any, ...]]:
         """What the store says, to somebody outside; nothing while a writer has it locked."""
@@ -187,6 +211,11 @@ class Universe:
         self.say(f"{daemon.process.name} starts")
         daemon.start()
         return daemon
+
+    def reload(self) -> None:
+        """Send the daemon SIGHUP, if there is one."""
+        if self.current is not None and self.current.ready:
+            self.current.reload(self.settings)
 
     def daemon_ended(self, daemon: Daemon) -> None:
         """A daemon's process is over, one way or another."""
@@ -298,6 +327,17 @@ class Universe:
         for daemon in self.daemons:
             if daemon.process.frozen_until is not None:
                 daemon.process.wakes_at = self.timeline.time
+
+    def _appended(self, writer: str, lock_is_older: bool) -> None:
+        """No daemon appends once the next epoch was written, unless it had the lock before."""
+        daemon = next((each for each in self.daemons if each.process.name == writer), None)
+        if daemon is None:
+            return
+        epoch = int(self.kernel.content(f"{STATE}/epoch"))
+        if daemon.store.epoch == epoch:
+            return
+        if not lock_is_older:
+            self.timeline.fail(Broken(f"{writer} appended under epoch {daemon.store.epoch}, now it is {epoch}"))
 
     # Notifications.
 

@@ -1,7 +1,10 @@
 """A launch from beginning to end: given this command, then this exit code and these files."""
 
+import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -169,8 +172,9 @@ def test_the_record_names_command_and_launcher_while_they_run(launcher: Launcher
 
 
 def test_a_killed_launcher_leaves_a_record_that_names_the_command(launcher: Launcher) -> None:
-    process = launcher.start("--name", "orphan", "--", "sleep", "100")
+    process = launcher.start("--name", "orphan", "--containment", "subreaper", "--", "sleep", "100")
     pid = launcher.pid("orphan")
+    until(lambda: Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x00100\x00", "the command's start")
     process.kill()
     process.wait()
 
@@ -254,3 +258,59 @@ def test_an_end_leaves_no_process(launcher: Launcher) -> None:
     launcher.run("--name", "clean", "--", "true")
 
     assert members(str(launcher.directory("clean"))) == []
+
+
+def test_the_command_starts_only_when_its_record_is_durable(launcher: Launcher) -> None:
+    spy = """
+import os, stat, sys
+calls = []
+rename, fsync, write = os.rename, os.fsync, os.write
+def note_rename(source, target, **where):
+    calls.append(target)
+    rename(source, target, **where)
+def note_fsync(descriptor):
+    calls.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+    fsync(descriptor)
+def note_write(descriptor, content):
+    if bytes(content) == b"!":
+        calls.append("start")
+    return write(descriptor, content)
+os.rename, os.fsync, os.write = note_rename, note_fsync, note_write
+from runward.daemon.cli.run import main
+code = main(["--", "true"])
+print(*calls)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", spy],
+        env=launcher.environment,
+        cwd=launcher.work,
+        capture_output=True,
+        check=True,
+    )
+
+    assert result.stdout.decode().split() == [
+        *("directory", "file", "run.json", "directory"),
+        *("file", "process.json", "directory", "start"),
+        *("file", "exit.json", "directory"),
+    ]
+
+
+def test_a_full_disk_does_not_keep_the_end_from_being_recorded(launcher: Launcher) -> None:
+    disk = launcher.work / "disk"
+    disk.mkdir()
+    fill = 'yes > "$RUNWARD_ARTIFACTS_DIR/fill"; exit 3'
+    words = " ".join(f"'{word}'" for word in launcher.argv("--name", "full", "--", "sh", "-c", fill))
+    script = f"mount -t tmpfs -o size=256k tmpfs {disk} && {words} >&2; echo $?; df --output=avail {disk} | tail -1"
+    result = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f"{script}; cat {disk}/runs/full/exit.json"],
+        env=launcher.environment | {"RUNWARD_STATE_DIR": str(disk)},
+        cwd=launcher.work,
+        capture_output=True,
+        check=False,
+    )
+    if b"unshare" in result.stderr:
+        pytest.skip(f"no file system can be mounted here: {result.stderr.decode().strip()}")
+
+    code, available, *ending = result.stdout.decode().splitlines()
+    assert (code, available.strip()) == ("3", "0")
+    assert json.loads("\n".join(ending))["exit_code"] == 3

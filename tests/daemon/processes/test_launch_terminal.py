@@ -13,12 +13,12 @@ import pytest
 from tests.daemon.launching import PATIENCE_S, Launcher, members, until
 
 INTERRUPTIBLE = """
-import signal, sys, time
+import os, signal, sys
 seen = 0
 def note(number, frame):
     global seen
     seen += 1
-    print(f"interrupt {seen}", flush=True)
+    os.write(1, f"interrupt {seen}\\n".encode())  # print would not bear to be interrupted by itself
 signal.signal(signal.SIGINT, note)
 print("ready", flush=True)
 for line in sys.stdin:
@@ -52,7 +52,10 @@ class Terminal:
         while text not in self.output:
             assert time.monotonic() < give_up, f"{text!r} is not in {self.output!r}"
             if select.select([self._master], [], [], 0.1)[0]:
-                self.output += os.read(self._master, 4096)
+                try:
+                    self.output += os.read(self._master, 4096)
+                except OSError:
+                    pytest.fail(f"the terminal was left before {text!r}: {self.output!r}")
         self.output = self.output.partition(text)[2]
 
     def wait(self) -> int:
@@ -213,6 +216,7 @@ def test_a_run_can_be_suspended_and_continued_like_any_job(
     shell.expect(b"one\r\none\r\n")
     shell.type(b"\x1a")
     shell.expect(b"suspended")
+    shell.expect(b"'cat'\r\n")
     shell.type(b"two\n")
     shell.expect(b"two\r\ntwo\r\n")
     shell.type(b"\x04")

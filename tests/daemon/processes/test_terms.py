@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.processes.terms import default_root, terms_of
+from runward.daemon.processes.terms import begin_terms, default_root
 from runward.daemon.settings import load_settings
 
 
@@ -32,7 +32,7 @@ def test_the_default_root_is_the_settings_readers(tmp_path: Path, variables: dic
 def test_a_state_directory_below_home_is_left_to_the_settings_reader(tmp_path: Path) -> None:
     environment = {"HOME": str(tmp_path), "RUNWARD_STATE_DIR": "~/state"}
 
-    assert terms_of(None, None, None, environment, "/").root == f"{tmp_path}/state/runs"
+    assert begin_terms(None, None, None, environment, "/")().root == f"{tmp_path}/state/runs"
 
 
 def test_a_reader_that_breaks_is_not_mistaken_for_an_answer(
@@ -42,5 +42,6 @@ def test_a_reader_that_breaks_is_not_mistaken_for_an_answer(
         raise MemoryError
 
     monkeypatch.setattr("runward.daemon.settings.load_settings", broken)
+    wait = begin_terms("any", None, None, {"HOME": str(tmp_path)}, str(tmp_path))
     with pytest.raises(RuntimeError, match="the reader ended with status 256"):
-        terms_of("any", None, None, {"HOME": str(tmp_path)}, str(tmp_path))
+        wait()

@@ -1,0 +1,217 @@
+"""The `runward` command as its users call it, over a state directory that a real daemon has filled."""
+
+import contextlib
+import io
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import runward.daemon
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.entry import call
+
+_SOURCES = Path(runward.daemon.__file__).parents[2]
+_ENTRY = "from runward.daemon.cli import main; main()"
+PATIENCE_S = 30.0
+
+SETTINGS = """\
+state_dir = "state"
+playbooks = ["playbooks"]
+agents = ["agents"]
+"""
+REVIEW = """\
+name: review
+agent: reviewer
+command: ["python3", "review.py"]
+artifacts:
+  expected:
+    - {id: review, path: review.md, description: Reviewer verdict and findings}
+    - {id: notes, path: notes.md, required: false}
+"""
+REVIEWER = """\
+---
+name: reviewer
+artifact_defaults:
+  expected:
+    - {id: report, path: report.md}
+---
+You review.
+"""
+CONTRACT: JsonValue = {
+    "expected": [
+        {
+            "id": "review",
+            "path": "review.md",
+            "required": True,
+            "description": "Reviewer verdict and findings",
+            "source": "playbook",
+        },
+        {
+            "id": "report",
+            "path": "report.md",
+            "required": True,
+            "description": "",
+            "source": "agent_profile",
+        },
+        {
+            "id": "notes",
+            "path": "notes.md",
+            "required": False,
+            "description": "Supplementary observations",
+            "source": "playbook",
+        },
+    ]
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> JsonValue:
+        value: JsonValue = json.loads(self.out)
+        return value
+
+    def object(self) -> dict[str, JsonValue]:
+        """The one JSON object that was printed."""
+        value = self.json()
+        assert isinstance(value, dict)
+        return value
+
+    def objects(self) -> list[dict[str, JsonValue]]:
+        """The list of JSON objects that was printed."""
+        value = self.json()
+        assert isinstance(value, list)
+        found = [each for each in value if isinstance(each, dict)]
+        assert len(found) == len(value)
+        return found
+
+
+class Place:
+    """A working directory with settings, a playbook, an agent profile and a state directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.state = directory / "state"
+        self.runs = self.state / "runs"
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(directory),
+            "PYTHONPATH": str(_SOURCES),
+            "TZ": "UTC",
+        }
+
+    def furnish(self) -> None:
+        """Write the operator's files."""
+        (self.directory / "runward.toml").write_text(SETTINGS)
+        (self.directory / "playbooks").mkdir()
+        (self.directory / "playbooks/review.playbook.yaml").write_text(REVIEW)
+        (self.directory / "playbooks/plain.playbook.yaml").write_text("name: plain\n")
+        (self.directory / "playbooks/wrong.playbook.yaml").write_text(
+            "artifacts:\n  expected:\n    - {id: review, path: ../review.md}\n"
+        )
+        (self.directory / "agents").mkdir()
+        (self.directory / "agents/reviewer.md").write_text(REVIEWER)
+
+    def add_run(
+        self,
+        name: str,
+        *,
+        exit_code: int | None = None,
+        contract: JsonValue = None,
+        files: Mapping[str, str] | None = None,
+        started_at: str = "2026-01-02T03:04:05Z",
+        finished_at: str = "2026-01-02T03:14:05Z",
+        **further: JsonValue,
+    ) -> Path:
+        """A native run directory as a launcher leaves it; without an exit code it still runs."""
+        run = self.runs / name
+        (run / "artifacts").mkdir(parents=True)
+        for path, text in (files or {}).items():
+            (run / "artifacts" / path).write_text(text)
+        said = {"schema": "runward-run-v1", "started_at": started_at, "contract": contract, **further}
+        (run / "run.json").write_text(json.dumps(said))
+        if exit_code is not None:
+            self.end_run(name, exit_code, finished_at)
+        return run
+
+    def end_run(self, name: str, exit_code: int, finished_at: str = "2026-01-02T03:14:05Z") -> None:
+        """The run's last file."""
+        run = self.runs / name
+        (run / "exit.tmp").write_text(json.dumps({"exit_code": exit_code, "finished_at": finished_at}))
+        (run / "exit.tmp").rename(run / "exit.json")
+
+    def daemon_once(self) -> None:
+        """Have a real daemon record what is there."""
+        ended = self.start("daemon", "--once", "--quiet")
+        _, err = ended.communicate(timeout=PATIENCE_S)
+        assert ended.returncode == 0, err
+
+    def call(self, *arguments: str, **environment: str) -> Result:
+        """The command in this process."""
+        out, err = _Captured(), _Captured()
+        with (
+            mock.patch.dict(os.environ, self.environment | environment, clear=True),
+            contextlib.chdir(self.directory),
+            mock.patch.object(sys, "stdout", out),
+            mock.patch.object(sys, "stderr", err),
+        ):
+            code = call(list(arguments))
+        return Result(code, out.text(), err.text())
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """The command in a process of its own, with pipes for its output."""
+        return subprocess.Popen(
+            [sys.executable, "-c", _ENTRY, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.directory,
+            env=self.environment | environment,
+        )
+
+    @contextlib.contextmanager
+    def daemon(self) -> Iterator[subprocess.Popen[str]]:
+        """A real daemon that is ready, stopped at the end."""
+        process = self.start("daemon")
+        assert process.stderr is not None
+        try:
+            for line in process.stderr:
+                if " ready " in line:
+                    break
+            else:
+                raise AssertionError("the daemon ended before it was ready")
+            yield process
+        finally:
+            process.terminate()
+            process.communicate(timeout=PATIENCE_S)
+
+    def change_store(self, sql: str, *parameters: object) -> None:
+        """Bend the store for a test, as no daemon would."""
+        connection = sqlite3.connect(self.state / "runward.db", isolation_level=None)
+        connection.execute(sql, parameters)
+        connection.close()
+
+
+class _Captured(io.TextIOWrapper):
+    """A text stream whose bytes can be read back."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
+
+    def text(self) -> str:
+        self.flush()
+        buffer = self.buffer
+        assert isinstance(buffer, io.BytesIO)
+        return buffer.getvalue().decode()

@@ -1,0 +1,114 @@
+"""`runward session show`: one session for people and for programs, and how its id may be written."""
+
+import json
+
+import pytest
+from tests.daemon.cli.calling import CONTRACT, Place
+
+
+def test_the_json_has_contract_verification_and_history_in_their_promised_shapes(recorded: Place) -> None:
+    session = recorded.call("session", "show", "silent", "--json").object()
+    assert session["contract"] == CONTRACT
+    assert (session["contract_basis"], session["contract_problem"]) == ("launcher", None)
+    verification = session["verification"]
+    assert isinstance(verification, dict)
+    assert list(verification) == ["status", "checked_at", "missing_required", "missing_optional", "produced"]
+    assert verification["produced"] == [{"id": "report", "path": "report.md", "size": 1}]
+    assert session["files"] == [{"id": "report", "path": "report.md", "size": 1, "sha256": None}]
+    assert session["delivery"] == "invalid"
+    assert session["history"] == [
+        {
+            "at": "2026-01-02T03:04:05.000Z",
+            "status": "running",
+            "reason_code": "run.started.ok",
+            "source": "daemon",
+        },
+        {
+            "at": "2026-01-02T03:14:05.000Z",
+            "status": "failed",
+            "reason_code": "run.failed.missing_artifact",
+            "source": "daemon",
+        },
+    ]
+    reason = session["reason"]
+    assert isinstance(reason, dict)
+    assert reason["evidence_refs"] == [{"kind": "expected_artifact", "id": "review", "label": "review.md"}]
+    assert session["artifacts"] == []
+
+
+def test_without_a_contract_contract_and_verification_are_null(recorded: Place) -> None:
+    session = recorded.call("session", "show", "plain", "--json").object()
+    assert (session["contract"], session["verification"], session["delivery"]) == (None, None, None)
+
+
+def test_the_expected_artifacts_stand_beside_what_became_of_them(recorded: Place) -> None:
+    lines = recorded.call("session", "show", "silent").out.splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith("Expected artifacts"))
+    assert lines[begin : begin + 12] == [
+        "Expected artifacts                          Verified: failed",
+        "",
+        "  REQUIRED  review  review.md  MISSING (empty)",
+        "            description: Reviewer verdict and findings",
+        "            declared by: playbook",
+        "",
+        "  REQUIRED  report  report.md  OK (1 B)",
+        "            declared by: agent_profile",
+        "",
+        "  OPTIONAL  notes   notes.md   MISSING",
+        "            description: Supplementary observations",
+        "            declared by: playbook",
+    ]
+
+
+def test_a_file_size_is_shown_as_people_read_it(recorded: Place) -> None:
+    assert "OK (1.3 KB)" in recorded.call("session", "show", "delivered").out
+
+
+def test_silence_where_no_contract_was_declared(recorded: Place) -> None:
+    shown = recorded.call("session", "show", "plain").out
+    assert "Expected artifacts" not in shown
+    assert "Contract" not in shown
+
+
+@pytest.mark.parametrize(
+    ("session", "said"),
+    [
+        ("crashed", "it failed, though everything that is required of it is there"),
+        ("careless", "it completed, but optional artifacts are missing"),
+    ],
+)
+def test_both_signals_are_shown_where_status_and_verification_disagree(
+    recorded: Place, session: str, said: str
+) -> None:
+    assert f"Both count: {said}." in recorded.call("session", "show", session).out
+
+
+@pytest.mark.parametrize("session", ["delivered", "silent", "plain", "open"])
+def test_one_signal_is_enough_where_they_agree(recorded: Place, session: str) -> None:
+    assert "Both count" not in recorded.call("session", "show", session).out
+
+
+def test_a_failure_of_its_own_keeps_its_cause_and_names_what_is_missing(place: Place) -> None:
+    place.add_run("both", exit_code=7, contract=CONTRACT)
+    place.daemon_once()
+    shown = place.call("session", "show", "both").out
+    assert "failed (run.failed.exit_nonzero)" in shown
+    assert (
+        "it failed for a cause of its own; it also left out review (review.md), report (report.md)" in shown
+    )
+
+
+def test_times_are_local_with_their_zone(recorded: Place) -> None:
+    assert "2026-01-02 04:04:05 CET" in recorded.call("session", "show", "silent", TZ="CET-1").out
+
+
+def test_a_wrong_playbook_is_shown_as_the_contract_problem(place: Place) -> None:
+    run = place.add_run("held", exit_code=0)
+    said = json.loads((run / "run.json").read_text())
+    del said["contract"]
+    (run / "run.json").write_text(json.dumps(said | {"playbook": "nowhere"}))
+    place.daemon_once()
+    session = place.call("session", "show", "held", "--json").object()
+    assert (session["status"], session["contract"]) == ("completed", None)
+    assert "there is no playbook 'nowhere'" in str(session["contract_problem"])
+    assert "Contract:  none: there is no playbook 'nowhere'" in place.call("session", "show", "held").out

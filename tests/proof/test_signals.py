@@ -1,0 +1,168 @@
+"""SIGTERM ends the daemon with 0, at whatever point it comes and however often; SIGHUP reads the settings again.
+
+Field test design: the graceful stop matrix. The signal is sent while the daemon stands still at a point, so that it
+is what the daemon meets next.
+"""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tests.proof.account import Account, account, difference
+from tests.proof.history import first_chapter
+from tests.proof.place import Place
+from tests.proof.processes import Forks, wait_for
+
+BOUND = 10.0
+"""Seconds that a stop may take on a machine that is busy with other tests; alone it is well under one."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(in_memory: Path, forks: Forks) -> tuple[Account, list[str]]:
+    """The account of a history that nobody disturbed, and the names of a serving daemon's points in order."""
+    place = Place(in_memory / "undisturbed", forks)
+    first_chapter(place)
+    daemon = place.daemon(fault="list")
+    place.wait_ready(daemon)
+    wait_for(lambda: place.rows("select 1 from journal_lines"), "the first sweep")
+    daemon.send(signal.SIGTERM)
+    assert daemon.wait() == 0
+    said = daemon.said()
+    points = [line.split()[1] for line in said.splitlines() if line.startswith("point ")]
+    assert place.once() == 0
+    return account(place), points
+
+
+def _stopped_at(place: Place, point: int | str, times: int = 1) -> float:
+    """Seconds that a daemon takes to end after SIGTERM met it at a point."""
+    first_chapter(place)
+    daemon = place.daemon(fault=f"stop@{point}")
+    assert daemon.wait_stopped(), daemon.said()
+    began = time.monotonic()
+    daemon.send(signal.SIGTERM)
+    daemon.go_on()
+    for _ in range(times - 1):
+        wait_for(lambda: " stopping " in daemon.said() or daemon.ended(), "the first SIGTERM")
+        if not daemon.ended():
+            daemon.send(signal.SIGTERM)
+    assert daemon.wait() == 0, f"at {point}:\n{daemon.said()}"
+    assert "Traceback" not in daemon.said()
+    return time.monotonic() - began
+
+
+def test_sigterm_at_every_kind_of_point_ends_0_and_loses_nothing(
+    undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
+) -> None:
+    expected, points = undisturbed
+    for name in dict.fromkeys(points):
+        if name.startswith("sweep") or "commit.outbox" in name:
+            continue  # five seconds after the start: in the proof below
+        place = Place(in_memory / name, forks)
+        assert _stopped_at(place, name) < BOUND
+        assert place.once() == 0
+        parted = difference(expected, account(place))
+        assert not parted, f"{name}:\n{parted}"
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(300)
+def test_sigterm_at_every_point_ends_0_and_loses_nothing(
+    undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
+) -> None:
+    expected, points = undisturbed
+    for index, name in enumerate(points):
+        place = Place(in_memory / f"every-{index}", forks)
+        assert _stopped_at(place, index + 1) < BOUND
+        assert place.once() == 0
+        parted = difference(expected, account(place))
+        assert not parted, f"{index + 1}, {name}:\n{parted}"
+
+
+def test_a_second_sigterm_is_harmless(
+    undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
+) -> None:
+    place = Place(in_memory / "twice", forks)
+    assert _stopped_at(place, "commit.apply.begin", times=3) < BOUND
+    assert place.once() == 0
+    assert not difference(undisturbed[0], account(place))
+
+
+def test_an_idle_daemon_ends_0_on_sigint_too(place: Place) -> None:
+    daemon = place.daemon()
+    place.wait_ready(daemon)
+    daemon.send(signal.SIGINT)
+    assert daemon.wait(BOUND) == 0
+    assert "stopping signal=SIGINT" in daemon.said()
+
+
+def test_sigterm_before_the_daemon_has_begun_ends_0(place: Place) -> None:
+    place.settings.unlink()
+    os.mkfifo(place.settings)
+    daemon = place.daemon()
+
+    def opened() -> int | None:
+        """A descriptor, once the daemon waits for somebody to write its settings."""
+        try:
+            return os.open(place.settings, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            return None
+
+    descriptor = wait_for(opened, "a daemon that reads its settings")
+    daemon.send(signal.SIGTERM)
+    assert daemon.wait(BOUND) == 0, daemon.said()
+    os.close(descriptor)
+
+
+def test_sigterm_while_daemon_once_waits_for_what_is_due_soon_ends_0(place: Place) -> None:
+    # A live run in the middle of a line: its journal is tried again and again for some seconds.
+    place.start_run("in-a-line")
+    (place.runs / "in-a-line" / "events.jsonl").write_text('{"event": "half')
+    daemon = place.daemon("--once")
+    wait_for(lambda: place.log("journal.delayed"), "a delayed journal")
+    daemon.send(signal.SIGTERM)
+    assert daemon.wait(3.0) == 0, daemon.said()
+
+
+def test_sighup_takes_a_new_root_into_force(place: Place) -> None:
+    further = place.directory / "further"
+    further.mkdir()
+    with place.serving() as daemon:
+        place.finished_run("before")
+        place.wait_ended(1)
+        place.set_up(place.runs, further)
+        daemon.send(signal.SIGHUP)
+        wait_for(lambda: place.log("reloaded"), "the reload")
+        place.finished_run("after", further)
+        place.wait_ended(2)
+        assert place.statuses() == {"before": "completed", "after": "completed"}
+    assert place.log("reloaded")[0]["roots"] == ["runs", "further"]
+
+
+def test_a_broken_new_version_is_refused_with_its_place_and_the_old_one_stays_in_force(place: Place) -> None:
+    with place.serving() as daemon:
+        right = place.settings.read_text()
+        place.settings.write_text(right + 'layuot = "native"\n')
+        daemon.send(signal.SIGHUP)
+        (refused,) = wait_for(lambda: place.log("settings.refused"), "the refusal")
+        line = right.count("\n") + 1
+        (problem,) = refused["problems"]  # type: ignore[misc] # a list, as the log has it
+        assert problem.startswith(f"{place.settings}:{line}:1: roots[0].layuot: unknown key")
+        place.finished_run("after")
+        place.wait_ended(1)
+        place.settings.write_text(right)
+        daemon.send(signal.SIGHUP)
+        wait_for(lambda: place.log("reloaded"), "the mended settings")
+    assert daemon.code == 0
+
+
+def test_a_new_state_directory_is_refused_while_the_daemon_runs(place: Place) -> None:
+    with place.serving() as daemon:
+        text = place.settings.read_text().replace(str(place.state), str(place.directory / "elsewhere"))
+        place.settings.write_text(text)
+        daemon.send(signal.SIGHUP)
+        (refused,) = wait_for(lambda: place.log("settings.refused"), "the refusal")
+        assert "state_dir" in str(refused["problems"])
+        place.finished_run("after")
+        place.wait_ended(1)

@@ -1,0 +1,78 @@
+"""The whole daemon, from the watch to the outbox, in simulated histories: the laws hold in all of them.
+
+`RUNWARD_SEED=17 pytest tests/simulation` plays the history of that seed alone, and twice.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.simulation.simulation import run
+from tests.simulation.tally import Tally
+
+CHUNK: Final = 25
+ONE: Final = os.environ.get("RUNWARD_SEED")
+only_chunks = pytest.mark.skipif(ONE is not None, reason="RUNWARD_SEED asks for one history")
+
+
+def play(seeds: range) -> None:
+    """Play these histories; together they must strike every point and take every rare path."""
+    tally = Tally()
+    for seed in seeds:
+        tally.add(run(seed).tally)
+    assert tally.never_struck() == [], "no fault ever struck at these points"
+    assert tally.never_reached() == [], "these rare paths were never taken"
+
+
+@only_chunks
+@pytest.mark.parametrize("first", range(0, 100, CHUNK))
+def test_the_laws_hold_in_every_history_and_every_fault_and_rare_path_was_met(first: int) -> None:
+    play(range(first, first + CHUNK))
+
+
+@only_chunks
+@pytest.mark.prove
+@pytest.mark.parametrize("first", range(100, 500, CHUNK))
+def test_the_laws_hold_in_many_more_histories(first: int) -> None:
+    play(range(first, first + CHUNK))
+
+
+@pytest.mark.skipif(ONE is None, reason="RUNWARD_SEED names no history to play again")
+def test_the_history_that_was_asked_for_holds_the_laws() -> None:
+    seed = int(ONE or 0)
+    first, second = run(seed), run(seed)
+    assert first.digest == second.digest
+
+
+@only_chunks
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_the_same_seed_gives_the_same_bytes(seed: int) -> None:
+    first, second = run(seed), run(seed)
+    assert first.trace == second.trace
+    assert first.digest == second.digest
+
+
+@only_chunks
+def test_another_seed_gives_another_history() -> None:
+    assert run(1).digest != run(2).digest
+
+
+@only_chunks
+def test_the_same_seed_gives_the_same_bytes_in_another_process_that_hashes_otherwise() -> None:
+    program = "from tests.simulation.simulation import run; print([run(seed).digest for seed in (5, 6, 7)])"
+    here = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{here / 'src'}:{here}"}
+    digests = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**environment, "PYTHONHASHSEED": hash_seed},
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert digests[0] == digests[1]

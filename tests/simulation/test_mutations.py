@@ -1,0 +1,123 @@
+"""The simulation would notice: with any one guard taken out of the daemon, a history breaks a law."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from runward.daemon.queue.queue import Queue
+from runward.daemon.rundir import journals
+from runward.daemon.store import queries, rows
+from runward.daemon.store.store import Store
+from runward.daemon.worker.outbox import Outbox
+from runward.handlers.sessions import observe
+from tests.simulation.simulation import HistoryFailed, run
+
+MOST: Final = 40
+"""Histories within which a guard must be missed."""
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def without_the_journals_identity_check(patch: pytest.MonkeyPatch) -> None:
+    """What may have been written already is written again."""
+    patch.setattr(journals, "_find", lambda *unused: -1)
+
+
+def without_the_journals_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Whoever has the lock may append, whatever its epoch."""
+    locked = journals._locked
+
+    def any_epoch(descriptor: int, line: Any, epoch: int, current_epoch: Callable[[], int]) -> Any:
+        return locked(descriptor, line, epoch, lambda: epoch)
+
+    patch.setattr(journals, "_locked", any_epoch)
+
+
+def without_the_stores_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A daemon goes on writing when another one has taken over."""
+    patch.setattr(Store, "_check_epoch", lambda self, rows: None)
+
+
+def without_exact_guards(patch: pytest.MonkeyPatch) -> None:
+    """Nobody minds how many rows a guard let through: neither the token's nor the status's."""
+    patch.setattr(Store, "_check_epoch", lambda self, rows: None)
+
+    def check(self: Store, statements: Any, done: Any) -> None:
+        for result in done:
+            if isinstance(result, BaseException):
+                raise result
+
+    patch.setattr(Store, "_check", check)
+
+
+def without_the_token(patch: pytest.MonkeyPatch) -> None:
+    """A job is completed by whoever says so, under whatever token, in whatever state."""
+    loose = rows._FINISH_JOB.replace("and token = ? and state = 'running'", "and ? is not null")
+    assert loose != rows._FINISH_JOB
+    patch.setattr(rows, "_ORDER", tuple((loose if sql == rows._FINISH_JOB else sql, exact) for sql, exact in rows._ORDER))
+    patch.setattr(rows, "_FINISH_JOB", loose)
+    patch.setattr(Store, "_check_epoch", lambda self, rows: None)
+
+
+def without_taking_jobs_back(patch: pytest.MonkeyPatch) -> None:
+    """What a dead daemon had claimed stays claimed."""
+
+    async def nothing(store: Store, now: float) -> int:
+        return 0
+
+    patch.setattr(queries, "take_back", nothing)
+
+
+def without_lanes(patch: pytest.MonkeyPatch) -> None:
+    """A job runs though an earlier one of its lane is open."""
+
+    async def no_lanes(store: Store) -> dict[str, int]:
+        return {}
+
+    patch.setattr(queries, "open_lanes", no_lanes)
+    patch.setattr(Queue, "_settle", lambda self, outcomes, batch: None)
+
+
+def without_owing_lines_again(patch: pytest.MonkeyPatch) -> None:
+    """A daemon doesn't ask what the one before it owed."""
+
+    async def nothing(store: Store) -> list[rows.OwedLine]:
+        return []
+
+    patch.setattr(queries, "owed_lines", nothing)
+
+
+def without_syncing(patch: pytest.MonkeyPatch) -> None:
+    """Lines count as done before they are on the disk."""
+
+    async def nothing(self: Outbox, written: Any) -> bool:
+        return True
+
+    patch.setattr(Outbox, "_sync", nothing)
+
+
+def without_grace(patch: pytest.MonkeyPatch) -> None:
+    """A root that was away is taken for the end of all its runs."""
+    patch.setattr(observe, "GRACE", -1.0)
+
+
+@pytest.mark.parametrize(
+    "mutate",
+    [
+        without_the_journals_identity_check,
+        without_the_journals_epoch,
+        without_the_stores_epoch,
+        without_exact_guards,
+        without_the_token,
+        without_taking_jobs_back,
+        without_lanes,
+        without_owing_lines_again,
+        without_syncing,
+    ],
+)
+def test_a_history_breaks_a_law(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch)
+    with pytest.raises(HistoryFailed):
+        for seed in range(MOST):
+            run(seed)
