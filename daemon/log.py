@@ -9,12 +9,12 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NoReturn, TextIO
 
 import structlog
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import to_json
 
 LOG: Final = "log/runward.jsonl"
 MAXIMUM_BYTES: Final = 64 << 20
@@ -30,6 +30,7 @@ class LogFile:
         self._path = path
         self._size = 0
         self._held: list[bytes] | None = None
+        self._torn = False
         self._descriptor = self._open()
 
     def _open(self) -> int:
@@ -54,14 +55,22 @@ class LogFile:
         if self._held is not None:
             self._held.append(line)
             return
-        if self._size + len(line) > MAXIMUM_BYTES:
-            os.close(self._descriptor)
-            self._path.replace(self._path.with_name(self._path.name + ".1"))
-            self._descriptor = self._open()
+        if self._torn:
+            line = b"\n" + line
         try:
-            self._size += os.write(self._descriptor, line)
+            if self._size + len(line) > MAXIMUM_BYTES:
+                self._rotate()
+            written = os.write(self._descriptor, line)
         except OSError:
             return
+        self._size += written
+        self._torn = written < len(line)
+
+    def _rotate(self) -> None:
+        with suppress(FileNotFoundError):
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+        old, self._descriptor = self._descriptor, self._open()
+        os.close(old)
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -79,17 +88,35 @@ class _Renderer:
         if self._file is not None:
             self._file.write(render(event))
         if self._console is not None and _LEVELS.get(method, 20) >= self._level:
-            self._console.write(_for_people(event))
-            self._console.flush()
+            self._tell(_for_people(event))
         raise structlog.DropEvent
+
+    def _tell(self, text: str) -> None:
+        """Say it to a person; a terminal that went away or a full disk loses log lines and nothing else."""
+        assert self._console is not None
+        try:
+            self._console.write(text)
+            self._console.flush()
+        except OSError:
+            return
 
 
 def render(event: MutableMapping[str, object]) -> bytes:
     """One JSON line, whatever the values are."""
     try:
         return to_json(event, inf_nan_mode="constants", fallback=repr) + b"\n"
-    except (PydanticSerializationError, ValueError, RecursionError):
-        return json.dumps({str(key): repr(value) for key, value in event.items()}).encode() + b"\n"
+    except Exception:  # noqa: BLE001 - a line never raises, and any value may
+        return json.dumps({_repr(key): _repr(value) for key, value in event.items()}).encode() + b"\n"
+
+
+def _repr(value: object) -> str:
+    """What a value says of itself, whatever that raises."""
+    if isinstance(value, str):
+        return value
+    try:
+        return repr(value)
+    except Exception as error:  # noqa: BLE001 - a line never raises, and any value may
+        return f"<{type(value).__name__} that can't be shown: {type(error).__name__}>"
 
 
 def _for_people(event: MutableMapping[str, object]) -> str:
@@ -102,7 +129,7 @@ def _for_people(event: MutableMapping[str, object]) -> str:
 
 
 def _short(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
+    text = _repr(value)
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 

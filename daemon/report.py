@@ -1,5 +1,7 @@
 """What the running daemon says of itself: `<state>/status.json`, for `runward status` to read."""
 
+import errno
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -47,11 +49,30 @@ def percentile(values: list[float], share: float) -> float | None:
 
 
 def write_report(state: Path, report: Report) -> None:
-    """Put the report in place of the last one. It is a convenience, so it is not synced."""
+    """Put the report in place of the last one. It is a convenience, so it is not synced.
+
+    On a full disk it is written over the last one, which has its place there already: just then
+    people want to know.
+    """
+    content = _ADAPTER.dump_json(report)
     temporary = state / f".{NAME}.tmp"
-    temporary.write_bytes(_ADAPTER.dump_json(report))
-    temporary.chmod(0o600)
-    temporary.replace(state / NAME)
+    try:
+        temporary.write_bytes(content)
+        temporary.chmod(0o600)
+        temporary.replace(state / NAME)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _write_over(state / NAME, content)
+
+
+def _write_over(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        # Blanks after the end of a JSON value mean nothing.
+        os.pwrite(descriptor, content.ljust(os.fstat(descriptor).st_size), 0)
+    finally:
+        os.close(descriptor)
 
 
 def read_report(state: Path) -> Report | None:

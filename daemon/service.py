@@ -84,7 +84,11 @@ async def _serve(
         store = Store(await connect(state / STORE))
         declarer = Declarer(settings)
         inotify = Inotify(
-            state / INBOX, settings.watch.step, settings.watch.debounce, settings.watch.limit_share
+            state / INBOX,
+            settings.watch.step,
+            settings.watch.debounce,
+            settings.watch.limit_share,
+            settings.scan.period,
         )
         world = World(SystemClock(), RealFiles(state), RealProcesses(), SystemRandomness(), inotify, declarer)
 

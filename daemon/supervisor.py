@@ -184,6 +184,7 @@ class Supervisor:
             wanted[root.name] = known
         self.roots.clear()
         self.roots.update(wanted)
+        await self.rounds.learn_roots()
         for name, directory, text in open_cursors:
             if name in self.roots and directory not in self.roots[name].open:
                 watched = load_watched(text)

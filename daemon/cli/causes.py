@@ -169,7 +169,7 @@ def _status(event: EventRow, change: StatusChange) -> Entry:
 def _line(event: EventRow, line: LineRow) -> Entry:
     place = {
         "done": f"{line.length} bytes stand at {line.offset}",
-        "owed": f"{line.length} bytes are owed",
+        "owed": f"{line.length} bytes are on their way (not synced yet)",
         "discarded": f"{line.length} bytes were given up: {line.why}",
     }[line.state]
     return Entry(

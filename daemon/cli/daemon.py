@@ -42,6 +42,7 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
     from runward.daemon.store.transaction import EpochRefused
 
     root = context.find_root().obj
+    log = None
     try:
         from pathlib import Path
 
@@ -60,6 +61,10 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
         if root["debug"]:
             raise
         fail(f"the state directory {settings.state_dir} can't be used: {error}", TRY_AGAIN)
+    except Exception:
+        if log is not None:
+            log.critical("daemon.crashed", exc_info=True)  # the terminal gets one line, the log all of it
+        raise
 
 
 def _end_well_when_told_to() -> None:

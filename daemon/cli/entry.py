@@ -12,6 +12,9 @@ import click
 from runward.daemon.cli.exits import GOOD, INTERRUPTED, OWN_BUG, READER_GONE, TRY_AGAIN
 from runward.daemon.store.reading import StoreUnreadable
 
+_COMPLETING = "_RUNWARD_COMPLETE"
+"""The variable in which a shell's completion script says what it wants; click reads it."""
+
 
 def call(arguments: list[str]) -> int:
     """Carry out the command line; returns the exit code."""
@@ -32,9 +35,15 @@ def _carry_out(arguments: list[str]) -> int:
     from runward.daemon.cli.commands import runward
 
     try:
-        code = runward.main(arguments, prog_name="runward", standalone_mode=False)
+        if _COMPLETING in os.environ:
+            runward.main(arguments, prog_name="runward")
+        # click's own `main` would end with 1 where the reader of the output went away.
+        with runward.make_context("runward", list(arguments)) as context:
+            runward.invoke(context)
     except SystemExit as end:
         return _code(end)
+    except click.exceptions.Exit as end:
+        return end.exit_code
     except click.exceptions.Abort:
         return INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
@@ -56,7 +65,7 @@ def _carry_out(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001  # the last one to hear of it
         said = f"a mistake in Runward itself: {type(error).__name__}: {error} (--debug shows where)"
         return _blame(error, said, OWN_BUG, arguments)
-    return code if isinstance(code, int) else GOOD
+    return GOOD
 
 
 def _code(end: SystemExit) -> int:

@@ -1,18 +1,18 @@
 """Why something did not happen: what is held, waits, was refused or can't be read, each with its mend."""
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.output import local
-from runward.daemon.processes.identity import ProcessIdentity, state_of
 from runward.daemon.store import reading, reading_causes
 from runward.daemon.store.reading import SessionRow
 from runward.daemon.store.reading_causes import JobRow
 
 _START = "start `runward daemon`"
+_SYNCED_WITHIN = 15.0
+"""Seconds within which a running daemon has synced what it wrote, if nothing is wrong."""
 
 
 class Hindrance(NamedTuple):
@@ -29,7 +29,8 @@ class Hindrance(NamedTuple):
 def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> list[Hindrance]:
     """What keeps a session from being more than it is."""
     events = reading_causes.session_events(connection, row.key)
-    jobs = reading_causes.jobs_for_events(connection, [event.seq for event in events])
+    recorded = {event.seq: event.recorded_at for event in events}
+    jobs = reading_causes.jobs_for_events(connection, recorded)
     found = [hindrance for job in jobs for hindrance in of_job(connection, job, is_up, now)]
     if row.contract_problem is not None:
         mend = "mend what it names; this session keeps no contract, the next one gets it"
@@ -37,7 +38,7 @@ def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now
     for line in reading_causes.lines_of(connection, row.key, row.path):
         if line.state == "discarded":
             found.append(Hindrance(f"{line.name} lacks {line.length} bytes", line.why or "given up", None))
-        elif line.state == "owed":
+        elif line.state == "owed" and (not is_up or now - recorded.get(line.event, now) > _SYNCED_WITHIN):
             start = None if is_up else _START
             found.append(Hindrance(f"{line.name} lacks {line.length} bytes", "they are still owed", start))
     if row.status == "running":
@@ -80,19 +81,23 @@ def of_job(connection: sqlite3.Connection, job: JobRow, is_up: bool, now: float)
 
 def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hindrance:
     """Why a session still counts as running."""
+    from runward.daemon.processes.machine import RealProcesses
+    from runward.handlers.sessions.observe import NEVER_SEEN, load_watched
+
     what = "it is not over"
     text = reading.remembered(connection, row.key)
-    watched = json.loads(text) if text is not None else {}
-    named = [
-        (name, ProcessIdentity(each["pid"], each["start_ticks"], each["boot_id"]))
-        for name in ("launcher", "process")
-        if isinstance(each := watched.get(name), dict)
+    watched = load_watched(text) if text is not None else NEVER_SEEN
+    processes = RealProcesses()
+    if watched.host is not None and watched.host != processes.host():
+        return Hindrance(what, f"no end was written, and its processes run on {watched.host}", None)
+    states = [
+        f"its {name} {process.pid} is {processes.state(process)}"
+        for name, process in (("launcher", watched.launcher), ("process", watched.process))
+        if process is not None
     ]
-    if not named:
-        return Hindrance(
-            what, "no end was written, and no process is named that could be gone", "write its exit.json"
-        )
-    states = [f"its {name} {identity.pid} is {state_of(identity)}" for name, identity in named]
+    if not states:
+        why = "no end was written, and no process is named that could be gone"
+        return Hindrance(what, why, "write its exit.json")
     return Hindrance(what, f"no end was written, and {', '.join(states)}", None if is_up else _START)
 
 

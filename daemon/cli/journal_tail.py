@@ -11,7 +11,7 @@ from runward.daemon.cli import following
 from runward.daemon.cli.exits import NOT_FOUND
 from runward.daemon.cli.journal_text import text_of, value_of
 from runward.daemon.cli.output import fail, note, print_json, print_json_line
-from runward.daemon.rundir.tailing import Line, NotRegular, Tail, open_in_run
+from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, open_in_run
 from runward.daemon.store import reading
 from runward.handlers.layouts.foreign_json import NotJson
 
@@ -30,7 +30,7 @@ def print_journal(
             print_json(list(_values(lines)))
             return
     else:
-        is_over = _until_over(state, row.key)
+        is_over = _until_over(state, row)
         lines = following.follow(_wait_for(row, is_over), count, is_over)
         if as_json:
             for value in _values(lines):
@@ -62,7 +62,7 @@ def _wait_for(row: reading.SessionRow, is_over: Callable[[], bool]) -> Tail:
     return _open(row)
 
 
-def _until_over(state: str, key: str) -> Callable[[], bool]:
+def _until_over(state: str, row: reading.SessionRow) -> Callable[[], bool]:
     """Whether the session is over and its journal has all its lines; asks the store twice a second."""
     asked = float("-inf")
 
@@ -72,8 +72,11 @@ def _until_over(state: str, key: str) -> Callable[[], bool]:
             return False
         asked = time.monotonic()
         with reading.reading(state) as connection:
-            row = reading.session(connection, key)
-            return row is None or (row.status != "running" and not reading.owes_lines(connection, key))
+            now = reading.session(connection, row.key)
+            if now is not None and now.status == "running":
+                return False
+            owed = reading.owed(connection, row.key, _JOURNAL)
+        return not owed or ends_with(row.path, _JOURNAL, owed[-1])
 
     return is_over
 

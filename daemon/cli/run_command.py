@@ -17,15 +17,19 @@ class RunCommand(click.Command):
         return USAGE.rstrip()
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
-        given: tuple[str, ...] = context.params.get("arguments") or ()
-        if "--" in given:
-            return [CompletionItem(incomplete, type="file")]
-        if given and given[-1] == "--playbook":
-            return completing.playbooks(context, self.params[0], incomplete)
+        """The options; click asks here for whatever begins with a dash."""
         options = re.findall(r"^  (--[a-z-]+).*?  (.+)$", USAGE, re.MULTILINE)
         return [
             CompletionItem(name, help=text.strip()) for name, text in options if name.startswith(incomplete)
         ]
+
+
+def _words(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The value of an option, or a word of the command."""
+    given: tuple[str, ...] = context.params.get("arguments") or ()
+    if given and given[-1] == "--playbook":
+        return completing.playbooks(context, parameter, incomplete)
+    return [CompletionItem(incomplete, type="file")]
 
 
 @click.command(
@@ -36,7 +40,7 @@ class RunCommand(click.Command):
         "help_option_names": [],
     },
 )
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=_words)
 def run(arguments: tuple[str, ...]) -> None:
     """Launch a command as a recorded session: runward run [OPTIONS] -- COMMAND…
 

@@ -34,7 +34,7 @@ def list_inbox(state: Path) -> tuple[InboxFile, ...]:
     except FileNotFoundError:
         return ()
     for name in names:
-        if name.startswith(".") or not name.endswith(SUFFIX):
+        if name.startswith(".") or not name.endswith(SUFFIX) or not _storable(name):
             continue
         try:
             descriptor = os.open(inbox / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -61,6 +61,14 @@ def clear(state: Path, name: str, rejected: bool) -> None:
         path.replace(aside / path.name)
     else:
         path.unlink(missing_ok=True)
+
+
+def _storable(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _owner(uid: int) -> str:

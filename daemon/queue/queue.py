@@ -5,6 +5,7 @@ claimed with, and every write checks the epoch. If the database refuses a batch,
 lane until the guilty one stands alone, whose failure becomes its job's next state.
 """
 
+import math
 import sqlite3
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -91,6 +92,7 @@ class Queue:
         self._open_is_stale = False
         self.uncertain: str | None = None
         """Why it can't be told whether a commit happened, while that is so."""
+        self._latest = math.inf
         self.may_be_due = True
         self.tally = Tally()
 
@@ -106,6 +108,10 @@ class Queue:
         if not self.may_be_due or limit <= 0:
             return []
         now = self._clock.now()
+        if now < self._latest:
+            # The clock was stepped back, perhaps while no daemon ran: nobody shall wait for it to catch up.
+            await self._attempt([Statement(queries.RETRY_NOW, [(now, now)])], "clock", _unknowable)
+        self._latest = now
         jobs, broken = await queries.due_jobs(self._store, now, limit)
         if broken:
             rows = [(error, now, number) for number, error in broken]

@@ -28,7 +28,13 @@ def artifact_facts(root: str, within: str, paths: Sequence[str]) -> RootFacts | 
     Where `within` is given, `root` lies below it and no component after `within` may be a link.
     """
     try:
-        descriptor = _open(root, within)
+        run = _open_run(within) if within else None
+    except OSError as error:
+        return unreadable(error)
+    if run is None and within:
+        return RootFacts(exists=False)
+    try:
+        descriptor = _open_root(root, within, run)
     except OSError as error:
         if error.errno in ABSENT or error.errno == LINK or error.errno in REFUSED:
             return RootFacts(exists=False)
@@ -41,22 +47,35 @@ def artifact_facts(root: str, within: str, paths: Sequence[str]) -> RootFacts | 
         os.close(descriptor)
 
 
-def _open(root: str, within: str) -> int:
-    if not within:
-        return os.open(root, ROOT)
-    descriptor = os.open(within, DIRECTORY)
+def _open_run(path: str) -> int | None:
+    """The run's own directory; None where it is gone or a link.
+
+    Raises `OSError` where it can't be read: nothing is known then, and nothing is missing.
+    """
     try:
-        return open_below(descriptor, root[len(within) + 1 :].split("/"))
+        return os.open(path, DIRECTORY)
+    except OSError as error:
+        if error.errno not in ABSENT and error.errno != LINK:
+            raise
+    os.stat(os.path.dirname(path))  # while the root itself is away its runs are not gone
+    return None
+
+
+def _open_root(root: str, within: str, run: int | None) -> int:
+    if run is None:
+        return os.open(root, ROOT)
+    try:
+        return open_below(run, root[len(within) + 1 :].split("/"))
     finally:
-        os.close(descriptor)
+        os.close(run)
 
 
 def _fact(root: int, path: str) -> FileFact:
     """What lies at `path`. Raises `OSError` where the machine, not the path, is the trouble."""
-    parts = path.split("/")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
     try:
         if len(parts) == 1:
-            return _judge(root, path, root)
+            return _judge(root, parts[0], root)
         descriptor = open_below(root, parts[:-1])
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):

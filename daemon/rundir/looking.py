@@ -25,12 +25,13 @@ def signature(status: os.stat_result) -> Signature:
 
 
 def identity(path: str) -> str | None:
-    """Which directory stands at `path` now; None where there is none that can be reached."""
+    """Which directory stands at `path` now, and whether it may be read; None where none can be reached."""
     try:
         status = os.stat(path)
     except OSError:
         return None
-    return f"{status.st_dev}:{status.st_ino}"
+    readable = os.access(path, os.R_OK | os.X_OK)
+    return f"{status.st_dev}:{status.st_ino}:{'readable' if readable else 'closed'}"
 
 
 def list_root(root: str) -> Listing | Unreadable | Gone:

@@ -107,6 +107,19 @@ def open_in_run(directory: str, name: str) -> int:
     return descriptor
 
 
+def ends_with(directory: str, name: str, content: bytes) -> bool:
+    """Whether `content` stands near the end of a run's file; what can't be read ends with nothing."""
+    try:
+        descriptor = open_in_run(directory, name)
+    except (OSError, NotRegular):
+        return False
+    try:
+        length = len(content) + MAXIMUM_LINE
+        return content in os.pread(descriptor, length, max(0, os.fstat(descriptor).st_size - length))
+    finally:
+        os.close(descriptor)
+
+
 def _identity(descriptor: int) -> tuple[int, int]:
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino

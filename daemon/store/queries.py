@@ -16,6 +16,9 @@ TAKE_BACK: Final = (
     " where state = 'running' and epoch < ?"
 )
 CLAIM: Final = "update jobs set state = 'running', token = ?, epoch = ? where id = ? and state = 'waiting'"
+RETRY_NOW: Final = (
+    "update jobs set run_after = ? where state = 'waiting' and tries > 0 and run_after > ?"
+)
 HOLD: Final = "update jobs set state = 'held', error = ?, updated_at = ? where id = ? and state = 'waiting'"
 LINE_DONE: Final = "delete from outbox where id = ?"
 LINE_STANDS: Final = (
@@ -182,10 +185,9 @@ def _bytes(value: object) -> bytes:
     return value
 
 
-async def still_owed(store: Store, numbers: Iterable[int]) -> int:
-    """How many of these rows of the outbox are not done yet."""
-    ((count,),) = await store.read(
-        "select count(*) from outbox where id in (select value from json_each(?))",
-        (json.dumps(list(numbers)),),
+async def still_owed(store: Store, numbers: Iterable[int]) -> frozenset[int]:
+    """Those of these rows of the outbox that are not done yet."""
+    rows = await store.read(
+        "select id from outbox where id in (select value from json_each(?))", (json.dumps(list(numbers)),)
     )
-    return _int(count)
+    return frozenset(_int(number) for (number,) in rows)

@@ -234,12 +234,14 @@ def status_history(connection: sqlite3.Connection, key: str) -> list[StatusChang
     return [StatusChange(*row) for row in rows]
 
 
-def owes_lines(connection: sqlite3.Connection, key: str) -> bool:
-    """Whether the session's journals are still owed lines."""
-    (found,) = connection.execute(
-        "select exists (select 1 from outbox o join events e on e.seq = o.event where e.lane = ?)", (key,)
-    ).fetchone()
-    return bool(found)
+def owed(connection: sqlite3.Connection, key: str, name: str) -> list[bytes]:
+    """What the session's journal `name` is still owed: not written, or written and not synced yet."""
+    rows = connection.execute(
+        "select o.content from outbox o join events e on e.seq = o.event"
+        " where e.lane = ? and o.name = ? order by o.id",
+        (key, name),
+    )
+    return [content for (content,) in rows]
 
 
 def remembered(connection: sqlite3.Connection, session_key: str) -> str | None:

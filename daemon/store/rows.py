@@ -183,7 +183,9 @@ class Batch:
             self._effect(job, effect)
 
     def add(self, statement: Statement) -> None:
-        """A statement from elsewhere, such as a cursor's new state."""
+        """A statement from elsewhere, such as a cursor's new state. Raises `KeyError` for one without a place."""
+        if statement.sql not in _PLACED:
+            raise KeyError(f"no place in a transaction is known for: {statement.sql}")
         if statement.rows:
             self._rows.setdefault(statement.sql, []).extend(statement.rows)
 
@@ -366,3 +368,5 @@ _ORDER: Final[tuple[tuple[str, bool], ...]] = (
     (_INSERT_OUTBOX, True),
 )
 """Every statement of the road, in the order that foreign keys and guards want, and its exactness."""
+
+_PLACED: Final = frozenset(sql for sql, _ in _ORDER)

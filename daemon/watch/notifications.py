@@ -7,6 +7,7 @@ that are known already.
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ from runward.handlers.layouts.native import is_untelling
 
 TIMEOUT_MS: Final = 5000
 """How long the watcher waits at most before it looks at its stop flag; waking costs idle time."""
+
+COST_FACTOR: Final = 100.0
+"""The plan is looked through again after at least this many times its cost."""
 
 WATCH_LIMIT: Final = Path("/proc/sys/fs/inotify/max_user_watches")
 
@@ -50,11 +54,14 @@ class Notifications(Protocol):
 class Inotify:
     """Notifications of a real file system, for the roots that are there, and for the inbox."""
 
-    def __init__(self, inbox: Path, step_ms: int, debounce_ms: int, limit_share: float) -> None:
+    def __init__(
+        self, inbox: Path, step_ms: int, debounce_ms: int, limit_share: float, plan_period: float
+    ) -> None:
         self._inbox = str(inbox)
         self._step = step_ms
         self._debounce = debounce_ms
         self._limit_share = limit_share
+        self._plan_period = plan_period
         self._limiter = anyio.CapacityLimiter(2)
 
     async def watch(
@@ -72,7 +79,8 @@ class Inotify:
         translate = Translator(self._inbox, roots)
 
         def run() -> None:
-            watchers, watching = self._set_up([root for root in roots if os.path.isdir(root.path)])
+            there = [root for root in roots if os.path.isdir(root.path)]
+            watchers, watching, next_plan = self._set_up(there)
             anyio.from_thread.run_sync(standing, watching)
             while not stop.is_set():
                 for watcher in watchers:
@@ -86,15 +94,37 @@ class Inotify:
                         anyio.from_thread.run_sync(hint, targets)
                     if in_inbox:
                         anyio.from_thread.run_sync(inbox)
+                if not stop.is_set() and time.monotonic() >= next_plan:
+                    outdated, next_plan = self._outdated(there, watching)
+                    if outdated:
+                        for watcher in watchers:
+                            watcher.close()
+                        watchers, watching, next_plan = self._set_up(there)
+                        anyio.from_thread.run_sync(standing, watching)
 
         try:
             await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._limiter)
         finally:
             stop.set()
 
-    def _set_up(self, roots: Sequence[WatchedRoot]) -> tuple[list[RustNotify], Watching]:
-        """The watchers: one to the bottom of every root that can afford it, one flat for the others."""
+    def _outdated(self, roots: Sequence[WatchedRoot], watching: Watching) -> tuple[bool, float]:
+        """Whether the roots can't be watched like that any more, or could be better; and when to ask again.
+
+        Directories become more, and the watcher follows a link that lies in a directory that is moved in.
+        """
+        plan, next_plan = self._plan(roots)
+        return tuple(root.name for root in plan.flat) != watching.flat, next_plan
+
+    def _plan(self, roots: Sequence[WatchedRoot]) -> tuple["Plan", float]:
+        """What to watch how, and when to think of it again: it never takes more than 1 % of a core."""
+        began = time.monotonic()
         plan = plan_watches(roots, int(_watch_limit() * self._limit_share))
+        now = time.monotonic()
+        return plan, now + max(self._plan_period, COST_FACTOR * (now - began))
+
+    def _set_up(self, roots: Sequence[WatchedRoot]) -> tuple[list[RustNotify], Watching, float]:
+        """The watchers: one to the bottom of every root that can afford it, one flat for the others."""
+        plan, next_plan = self._plan(roots)
         try:
             deep = RustNotify([*(root.path for root in plan.deep), self._inbox], False, False, 0, True, True)
         except (OSError, WatchfilesRustInternalError):
@@ -102,7 +132,8 @@ class Inotify:
             plan = Plan((), tuple(roots), len(roots) + 1)
             deep = self._flat([self._inbox])
         flat = [self._flat([root.path for root in plan.flat])] if plan.flat else []
-        return [deep, *flat], Watching(plan.watches, tuple(root.name for root in plan.flat))
+        watching = Watching(plan.watches, tuple(root.name for root in plan.flat))
+        return [deep, *flat], watching, next_plan
 
     def _flat(self, paths: list[str]) -> RustNotify:
         try:

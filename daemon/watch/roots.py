@@ -5,7 +5,8 @@ from typing import Literal, TypeAlias
 
 from runward.handlers.layouts.scanner import RecordedProcess, Signature
 
-Health: TypeAlias = Literal["ok", "missing", "unreadable"]
+Health: TypeAlias = Literal["unknown", "ok", "missing", "unreadable"]
+"""How a root was at its last scan; unknown before the first one."""
 
 
 @dataclass(slots=True)
@@ -22,8 +23,8 @@ class WatchedRoot:
     records_history: bool = False
     ignore: tuple[str, ...] = ()
     first_seen_at: float = 0.0
-    health: Health = "missing"
-    problem: str | None = "it was not scanned yet"
+    health: Health = "unknown"
+    problem: str | None = None
     stands: str | None = None
     seen: dict[str, int] = field(default_factory=dict)
     open: dict[str, tuple[RecordedProcess, ...]] = field(default_factory=dict)

@@ -115,21 +115,30 @@ class Rounds:
         self.hints.add(scanned.targets, why)
         return len(scanned.targets)
 
+    async def learn_roots(self) -> None:
+        """Know which directories the roots are now, before they are watched and scanned for the first time."""
+        for root, stands in await self._identities():
+            root.stands = stands
+
     async def check_roots(self) -> None:
         """Notice a root that appeared, vanished, or that another directory stands in for."""
-        roots = list(self.roots.values())
-        identities = await anyio.to_thread.run_sync(
-            lambda: [self.files.identity(root.path) for root in roots]
-        )
-        changed = [root for root, now in zip(roots, identities, strict=True) if root.stands != now]
-        for root, now in zip(roots, identities, strict=True):
-            root.stands = now
+        changed = []
+        for root, stands in await self._identities():
+            if root.stands != stands:
+                root.stands = stands
+                changed.append(root)
         if changed:
             self.log.info("roots.changed", roots=[root.name for root in changed])
             self.watch_again()
         for root in changed:
             scanned = await anyio.to_thread.run_sync(scan, self.files, root, True)
             self._settle(scanned, Why.SCAN)
+
+    async def _identities(self) -> list[tuple[WatchedRoot, str | None]]:
+        roots = list(self.roots.values())
+        return await anyio.to_thread.run_sync(
+            lambda: [(root, self.files.identity(root.path)) for root in roots]
+        )
 
     async def check_processes(self, names: frozenset[str], doubted: bool = False) -> int:
         """Hint at every running session whose recorded processes are gone."""

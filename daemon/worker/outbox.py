@@ -253,10 +253,11 @@ class Outbox:
             return False
         for start in range(0, size, BATCH):
             written, discarded = self._written[: min(BATCH, size - start)], self._discarded[:BATCH]
-            if not await self._mark(written, discarded):
+            marked = await self._mark(written, discarded)
+            self._written[: len(written)] = [each for each in written if each.line.id not in marked]
+            self._discarded[: len(discarded)] = [each for each in discarded if each[0].id not in marked]
+            if len(marked) < len(written) + len(discarded):
                 return False
-            del self._written[: len(written)]
-            del self._discarded[: len(discarded)]
         return True
 
     async def _sync(self, written: Sequence[Written]) -> bool:
@@ -269,11 +270,15 @@ class Outbox:
             return False
         return True
 
-    async def _mark(self, written: Sequence[Written], discarded: Sequence[tuple[OwedLine, str]]) -> bool:
+    async def _mark(
+        self, written: Sequence[Written], discarded: Sequence[tuple[OwedLine, str]]
+    ) -> frozenset[int]:
+        """Mark these rows done; returns those that are."""
         places = [
             *(_place(each.line, each.offset, _said(each.closed)) for each in written),
             *(_place(line, None, why) for line, why in discarded),
         ]
+        numbers = frozenset([*(each.line.id for each in written), *(line.id for line, _ in discarded)])
         statements = [
             Statement(queries.LINE_DONE, [(row[0],) for row in places], exact=True),
             Statement(queries.LINE_STANDS, places, exact=True),
@@ -284,20 +289,19 @@ class Outbox:
             raise
         except (CommitUnknown, Fenced):
             # Refused is what was marked before, by a commit that seemed to have failed.
-            return await self._marked(written, discarded)
+            return await self._marked(numbers)
         except sqlite3.Error as error:
             self.log.error("outbox.not_marked", why=str(error))
-            return False
-        return True
+            return frozenset()
+        return numbers
 
-    async def _marked(self, written: Sequence[Written], discarded: Sequence[tuple[OwedLine, str]]) -> bool:
-        """Whether the marking whose commit is uncertain took place."""
-        numbers = [*(each.line.id for each in written), *(line.id for line, _ in discarded)]
+    async def _marked(self, numbers: frozenset[int]) -> frozenset[int]:
+        """Those of the rows that are marked, after a commit whose result is uncertain."""
         try:
-            return not await queries.still_owed(self.store, numbers)
+            return numbers - await queries.still_owed(self.store, numbers)
         except sqlite3.Error as error:
             self.log.error("outbox.not_marked", why=str(error))
-            return False
+            return frozenset()
 
 
 def _place(line: OwedLine, offset: int | None, why: str | None) -> Row:

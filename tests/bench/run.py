@@ -68,7 +68,9 @@ def main() -> int:
     parser.add_argument(
         "--runs", type=int, action="append", metavar="N", help="size of a burst; may be repeated"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the JSON there instead of printing it"
+    )
     parser.add_argument(
         "--scratch", type=Path, default=Path("/var/tmp"), help="a directory on the disk to measure"
     )
@@ -88,8 +90,11 @@ def main() -> int:
             except (DaemonFailed, YardstickFailed) as failure:
                 broken.append(f"{name} could not be measured: {failure}")
     print("\n".join([table(figures, judged=not given.quick), *broken]))
+    text = json.dumps(document(figures, given.quick), indent=2, ensure_ascii=False)
     if given.json:
-        given.json.write_text(json.dumps(document(figures, given.quick), indent=2, ensure_ascii=False) + "\n")
+        given.json.write_text(text + "\n")
+    else:
+        print(text)
     missed = any(figure.problems or not (given.quick or figure.met) for figure in figures)
     return 1 if missed or broken else 0
 

@@ -48,7 +48,7 @@ class Place:
         *arguments: str,
         fault: str | None = None,
         fences_out: Sequence[str] = (),
-        uid: int | None = None,
+        unprivileged: bool = False,
     ) -> Process:
         """Start `runward daemon ARGUMENTS…` here."""
         environment = {
@@ -60,7 +60,7 @@ class Place:
             environment["RUNWARD_FAULT"] = fault
         output = self.directory / f"output-{len(self.started)}"
         process = self.forks.start(
-            "daemon", *arguments, environment=environment, output=output, fences_out=fences_out, uid=uid
+            "daemon", *arguments, environment=environment, output=output, fences_out=fences_out, unprivileged=unprivileged
         )
         self.started.append(process)
         return process

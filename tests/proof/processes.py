@@ -43,11 +43,11 @@ class Forks:
         environment: dict[str, str],
         output: Path,
         fences_out: Sequence[str] = (),
-        uid: int | None = None,
+        unprivileged: bool = False,
     ) -> "Process":
-        """Start `runward ARGUMENTS…` in a process of its own."""
+        """Start `runward ARGUMENTS…` in a process of its own, `unprivileged` as far as modes of files go."""
         request = {"do": "start", "arguments": arguments, "environment": environment, "output": str(output)}
-        answer = self._ask(request | {"fences_out": list(fences_out), "uid": uid})
+        answer = self._ask(request | {"fences_out": list(fences_out), "unprivileged": unprivileged})
         return Process(self, int(str(answer["pid"])), output)
 
     def poll(self, pid: int) -> dict[str, object]:

@@ -43,6 +43,8 @@ class Node:
     locked_by: int | None = None
     synced: int = 0
     pieces: list[tuple[str, int]] = field(default_factory=list)
+    torn: bool = False
+    """A write was short, or a power cut took bytes back."""
     locked: bool = False
     """No permission to list or enter it."""
 
@@ -136,7 +138,8 @@ class Kernel:
     O_RDONLY, O_WRONLY, O_RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
     O_CREAT, O_EXCL, O_APPEND = os.O_CREAT, os.O_EXCL, os.O_APPEND
     O_NOFOLLOW, O_NONBLOCK, O_CLOEXEC = os.O_NOFOLLOW, os.O_NONBLOCK, os.O_CLOEXEC
-    O_DIRECTORY, O_NOCTTY = os.O_DIRECTORY, os.O_NOCTTY
+    O_DIRECTORY, O_NOCTTY, O_PATH = os.O_DIRECTORY, os.O_NOCTTY, os.O_PATH
+    R_OK, X_OK = os.R_OK, os.X_OK
     strerror = staticmethod(os.strerror)
 
     def __init__(self, now_ns: Callable[[], int], weather: Weather, changed: Callable[[str], None]) -> None:
@@ -179,7 +182,7 @@ class Kernel:
         if node.kind == stat.S_IFDIR:
             if flags & (os.O_WRONLY | os.O_RDWR):
                 raise _error(errno.EISDIR, name)
-            if node.locked:
+            if node.locked and not flags & os.O_PATH:
                 raise _error(errno.EACCES, name)
         return self._descriptor(Opened(node, flags, self.me()))
 
@@ -201,6 +204,12 @@ class Kernel:
         name = os.fspath(path)
         self._weather.before("stat", name)
         return status_of(self._find(name, dir_fd, follow_symlinks))
+
+    def access(self, path: str, mode: int) -> bool:
+        try:
+            return not self._find(path, None, follow=True).locked
+        except OSError:
+            return False
 
     def readlink(self, path: str, *, dir_fd: int | None = None) -> str:
         return self._find(path, dir_fd, follow=False).target
@@ -237,6 +246,7 @@ class Kernel:
         if room == 0 and len(content):
             raise _error(errno.ENOSPC, "")
         written = bytes(content[:room])
+        opened.node.torn = opened.node.torn or room < len(content)
         if not opened.flags & os.O_APPEND:
             start = opened.position
             opened.node.data[start : start + len(written)] = written
@@ -413,12 +423,12 @@ class Kernel:
     ) -> Node:
         node = self._start(path, dir_fd)
         parts = [part for part in path.split("/") if part not in ("", ".")]
-        for place, part in enumerate(parts):
+        for part in parts:
             if node.kind == stat.S_IFLNK:
                 node = self._follow(node, hops)
             if node.kind != stat.S_IFDIR:
                 raise _error(errno.ENOTDIR, path)
-            if node.locked and place and not anybody:
+            if node.locked and not anybody:
                 raise _error(errno.EACCES, path)
             found = node.parent if part == ".." else node.entries.get(part)
             if found is None:

@@ -10,8 +10,9 @@ from runward.daemon.rundir import journals
 from runward.daemon.store import queries, rows
 from runward.daemon.store.store import Store
 from runward.daemon.worker.outbox import Outbox
-from runward.handlers.sessions import observe
 from tests.simulation.simulation import HistoryFailed, run
+from tests.simulation.universe import Broken
+from tests.simulation.virtual_time import GoingInCircles
 
 MOST: Final = 40
 """Histories within which a guard must be missed."""
@@ -97,11 +98,6 @@ def without_syncing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Outbox, "_sync", nothing)
 
 
-def without_grace(patch: pytest.MonkeyPatch) -> None:
-    """A root that was away is taken for the end of all its runs."""
-    patch.setattr(observe, "GRACE", -1.0)
-
-
 @pytest.mark.parametrize(
     "mutate",
     [
@@ -118,6 +114,7 @@ def without_grace(patch: pytest.MonkeyPatch) -> None:
 )
 def test_a_history_breaks_a_law(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch)
-    with pytest.raises(HistoryFailed):
+    with pytest.raises(HistoryFailed) as failed:
         for seed in range(MOST):
             run(seed)
+    assert isinstance(failed.value.why, Broken | GoingInCircles)

@@ -388,6 +388,7 @@ def leaves(error: BaseException) -> list[BaseException]:
 def cut_pieces(node: Node, kept: int) -> None:
     """Take away what a file has beyond `kept` bytes, also from the account of who wrote it."""
     del node.data[kept:]
+    node.torn = True
     left: list[tuple[str, int]] = []
     for writer, length in node.pieces:
         length = min(length, kept)

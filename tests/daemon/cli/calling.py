@@ -4,9 +4,11 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +90,12 @@ class Result:
         assert isinstance(value, dict)
         return value
 
+    def items(self, key: str) -> list[dict[str, JsonValue]]:
+        """The objects in the list under `key` of the one object that was printed."""
+        value = self.object()[key]
+        assert isinstance(value, list)
+        return [each for each in value if isinstance(each, dict)]
+
     def objects(self) -> list[dict[str, JsonValue]]:
         """The list of JSON objects that was printed."""
         value = self.json()
@@ -110,6 +118,11 @@ class Place:
             "PYTHONPATH": str(_SOURCES),
             "TZ": "UTC",
         }
+
+    def copy_to(self, directory: Path) -> "Place":
+        """The same place elsewhere. Its store still names the run directories of this one."""
+        shutil.copytree(self.directory, directory, dirs_exist_ok=True, symlinks=True)
+        return Place(directory)
 
     def furnish(self) -> None:
         """Write the operator's files."""
@@ -166,13 +179,19 @@ class Place:
             mock.patch.object(sys, "stdout", out),
             mock.patch.object(sys, "stderr", err),
         ):
+            time.tzset()
             code = call(list(arguments))
+        time.tzset()
         return Result(code, out.text(), err.text())
+
+    def argv(self, *arguments: str) -> list[str]:
+        """The words to start the command with, for whoever starts it in a special way."""
+        return [sys.executable, "-c", _ENTRY, *arguments]
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """The command in a process of its own, with pipes for its output."""
         return subprocess.Popen(
-            [sys.executable, "-c", _ENTRY, *arguments],
+            self.argv(*arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -43,3 +43,13 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Place:
     (made.runs / "broken/run.json").write_text('{"schema":')
     made.daemon_once()
     return made
+
+
+@pytest.fixture(scope="session")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A place with one recorded run, `stuck`, to be copied and bent."""
+    made = Place(tmp_path_factory.mktemp("ended"))
+    made.furnish()
+    made.add_run("stuck", exit_code=0)
+    made.daemon_once()
+    return made

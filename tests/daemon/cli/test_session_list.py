@@ -64,7 +64,16 @@ def test_the_json_has_exactly_the_promised_keys(recorded: Place) -> None:
 
 def test_people_see_an_aligned_table_with_status_verification_and_evidence(recorded: Place) -> None:
     head, *rows = recorded.call("session", "list").out.splitlines()
-    assert head.split() == ["SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK"]
+    assert head.split() == [
+        "SESSION",
+        "STATUS",
+        "REASON",
+        "VERIFIED",
+        "DELIVERY",
+        "EVIDENCE",
+        "STARTED",
+        "TOOK",
+    ]
     column = head.index("STATUS")
     assert {row[column - 2 : column] for row in rows} == {"  "}
     silent = next(row for row in rows if row.startswith("silent"))

@@ -59,20 +59,19 @@ def cuts() -> Iterator[int]:
     yield from range(len(FIRST + SECOND) + 1)
 
 
-@pytest.mark.parametrize("before", [b"", THEIRS], ids=["an empty journal", "after the run's own line"])
 @pytest.mark.parametrize(
-    "after",
-    [b"", THEIRS, THEIRS * 2, THEIRS[:9], b"\n", b"{", b"\xff\x00", STARTED[:30], b'{"echo":' + STARTED],
-    ids=[
-        "nobody",
-        "a line",
-        "two lines",
-        "a torn line",
-        "a newline",
-        "a brace",
-        "no text",
-        "a copy of ours",
-        "an echo",
+    ("before", "after"),
+    [
+        pytest.param(b"", b"", id="a journal of ours alone"),
+        pytest.param(THEIRS, b"", id="after the run's own line"),
+        pytest.param(b"", THEIRS, id="then a line"),
+        pytest.param(THEIRS, THEIRS * 2, id="then two lines"),
+        pytest.param(b"", THEIRS[:9], id="then a torn line"),
+        pytest.param(THEIRS, b"\n", id="then a newline"),
+        pytest.param(b"", b"{", id="then a brace"),
+        pytest.param(THEIRS, b"\xff\x00", id="then no text"),
+        pytest.param(b"", STARTED[:30], id="then the beginning of a line like ours"),
+        pytest.param(THEIRS, b'{"echo":' + STARTED, id="then an echo of ours"),
     ],
 )
 def test_a_journal_that_was_cut_anywhere_is_repaired(tmp_path: Path, before: bytes, after: bytes) -> None:
@@ -296,7 +295,8 @@ def test_many_journals_are_synced_with_their_file_system(tmp_path: Path) -> None
 def test_a_journal_that_may_not_be_opened_any_more_is_synced_with_its_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_it, synced = os.open, []
+    open_it = os.open
+    synced: list[int] = []
 
     def denied(path: str, flags: int, *further: int) -> int:
         if path.endswith("events.jsonl"):

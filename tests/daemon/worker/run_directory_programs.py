@@ -381,7 +381,7 @@ class Machine:
                 file.symlink_to(self.base / "elsewhere" / "review.md")
             case _:
                 return
-        place.artifacts[path] = state  # type: ignore[assignment] # the strategies draw no others
+        place.artifacts[path] = state
 
     def artifacts(self, name: str, what: str) -> None:
         top = self.root / name / "artifacts"

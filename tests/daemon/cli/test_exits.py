@@ -1,0 +1,156 @@
+"""Exit codes: one test for each code of the table, and none is left out."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from tests.daemon.cli.calling import PATIENCE_S, Place
+
+from runward.daemon.cli import exits
+from runward.daemon.store.ownership import hold, prepare
+
+
+def _done(place: Place) -> int:
+    return place.call("session", "list").code
+
+
+def _does_not_hold(place: Place) -> int:
+    return place.call("contract", "verify", "--playbook", "review", "--root", ".").code
+
+
+def _wrong_usage(place: Place) -> int:
+    return place.call("session", "list", "--no-such-option").code
+
+
+def _not_found(place: Place) -> int:
+    return place.call("session", "show", "nowhere").code
+
+
+def _own_bug(place: Place) -> int:
+    with mock.patch("runward.daemon.store.reading.sessions", side_effect=ZeroDivisionError("by zero")):
+        told = place.call("session", "list")
+    assert told.err.splitlines()[-1] == (
+        "runward: a mistake in Runward itself: ZeroDivisionError: by zero (--debug shows where)"
+    )
+    return told.code
+
+
+def _try_again(place: Place) -> int:
+    prepare(place.state)
+    ownership = hold(place.state)
+    told = place.call("daemon")
+    ownership.release()
+    assert f"is held by daemon {os.getpid()}" in told.err
+    return told.code
+
+
+def _wrong_settings(place: Place) -> int:
+    (place.directory / "runward.toml").write_text("batch = 'many'\n")
+    return place.call("session", "list").code
+
+
+def _timed_out(place: Place) -> int:
+    place.add_run("stuck", exit_code=0)
+    place.daemon_once()
+    place.change_store("update jobs set state = 'held' where handler = 'sessions/ended'")
+    ownership = hold(place.state)  # somebody holds the directory and does nothing
+    told = place.call("queue", "retry", "--all", "--wait", "--timeout", "1ms")
+    ownership.release()
+    return told.code
+
+
+def _followed(place: Place, number: int) -> int:
+    prepare(place.state)
+    (place.state / "log/runward.jsonl").write_text('{"event": "ready"}\n')
+    following = place.start("log", "-f", "--json")
+    assert following.stdout is not None
+    assert "ready" in following.stdout.readline()
+    following.send_signal(number)
+    _, err = following.communicate(timeout=PATIENCE_S)
+    assert "Traceback" not in err
+    # A shell says 128+n of a process that a signal ended.
+    return following.returncode if following.returncode >= 0 else 128 - following.returncode
+
+
+def _interrupted(place: Place) -> int:
+    return _followed(place, signal.SIGINT)
+
+
+def _terminated(place: Place) -> int:
+    return _followed(place, signal.SIGTERM)
+
+
+def _reader_gone(place: Place) -> int:
+    for number in range(3):
+        place.add_run(f"run-{number}", exit_code=0)
+    place.daemon_once()
+    read, write = os.pipe()
+    os.close(read)
+    writing = subprocess.Popen(
+        place.argv("session", "list"),
+        stdin=subprocess.DEVNULL,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        cwd=place.directory,
+        env=place.environment,
+    )
+    os.close(write)
+    _, err = writing.communicate(timeout=PATIENCE_S)
+    assert err == b""
+    return writing.returncode
+
+
+_PROOFS: dict[int, Callable[[Place], int]] = {
+    exits.GOOD: _done,
+    exits.NOT_SO: _does_not_hold,
+    exits.WRONG_USAGE: _wrong_usage,
+    exits.NOT_FOUND: _not_found,
+    exits.OWN_BUG: _own_bug,
+    exits.TRY_AGAIN: _try_again,
+    exits.WRONG_SETTINGS: _wrong_settings,
+    exits.TIMED_OUT: _timed_out,
+    exits.INTERRUPTED: _interrupted,
+    exits.READER_GONE: _reader_gone,
+    exits.TERMINATED: _terminated,
+}
+
+
+@pytest.mark.parametrize("code", sorted(exits.MEANINGS))
+def test_the_code_means_what_the_table_says(place: Place, code: int) -> None:
+    assert _PROOFS[code](place) == code
+
+
+def test_the_codes_are_the_promised_ones() -> None:
+    assert {0, 1, 2, 3, 75, 78, 124, 130, 143} <= set(exits.MEANINGS)
+
+
+def test_an_error_is_one_line_without_a_traceback_unless_debug_is_given(place: Place) -> None:
+    with mock.patch("runward.daemon.store.reading.sessions", side_effect=ZeroDivisionError):
+        assert "Traceback" not in place.call("session", "list").err
+        debugged = place.call("session", "list", "--debug")
+    assert "Traceback (most recent call last)" in debugged.err
+    assert debugged.code == exits.OWN_BUG
+
+
+def test_a_store_that_is_none_says_so_and_what_to_do(place: Place) -> None:
+    prepare(place.state)
+    (place.state / "runward.db").write_bytes(b"no database at all, but long enough for a header " * 100)
+    told = place.call("session", "list")
+    assert (told.code, told.err.count("\n")) == (exits.TRY_AGAIN, 1)
+    assert f"{place.state}/runward.db" in told.err
+
+
+def test_a_store_of_another_version_says_so_and_what_to_do(ended: Place, tmp_path: Path) -> None:
+    place = ended.copy_to(tmp_path)
+    place.change_store("pragma user_version = 999")
+    told = place.call("session", "list")
+    assert told.code == exits.TRY_AGAIN
+    assert "install that one" in told.err
+    place.change_store("pragma user_version = 0")
+    told = place.call("session", "list")
+    assert told.code == exits.TRY_AGAIN
+    assert "start the daemon of this version once" in told.err

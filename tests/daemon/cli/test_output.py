@@ -1,0 +1,92 @@
+"""What commands print with: safe for terminals, aligned, and in units that people read."""
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runward.daemon.cli import output
+
+NOW = 1_800_000_000.0
+
+
+@given(st.text())
+def test_nothing_that_a_terminal_obeys_gets_through(text: str) -> None:
+    assert output.safe(text).isprintable()
+
+
+@given(st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=126)))
+def test_plain_text_stays_as_it_is(text: str) -> None:
+    assert output.safe(text) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (None, "-"),
+        (4.24, "4.2s"),
+        (60, "1m 00s"),
+        (200.4, "3m 20s"),
+        (3720, "1h 02m"),
+        (47 * 3600, "47h 00m"),
+        (51 * 3600, "2d 03h"),
+    ],
+)
+def test_durations_are_short(seconds: float | None, shown: str) -> None:
+    assert output.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("at", "shown"),
+    [
+        (None, "-"),
+        (NOW, "now"),
+        (NOW - 59, "59s ago"),
+        (NOW - 3599, "59m ago"),
+        (NOW - 86400 * 3, "3d ago"),
+        (NOW + 7200, "in 2h"),
+    ],
+)
+def test_moments_are_told_relative_to_now(at: float | None, shown: str) -> None:
+    assert output.ago(at, NOW) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (1023, "1023 B"), (1229, "1.2 KB"), (5 << 20, "5.0 MB"), (3 << 50, "3072.0 TB")],
+)
+def test_sizes_are_told_as_in_the_specification(count: int, shown: str) -> None:
+    assert output.size(count) == shown
+
+
+def test_times_for_programs_are_utc_with_z() -> None:
+    assert output.iso(1767323045.1239) == "2026-01-02T03:04:05.123Z"
+    assert output.iso(None) is None
+    assert output.moment_of("2026-01-02T03:04:05.123Z") == 1767323045.123
+
+
+def test_columns_are_aligned_by_what_a_terminal_shows() -> None:
+    rows = [("a", "x"), (click.style("bb", fg="red"), "x"), ("漢字", "x"), ("e\u0301", "x")]
+    lines = [click.unstyle(line) for line in output.align(rows)]
+    assert lines == ["a     x", "bb    x", "漢字  x", "e\u0301     x"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "environment", "wanted"),
+    [
+        ("auto", {}, None),
+        ("auto", {"NO_COLOR": "1"}, False),
+        ("auto", {"NO_COLOR": ""}, None),
+        ("auto", {"TERM": "dumb"}, False),
+        ("always", {"NO_COLOR": "1"}, True),
+        ("never", {}, False),
+    ],
+)
+def test_who_decides_about_colour(
+    monkeypatch: pytest.MonkeyPatch, choice: str, environment: dict[str, str], wanted: bool | None
+) -> None:
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert output.wants_colour(choice) is wanted

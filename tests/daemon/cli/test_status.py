@@ -1,0 +1,115 @@
+"""`runward status`: what is true of the daemon, up or down."""
+
+import json
+
+from tests.daemon.cli.calling import Place
+
+_KEYS = [
+    "running",
+    "since",
+    "pid",
+    "epoch",
+    "version",
+    "http",
+    "sessions",
+    "queue",
+    "coverage",
+    "lag",
+    "fences_refused",
+    "held_by_reason",
+    "degraded",
+    "next_due",
+    "roots",
+    "problems",
+]
+
+
+def test_without_a_daemon_it_exits_3_and_tells_what_the_store_knows(recorded: Place) -> None:
+    told = recorded.call("status", "--json")
+    status = told.object()
+    assert told.code == 3
+    assert list(status) == _KEYS
+    assert (status["running"], status["pid"], status["since"]) == (False, None, None)
+    assert status["sessions"] == {"completed": 3, "failed": 2, "running": 1}
+    assert status["queue"] == {"waiting": 0, "running": 0, "held": 0, "oldest_waiting_s": None}
+    (problem,) = told.items("problems")
+    assert problem["path"] == f"{recorded.runs}/broken/run.json"
+    assert list(problem) == ["path", "line", "message", "mend", "since"]
+
+
+def test_people_are_told_how_to_start_it(recorded: Place) -> None:
+    shown = recorded.call("status")
+    assert shown.code == 3
+    assert shown.out.startswith("runward is not running: start it with `runward daemon`\n")
+    assert "3 completed, 2 failed, 1 running" in shown.out
+
+
+def test_before_the_first_daemon_it_is_not_running(place: Place) -> None:
+    told = place.call("status", "--json")
+    assert (told.code, told.object()["epoch"], told.object()["sessions"]) == (3, 0, {})
+
+
+def test_a_running_daemon_tells_of_itself_and_of_its_roots(place: Place) -> None:
+    with place.daemon() as daemon:
+        status = _until_told(place)
+        assert status["pid"] == daemon.pid
+    assert status["running"] is True
+    assert status["epoch"] == 1
+    assert str(status["since"]).endswith("Z")
+    (root,) = status["roots"] if isinstance(status["roots"], list) else []
+    assert isinstance(root, dict)
+    assert list(root) == ["name", "path", "layout", "health", "problem"]
+    assert (root["name"], root["path"]) == ("runs", str(place.runs))
+    coverage = status["coverage"]
+    assert isinstance(coverage, dict)
+    assert list(coverage) == ["watched", "flat", "overflows", "found_by_scan", "last_scan_at", "last_scan_s"]
+    assert status["lag"] == {"event_to_verdict_p50_s": None, "event_to_verdict_p99_s": None}
+
+
+def _until_told(place: Place) -> dict[str, object]:
+    """The status once the daemon has written its first report."""
+    import time
+
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        told = place.call("status", "--json")
+        assert told.code == 0
+        status: dict[str, object] = json.loads(told.out)
+        if status["since"] is not None:
+            return status
+        time.sleep(0.05)
+    raise AssertionError("the daemon never reported")
+
+
+def test_the_report_of_a_daemon_that_is_gone_counts_for_nothing(place: Place) -> None:
+    place.state.mkdir()
+    (place.state / "status.json").write_text(json.dumps({"pid": 1, "since": 0.0, "degraded": ["long ago"]}))
+    status = place.call("status", "--json").object()
+    assert (status["since"], status["degraded"]) == (None, [])
+
+
+def test_a_torn_report_counts_for_nothing(place: Place) -> None:
+    with place.daemon():
+        (place.state / "status.json").write_text('{"pid":')
+        assert place.call("status", "--json").code == 0
+
+
+def test_held_and_waiting_jobs_are_counted_with_their_reasons(place: Place) -> None:
+    for name in ("one", "two"):
+        place.add_run(name, exit_code=0)
+    place.daemon_once()
+    place.change_store("update jobs set state = 'held', error = 'no space' where handler = 'sessions/ended'")
+    place.change_store(
+        "update jobs set state = 'waiting', run_after = 4102444800 where handler = 'sessions/opened'"
+    )
+    status = place.call("status", "--json").object()
+    assert status["held_by_reason"] == {"no space": 2}
+    queue = status["queue"]
+    assert isinstance(queue, dict)
+    assert (queue["waiting"], queue["held"]) == (2, 2)
+    assert isinstance(queue["oldest_waiting_s"], float)
+    due = status["next_due"]
+    assert isinstance(due, dict)
+    assert due["at"] == "2100-01-01T00:00:00.000Z"
+    assert str(due["what"]).startswith("sessions/opened of native:runs/")
+    assert "2 held: no space; `runward queue` shows them" in place.call("status").out

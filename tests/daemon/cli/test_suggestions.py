@@ -1,0 +1,47 @@
+"""Mistyped names: the nearest is suggested, in one line, with exit code 2."""
+
+import pytest
+from tests.daemon.cli.calling import Place
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("sesion",), "no such command 'sesion'; did you mean 'session'? (see `runward --help`)"),
+        (
+            ("session", "lsit"),
+            "no such command 'lsit'; did you mean 'list'? (see `runward session --help`)",
+        ),
+        (("queue", "rety"), "no such command 'rety'; did you mean 'retry'? (see `runward queue --help`)"),
+        (("root", "xyz"), "no such command 'xyz'; there are list (see `runward root --help`)"),
+        (("zzzz",), "no such command 'zzzz'; there are run, session, why"),
+    ],
+)
+def test_a_mistyped_command_names_the_nearest(place: Place, arguments: tuple[str, ...], said: str) -> None:
+    told = place.call(*arguments)
+    assert told.code == 2
+    assert told.err.startswith(f"runward: {said}")
+    assert told.err.count("\n") == 1
+
+
+def test_a_mistyped_option_names_the_nearest(place: Place) -> None:
+    told = place.call("session", "list", "--statsu", "failed")
+    assert told.code == 2
+    assert "--status" in told.err
+    assert told.err.count("\n") == 1
+
+
+def test_a_mistyped_value_names_the_possible_ones(place: Place) -> None:
+    told = place.call("session", "list", "--status", "faild")
+    assert told.code == 2
+    assert "'failed'" in told.err
+
+
+def test_a_group_alone_shows_its_help_and_is_wrong_usage(place: Place) -> None:
+    told = place.call("session")
+    assert told.code == 2
+    assert "Commands:" in told.err
+
+
+def test_a_name_that_would_steer_the_terminal_is_escaped(place: Place) -> None:
+    assert "\x1b" not in place.call("\x1b[2J").err

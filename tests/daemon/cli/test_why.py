@@ -1,0 +1,157 @@
+"""`runward why`: the causes in their order, and why something did not happen."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.daemon.cli.calling import Place
+
+from runward.daemon.processes.identity import identity_of
+
+
+def test_a_verdict_has_its_events_decisions_statuses_and_lines_in_order(recorded: Place) -> None:
+    told = recorded.call("why", "silent", "--json")
+    assert told.object()["subject"] == {"noun": "session", "id": "native:runs/silent"}
+    assert told.object()["status"] == "failed"
+    assert [(each["kind"], each["event"]) for each in told.items("causes")] == [
+        ("event", "native:runs/silent#1/started"),
+        ("decision", "native:runs/silent#1/started"),
+        ("status", "native:runs/silent#1/started"),
+        ("journal", "native:runs/silent#1/started"),
+        ("journal", "native:runs/silent#1/started"),
+        ("event", "native:runs/silent#1/ended"),
+        ("decision", "native:runs/silent#1/ended"),
+        ("status", "native:runs/silent#1/ended"),
+        ("journal", "native:runs/silent#1/ended"),
+        ("journal", "native:runs/silent#1/ended"),
+        ("event", "native:runs/silent#1/finished"),
+    ]
+    verdict = told.items("causes")[-1]
+    assert verdict["cause"] == "native:runs/silent#1/ended"
+    assert told.object()["not_done"] == []
+
+
+def test_people_read_the_evidence_below_what_rests_on_it(recorded: Place) -> None:
+    shown = recorded.call("why", "silent").out
+    lines = [line.strip() for line in shown.splitlines()]
+    assert lines[0] == (
+        "session native:runs/silent: failed: run.failed.missing_artifact, "
+        "missing required artifacts: review (review.md)"
+    )
+    decided = next(number for number, line in enumerate(lines) if "sessions/ended decided" in line)
+    assert lines[decided + 1 : decided + 3] == ["review.md: empty", "notes.md: absent"]
+    assert "evidence: expected_artifact review (review.md)" in lines
+
+
+def test_last_is_what_ended_last(recorded: Place) -> None:
+    told = recorded.call("why", "@last", "--json")
+    finished = json.loads(recorded.call("log", "--json").out)
+    last = [line["session"] for line in finished if line["event"] == "session.finished"][-1]
+    assert told.object()["subject"] == {"noun": "session", "id": last}
+
+
+def test_a_running_session_is_not_over_and_it_is_said_why(recorded: Place) -> None:
+    (hindrance,) = recorded.call("why", "open", "--json").items("not_done")
+    assert hindrance["what"] == "it is not over"
+    assert hindrance["why"] == "no end was written, and no process is named that could be gone"
+
+
+def test_the_processes_of_a_running_session_are_asked_for(place: Place) -> None:
+    launcher = subprocess.Popen(["sleep", "60"])
+    identity = identity_of(launcher.pid)
+    place.add_run("left", launcher=dict(identity._asdict()))
+    place.daemon_once()
+    (alive,) = place.call("why", "left", "--json").items("not_done")
+    launcher.kill()
+    launcher.wait()
+    (gone,) = place.call("why", "left", "--json").items("not_done")
+    assert alive["why"] == f"no end was written, and its launcher {launcher.pid} is alive"
+    assert gone["why"] == f"no end was written, and its launcher {launcher.pid} is gone"
+    assert gone["mend"] == "start `runward daemon`"
+
+
+def test_a_directory_that_is_no_session_says_what_is_wrong_with_its_files(recorded: Place) -> None:
+    told = recorded.call("why", "broken", "--json")
+    assert told.object()["subject"] == {"noun": "directory", "id": str(recorded.runs / "broken")}
+    (hindrance,) = told.items("not_done")
+    assert hindrance["what"] == f"{recorded.runs}/broken/run.json:1"
+    assert "not JSON" in str(hindrance["why"])
+    assert hindrance["mend"] == "write it whole, then rename it into place"
+
+
+def test_an_unknown_id_is_not_found_and_an_ambiguous_one_is_refused(recorded: Place) -> None:
+    assert recorded.call("why", "slient").code == 3
+    assert "did you mean 'silent'?" in recorded.call("why", "slient").err
+    assert recorded.call("why", "c").code == 2
+
+
+def test_a_refused_decision_and_its_reason_are_named(place: Place) -> None:
+    run = place.add_run("held", exit_code=0)
+    said = json.loads((run / "run.json").read_text())
+    del said["contract"]
+    (run / "run.json").write_text(json.dumps(said | {"playbook": "nowhere"}))
+    place.daemon_once()
+    told = place.call("why", "held", "--json")
+    refused = [each for each in told.items("causes") if each.get("verdict") == "refused"]
+    assert len(refused) == 1
+    assert "no contract: there is no playbook 'nowhere'" in str(refused[0]["summary"])
+    (hindrance,) = told.items("not_done")
+    assert hindrance["what"] == "it has no contract"
+
+
+@pytest.fixture
+def stuck(ended: Place, tmp_path: Path) -> Place:
+    """A session whose last job is held, with another behind it."""
+    place = ended.copy_to(tmp_path)
+    place.change_store("update jobs set state = 'waiting' where handler = 'sessions/ended'")
+    place.change_store(
+        "update jobs set state = 'held', error = 'no space left', updated_at = 4e9"
+        " where handler = 'sessions/opened'"
+    )
+    return place
+
+
+def test_a_held_job_explains_itself_and_what_waits_behind_it(stuck: Place) -> None:
+    told = stuck.call("why", "stuck", "--json").items("not_done")
+    assert told[0]["what"] == "job 32 (sessions/opened) is held and stops its lane"
+    assert told[0]["why"] == "no space left"
+    assert "runward queue retry 32" in str(told[0]["mend"])
+    assert told[1]["why"] == "job 32 before it is held"
+    assert told[1]["mend"] == "`runward why job:32` says why"
+
+
+def test_a_job_is_named_by_its_number_or_by_last(stuck: Place) -> None:
+    for text in ("32", "job:32", "@last"):
+        told = stuck.call("why", text, "--json").object()
+        assert told["subject"] == {"noun": "job", "id": "32"}
+        assert told["status"] == "held"
+
+
+def test_a_number_that_is_a_session_id_means_the_session(stuck: Place) -> None:
+    stuck.add_run("32", exit_code=0)
+    stuck.daemon_once()
+    assert stuck.call("why", "32", "--json").object()["subject"] == {
+        "noun": "session",
+        "id": "native:runs/32",
+    }
+
+
+def test_an_unknown_job_is_not_found(stuck: Place) -> None:
+    for number in ("job:31", "job:x", "job:" + "9" * 40):
+        assert stuck.call("why", number).code == 3
+
+
+def test_a_job_that_waits_for_its_time_says_until_when_and_for_what(stuck: Place) -> None:
+    stuck.change_store(
+        "update jobs set state = 'waiting', run_after = 4102444800, error = 'busy' where id = 32"
+    )
+    (hindrance, behind) = stuck.call("why", "stuck", "--json").items("not_done")
+    assert hindrance["why"] == "busy; it is tried again at 2100-01-01 00:00:00 UTC"
+    assert behind["why"] == "job 32 before it is waiting"
+
+
+def test_without_a_daemon_what_waits_says_so(stuck: Place) -> None:
+    stuck.change_store("update jobs set state = 'waiting', error = null where id = 32")
+    (hindrance, _) = stuck.call("why", "stuck", "--json").items("not_done")
+    assert (hindrance["why"], hindrance["mend"]) == ("no daemon is running", "start `runward daemon`")

@@ -1,0 +1,135 @@
+"""The way in for everybody else: durable when it is put, said by the file's owner, refused aside where it is nothing."""
+
+import json
+import os
+import pwd
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runward.config.json_value import JsonValue
+from runward.daemon.inbox.requests import REQUESTS, Request, dump_request, load_request
+from runward.daemon.inbox.spool import MAXIMUM_REQUEST, clear, list_inbox, put
+from runward.daemon.ports import InboxFile
+from runward.handlers.events import JobDiscardRequested, JobRetryRequested, ScanRequested
+
+NAME = "7b0e7b8e-0000-4000-8000-000000000001"
+EXAMPLES: list[Request] = [
+    JobRetryRequested(NAME, 5.0, 7, "me"),
+    JobDiscardRequested(NAME, 5.0, 7, "it is\nhopeless ä", "me"),
+    ScanRequested(NAME, 5.0, "me"),
+]
+
+
+def file(value: JsonValue | bytes, owner: str = "me") -> InboxFile:
+    return InboxFile(NAME, owner, value if isinstance(value, bytes) else json.dumps(value).encode())
+
+
+@pytest.mark.parametrize("request_", EXAMPLES, ids=lambda request: request.type)
+def test_a_request_is_read_as_it_was_put(tmp_path: Path, request_: Request) -> None:
+    put(tmp_path, NAME, dump_request(request_))
+    (found,) = list_inbox(tmp_path)
+    event = load_request(replace(found, owner="me"))
+    assert event == request_
+
+
+def test_every_request_has_an_example_here() -> None:
+    assert {type(example) for example in EXAMPLES} == set(REQUESTS)
+
+
+def test_who_said_it_is_the_owner_of_the_file_and_not_what_the_file_says() -> None:
+    lie = dump_request(ScanRequested("another-name", 5.0, "root"))
+    event = load_request(file(lie, owner="mallory"))
+    assert event == ScanRequested(NAME, 5.0, "mallory")
+
+
+def test_a_file_belongs_to_whoever_made_it(tmp_path: Path) -> None:
+    put(tmp_path, NAME, b"{}")
+    assert list_inbox(tmp_path)[0].owner == pwd.getpwuid(os.getuid()).pw_name
+
+
+def test_an_owner_without_a_name_is_a_number(tmp_path: Path) -> None:
+    put(tmp_path, NAME, b"{}")
+    try:
+        os.chown(tmp_path / "inbox" / f"{NAME}.json", 3_999_999, -1)
+    except PermissionError:
+        pytest.skip("only root may give a file away")
+    assert list_inbox(tmp_path)[0].owner == "3999999"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"type": "ScanRequested"}',
+        b'{"type": "ScanRequested", "version": 1}',
+        b'{"type": "ScanRequested", "version": 1, "payload": []}',
+        b'{"type": "ScanRequested", "version": 99, "payload": {"at": 1.0}}',
+        b'{"type": "ScanRequested", "version": "1", "payload": {"at": 1.0}}',
+        b'{"type": "ScanRequested", "version": 1, "payload": {"at": "soon"}}',
+        b'{"type": "ScanRequested", "version": 1, "payload": {"at": 1e999}}',
+        b'{"type": "ScanRequested", "version": 1, "payload": {"at": NaN}}',
+        b'{"type": "AttemptEnded", "version": 1, "payload": {}}',
+        b'{"type": ["ScanRequested"], "version": 1, "payload": {}}',
+        b'{"type": null, "version": 1, "payload": {}}',
+        b'{"type": "JobRetryRequested", "version": 1, "payload": {"at": 1.0, "job": "seven"}}',
+        b'{"type": "JobRetryRequested", "version": 1, "payload": {"at": 1.0}}',
+        b"\xff\xfe",
+        b"[" * 10_000,
+    ],
+)
+def test_what_is_no_request_is_told_why(content: bytes) -> None:
+    why = load_request(file(content))
+    assert isinstance(why, str)
+    assert why
+
+
+def test_a_request_is_for_the_daemons_user_alone(tmp_path: Path) -> None:
+    put(tmp_path, NAME, b"{}")
+    assert (tmp_path / "inbox").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "inbox" / f"{NAME}.json").stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in (tmp_path / "inbox").iterdir()] == [f"{NAME}.json"]
+
+
+def test_requests_are_listed_oldest_first(tmp_path: Path) -> None:
+    for name, moment in (("c", 1), ("a", 3), ("b", 2)):
+        put(tmp_path, name, b"{}")
+        os.utime(tmp_path / "inbox" / f"{name}.json", ns=(moment, moment))
+    assert [each.name for each in list_inbox(tmp_path)] == ["c", "b", "a"]
+
+
+def test_what_is_no_request_file_is_left_alone_and_never_blocks(tmp_path: Path) -> None:
+    inbox = tmp_path / "inbox"
+    put(tmp_path, NAME, b"{}")
+    (inbox / ".hidden.json").write_text("{}")
+    (inbox / "notes.txt").write_text("{}")
+    (inbox / "link.json").symlink_to(f"{NAME}.json")
+    (inbox / "directory.json").mkdir()
+    os.mkfifo(inbox / "fifo.json")
+    (tmp_path / "inbox" / os.fsdecode(b"\xff\xfe.json")).write_text("{}")
+    assert [each.name for each in list_inbox(tmp_path)] == [NAME]
+
+
+def test_an_inbox_that_is_not_there_is_empty(tmp_path: Path) -> None:
+    assert list_inbox(tmp_path) == ()
+
+
+def test_a_giant_is_read_no_further_than_it_takes_to_refuse_it(tmp_path: Path) -> None:
+    put(tmp_path, NAME, b"{}")
+    os.truncate(tmp_path / "inbox" / f"{NAME}.json", 1 << 30)
+    (found,) = list_inbox(tmp_path)
+    assert len(found.content) == MAXIMUM_REQUEST + 1
+    assert isinstance(load_request(found), str)
+
+
+def test_a_recorded_request_is_gone_and_a_refused_one_is_kept_aside(tmp_path: Path) -> None:
+    put(tmp_path, "good", b"{}")
+    put(tmp_path, "bad", b"nonsense")
+    clear(tmp_path, "good", rejected=False)
+    clear(tmp_path, "good", rejected=False)
+    clear(tmp_path, "bad", rejected=True)
+    assert list_inbox(tmp_path) == ()
+    assert (tmp_path / "rejected" / "bad.json").read_bytes() == b"nonsense"

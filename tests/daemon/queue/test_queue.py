@@ -1,0 +1,457 @@
+"""What is owed: put once, claimed under a token, completed once, held where it must be, and nobody else's lane stopped."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from tests.daemon.store.uncertain import Uncertain
+from tests.daemon.worker.in_process import StillClock
+from tests.handlers.examples import declaration
+
+from runward.daemon.queue import queue as queueing
+from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
+from runward.daemon.store.migrate import migrate
+from runward.daemon.store.rows import INSERT_PROBLEM, Job, Outcome
+from runward.daemon.store.store import Store, connect
+from runward.daemon.store.transaction import EpochRefused, Fenced, Statement
+from runward.handlers.effects import Effect, Emit, Explain, OpenAttempt, OpenSession, Reason, ReleaseJob
+from runward.handlers.events import AttemptEnded, AttemptStarted, Event, ScanRequested, SessionFinished
+
+BAD = Statement(INSERT_PROBLEM, [("p", None, None, None, 1.0)])
+GOOD = Statement(INSERT_PROBLEM, [("p", None, "is wrong", None, 1.0)])
+Fate = Literal["done, but told to have failed", "not done"]
+
+
+@dataclass
+class Tokens:
+    """Tokens that tests can name: `t1`, `t2`, …"""
+
+    numbers: Iterator[int]
+
+    def token(self) -> str:
+        return f"t{next(self.numbers)}"
+
+
+@dataclass
+class Desk:
+    """A queue over a store of its own, and the clock that it goes by."""
+
+    path: Path
+    clock: StillClock
+    connection: Uncertain
+    store: Store
+    queue: Queue
+
+    async def put(self, *events: Event, due: int = 0) -> Claim:
+        jobs = await self.queue.due(due) if due else []
+        return await self.queue.put([observation(event) for event in events], jobs)
+
+    async def complete(self, claim: Claim, *outcomes: Outcome) -> Completed:
+        completed = Completed()
+        await self.queue.complete(claim, outcomes or [done(job) for job in claim.jobs], completed)
+        return completed
+
+    async def jobs(self) -> list[tuple[object, ...]]:
+        """Lane and state of every job, in order."""
+        return list(await self.store.read("select lane, state from jobs order by id"))
+
+    async def keys(self) -> list[object]:
+        return [row[0] for row in await self.store.read("select key from events order by seq")]
+
+
+@asynccontextmanager
+async def open_desk(path: Path, clock: StillClock) -> AsyncIterator[Desk]:
+    connection = Uncertain(await connect(path))
+    store = Store(connection)
+    await store.take_over()
+    queue = Queue(store, clock, Tokens(count(1)))
+    await queue.start()
+    await queue.due(1)  # as every daemon's first turn does
+    queue.may_be_due = True
+    yield Desk(path, clock, connection, store, queue)
+    await store.close()
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    migrate(tmp_path / "runward.db")
+    async with open_desk(tmp_path / "runward.db", StillClock()) as opened:
+        yield opened
+
+
+def start(lane: str, attempt: int = 1) -> AttemptStarted:
+    return AttemptStarted(lane, attempt, 1.0, declaration())
+
+
+def observation(event: Event, *statements: Statement) -> Observation:
+    return Observation(event.key, [event], statements)
+
+
+def done(job: Job, *effects: Effect) -> Outcome:
+    return Outcome(job, "done", effects)
+
+
+def open_session(key: str) -> OpenSession:
+    return OpenSession(
+        key, 1.0, declaration(), "live", Reason("run.started.ok", "it started"), "daemon", None, None, None
+    )
+
+
+def impossible(key: str) -> OpenAttempt:
+    """An effect that the store must refuse: there is no such session."""
+    return OpenAttempt(key, 2, 1.0, "completed", Reason("run.started.resumed", "no"), "daemon")
+
+
+# --- putting
+
+
+async def test_an_event_is_put_with_its_job_claimed_in_the_same_breath(desk: Desk) -> None:
+    claim = await desk.put(start("a"))
+    assert [(job.lane, job.handler) for job in claim.jobs] == [("a", "sessions/opened")]
+    assert await desk.store.read("select state, token, epoch from jobs") == [("running", claim.token, 1)]
+    await desk.complete(claim)
+    assert await desk.store.read("select state, token from jobs") == [("done", None)]
+
+
+async def test_what_is_remembered_is_put_with_the_events_or_not_at_all(desk: Desk) -> None:
+    await desk.queue.put([observation(start("a"), GOOD)], [])
+    assert await desk.store.read("select count(*) from problems") == [(1,)]
+    await desk.queue.put([observation(start("b"), BAD)], [])
+    assert await desk.keys() == ["a#1/started"]
+
+
+async def test_a_known_key_is_a_no_op(desk: Desk) -> None:
+    await desk.complete(await desk.put(start("a")))
+    claim = await desk.put(start("a"))
+    assert claim.jobs == ()
+    assert await desk.keys() == ["a#1/started"]
+    assert desk.queue.tally.refused == []
+
+
+async def test_known_keys_are_left_out_and_the_others_of_the_batch_are_put(desk: Desk) -> None:
+    await desk.complete(await desk.put(start("a")))
+    claim = await desk.put(start("b"), start("a"), start("c"))
+    assert sorted(job.lane for job in claim.jobs) == ["b", "c"]
+    assert await desk.keys() == ["a#1/started", "b#1/started", "c#1/started"]
+
+
+async def test_a_known_key_still_brings_what_is_to_be_remembered(desk: Desk) -> None:
+    await desk.complete(await desk.put(start("a")))
+    await desk.queue.put([observation(start("a"), GOOD)], [])
+    assert await desk.store.read("select count(*) from problems") == [(1,)]
+
+
+async def test_two_reports_of_one_event_in_one_batch_are_one(desk: Desk) -> None:
+    claim = await desk.put(start("a"), start("b"), start("a"))
+    assert sorted(job.lane for job in claim.jobs) == ["a", "b"]
+    assert sorted(await desk.keys(), key=str) == ["a#1/started", "b#1/started"]
+    assert desk.queue.tally.refused == []
+
+
+@pytest.mark.parametrize("guilty", range(7))
+async def test_halving_leaves_out_the_guilty_observation_alone(desk: Desk, guilty: int) -> None:
+    observed = [
+        observation(start(f"l{number}"), *([BAD] if number == guilty else [GOOD])) for number in range(7)
+    ]
+    claim = await desk.queue.put(observed, [])
+    assert {job.lane for job in claim.jobs} == {f"l{number}" for number in range(7) if number != guilty}
+    ((subject, why),) = desk.queue.tally.refused
+    assert subject == f"l{guilty}#1/started"
+    assert "IntegrityError" in why
+    assert desk.queue.tally.halved > 0
+    assert len((await desk.complete(claim)).outcomes) == 6
+
+
+async def test_a_guilty_observation_does_not_keep_due_jobs_from_being_claimed(desk: Desk) -> None:
+    claim = await desk.put(start("a"))
+    await desk.complete(claim, Outcome(claim.jobs[0], "waiting", error="busy", run_after=0.0))
+    due = await desk.queue.due(10)
+    again = await desk.queue.put([observation(start("b"), BAD)], due)
+    assert [job.lane for job in again.jobs] == ["a"]
+    assert len(desk.queue.tally.refused) == 1
+
+
+async def test_the_chain_is_unbroken_after_halving(desk: Desk) -> None:
+    for number in range(3):
+        observed = [
+            observation(start(f"l{number}-{each}"), *([BAD] if each == 1 else [])) for each in range(4)
+        ]
+        await desk.complete(await desk.queue.put(observed, []))
+    rows = await desk.store.read("select seq, hash from events order by seq")
+    assert [row[0] for row in rows] == list(range(1, 10))
+    assert len({row[1] for row in rows}) == 9
+
+
+async def test_a_statement_without_a_place_in_the_transaction_is_a_bug_and_not_dropped(desk: Desk) -> None:
+    stray = Statement("delete from problems where path = 'p'", [()])
+    with pytest.raises(KeyError, match="no place"):
+        await desk.queue.put([observation(start("a"), stray)], [])
+
+
+# --- completing
+
+
+async def test_a_job_is_completed_once_and_only_under_its_token(desk: Desk) -> None:
+    claim = await desk.put(start("a"))
+    stranger = claim._replace(token="somebody else's")
+    with pytest.raises(Fenced):
+        await desk.complete(stranger, done(claim.jobs[0], open_session("a")))
+    assert await desk.store.read("select key from sessions") == []
+    await desk.complete(claim, done(claim.jobs[0], open_session("a")))
+    with pytest.raises(Fenced):
+        await desk.complete(claim, done(claim.jobs[0], open_session("a2")))
+    assert await desk.store.read("select key from sessions") == [("a",)]
+
+
+@pytest.mark.parametrize("guilty", range(5))
+async def test_halving_holds_the_guilty_lane_alone(desk: Desk, guilty: int) -> None:
+    claim = await desk.put(*(start(f"l{number}") for number in range(5)))
+    outcomes = [
+        done(job, impossible(job.lane) if job.lane == f"l{guilty}" else open_session(job.lane))
+        for job in claim.jobs
+    ]
+    completed = await desk.complete(claim, *outcomes)
+    assert {(outcome.job.lane, outcome.state) for outcome in completed.outcomes} == {
+        (f"l{number}", "held" if number == guilty else "done") for number in range(5)
+    }
+    assert {row[0] for row in await desk.store.read("select key from sessions")} == {
+        f"l{number}" for number in range(5) if number != guilty
+    }
+    ((error,),) = await desk.store.read("select error from jobs where state = 'held'")
+    assert "the store refused what was decided" in str(error)
+
+
+async def test_the_jobs_behind_a_guilty_one_wait_and_those_before_it_are_done(desk: Desk) -> None:
+    ending = AttemptEnded("a", 1, 2.0, "declared", "completed", "run.completed.ok", "ok")
+    claim = await desk.put(start("a"), ending, start("a", 2))
+    first, second, third = claim.jobs
+    completed = await desk.complete(
+        claim, done(first, open_session("a")), done(second, impossible("x")), done(third)
+    )
+    assert [(outcome.job.id, outcome.state) for outcome in completed.outcomes] == [
+        (first.id, "done"),
+        (second.id, "held"),
+        (third.id, "waiting"),
+    ]
+    assert await desk.queue.due(10) == []
+
+
+async def test_an_emitted_event_is_recorded_with_its_cause_and_depth(desk: Desk) -> None:
+    claim = await desk.put(start("a"))
+    verdict = SessionFinished("a", 1, 2.0, "completed", "run.completed.ok", None)
+    await desk.complete(claim, done(claim.jobs[0], Emit(verdict)))
+    assert await desk.store.read("select key, cause, depth from events where seq = 2") == [
+        ("a#1/finished", "a#1/started", 1)
+    ]
+
+
+async def test_an_emitted_event_that_is_known_is_a_no_op(desk: Desk) -> None:
+    verdict = SessionFinished("a", 1, 2.0, "completed", "run.completed.ok", None)
+    await desk.put(verdict)
+    claim = await desk.put(start("a"), start("b"))
+    completed = await desk.complete(
+        claim, done(claim.jobs[0], Emit(verdict)), done(claim.jobs[1], open_session("b"))
+    )
+    assert [outcome.state for outcome in completed.outcomes] == ["done", "done"]
+    assert (await desk.keys()).count("a#1/finished") == 1
+
+
+async def test_what_is_decided_and_what_is_said_of_it_are_one_transaction(desk: Desk) -> None:
+    claim = await desk.put(start("a"))
+    await desk.complete(claim, done(claim.jobs[0], Explain("a", "decided", "so"), impossible("a")))
+    assert await desk.store.read("select count(*) from decisions") == [(0,)]
+
+
+# --- lanes
+
+
+async def test_a_waiting_job_holds_back_those_behind_it_and_no_other_lane(desk: Desk) -> None:
+    claim = await desk.put(start("a"), start("b"))
+    later = desk.clock.now() + 30
+    waiting, other = claim.jobs
+    await desk.complete(claim, Outcome(waiting, "waiting", error="busy", run_after=later), done(other))
+    behind = await desk.put(start("a", 2), start("b", 2), start("c"))
+    assert sorted(job.lane for job in behind.jobs) == ["b", "c"]
+    await desk.complete(behind)
+    assert await desk.queue.due(10) == []
+    assert await desk.queue.next_due() == later
+    desk.clock.move(31)
+    desk.queue.may_be_due = True
+    due = await desk.queue.due(10)
+    assert [(job.lane, job.event.key) for job in due] == [("a", "a#1/started"), ("a", "a#2/started")]
+    assert [job.tries for job in due] == [1, 0]
+    await desk.complete(await desk.queue.put([], due))
+    assert {state for _, state in await desk.jobs()} == {"done"}
+    assert (await desk.put(start("a", 3))).jobs != ()
+
+
+async def test_a_clock_that_was_set_back_makes_nobody_wait_for_it_to_catch_up(desk: Desk) -> None:
+    claim = await desk.put(start("a"))
+    await desk.complete(claim, Outcome(claim.jobs[0], "waiting", error="busy", run_after=desk.clock.now() + 30))
+    assert await desk.queue.due(10) == []
+    desk.clock.move(-3600)
+    desk.queue.may_be_due = True
+    assert [job.lane for job in await desk.queue.due(10)] == ["a"]
+
+
+async def test_only_as_many_due_jobs_as_fit_are_claimed_and_the_rest_keep_their_order(desk: Desk) -> None:
+    claim = await desk.put(*(start("a", attempt) for attempt in range(1, 5)))
+    await desk.complete(claim, *(Outcome(job, "waiting") for job in claim.jobs))
+    seen = []
+    for _ in range(4):
+        due = await desk.queue.due(1)
+        newer = await desk.queue.put([], due)
+        seen += [job.event.key for job in newer.jobs]
+        await desk.complete(newer)
+    assert seen == [f"a#{attempt}/started" for attempt in range(1, 5)]
+
+
+async def test_a_held_job_stops_its_lane_until_it_is_retried(desk: Desk) -> None:
+    claim = await desk.put(start("a"))
+    held = claim.jobs[0]
+    await desk.complete(claim, Outcome(held, "held", error="a bug"))
+    behind = await desk.put(start("a", 2), start("b"))
+    assert [job.lane for job in behind.jobs] == ["b"]
+    await desk.complete(behind)
+    desk.clock.move(1e6)
+    assert await desk.queue.due(10) == []
+    request = await desk.put(ScanRequested("retry", 1.0))
+    await desk.complete(request, done(request.jobs[0], ReleaseJob(held.id, "waiting", "retried")))
+    assert [job.event.key for job in await desk.queue.due(10)] == ["a#1/started", "a#2/started"]
+
+
+async def test_a_discarded_job_frees_its_lane_and_stays_discarded(desk: Desk) -> None:
+    claim = await desk.put(start("a"))
+    held = claim.jobs[0]
+    await desk.complete(claim, Outcome(held, "held", error="a bug"))
+    await desk.put(start("a", 2))
+    request = await desk.put(ScanRequested("discard", 1.0))
+    await desk.complete(request, done(request.jobs[0], ReleaseJob(held.id, "discarded", "hopeless")))
+    assert [job.event.key for job in await desk.queue.due(10)] == ["a#2/started"]
+    assert await desk.store.read("select state, error from jobs where id = ?", (held.id,)) == [
+        ("discarded", "hopeless")
+    ]
+
+
+async def test_a_job_that_is_not_held_is_not_released(desk: Desk) -> None:
+    claim = await desk.put(start("a"), ScanRequested("discard", 1.0))
+    victim, request = claim.jobs
+    await desk.complete(claim, done(request, ReleaseJob(victim.id, "discarded", "hopeless")))
+    assert await desk.store.read("select state from jobs where id = ?", (victim.id,)) == [("running",)]
+
+
+async def test_an_event_that_cannot_be_read_is_held_and_stops_nobody_else(desk: Desk) -> None:
+    claim = await desk.put(start("a"), start("b"))
+    await desk.complete(claim, *(Outcome(job, "waiting") for job in claim.jobs))
+    await desk.store.run([Statement("drop trigger events_are_facts", [()])], "t")
+    await desk.store.run([Statement("update events set payload = '{}' where lane = 'a'", [()])], "t")
+    assert [job.lane for job in await desk.queue.due(10)] == ["b"]
+    assert await desk.jobs() == [("a", "held"), ("b", "waiting")]
+
+
+# --- taking over
+
+
+async def test_what_an_earlier_daemon_had_claimed_is_taken_back(desk: Desk) -> None:
+    claim = await desk.put(start("a"), start("b"))
+    async with open_desk(desk.path, desk.clock) as successor:
+        assert successor.queue.tally.stolen == 2
+        due = await successor.queue.due(10)
+        assert [job.id for job in due] == [job.id for job in claim.jobs]
+        newer = await successor.queue.put([], due)
+        await successor.complete(newer, *(done(job, open_session(job.lane)) for job in newer.jobs))
+        with pytest.raises(EpochRefused):
+            await desk.complete(claim, *(done(job, open_session(job.lane)) for job in claim.jobs))
+        with pytest.raises(EpochRefused):
+            await desk.put(start("c"))
+        assert await successor.keys() == ["a#1/started", "b#1/started"]
+        assert desk.queue.tally.refused == []
+
+
+# --- commits whose result is unknown
+
+
+@pytest.mark.parametrize("unreadable", [0, 3])
+@pytest.mark.parametrize("fate", ["done, but told to have failed", "not done"])
+async def test_an_unknown_commit_of_a_put_is_found_out(
+    desk: Desk, fate: Fate, unreadable: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queueing, "PATIENCE", 0.0)
+    desk.connection.commits, desk.connection.unreadable = [fate], unreadable
+    if fate == "not done":
+        with pytest.raises(StoreTrouble):
+            await desk.put(start("a"))
+        assert await desk.keys() == []
+    claim = await desk.put(start("a"))
+    assert [job.lane for job in claim.jobs] == ["a"]
+    await desk.complete(claim)
+    assert await desk.jobs() == [("a", "done")]
+    assert desk.queue.uncertain is None
+
+
+@pytest.mark.parametrize("fate", ["done, but told to have failed", "not done"])
+async def test_an_unknown_commit_of_a_claim_is_found_out(desk: Desk, fate: Fate) -> None:
+    first = await desk.put(start("a"))
+    await desk.complete(first, Outcome(first.jobs[0], "waiting"))
+    due = await desk.queue.due(10)
+    desk.connection.commits = [fate]
+    if fate == "not done":
+        with pytest.raises(StoreTrouble):
+            await desk.queue.put([], due)
+        due = await desk.queue.due(10)
+    claim = await desk.queue.put([], due)
+    await desk.complete(claim)
+    assert await desk.jobs() == [("a", "done")]
+
+
+@pytest.mark.parametrize("unreadable", [0, 3])
+@pytest.mark.parametrize("fate", ["done, but told to have failed", "not done"])
+async def test_an_unknown_commit_of_a_completion_is_found_out(
+    desk: Desk, fate: Fate, unreadable: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queueing, "PATIENCE", 0.0)
+    claim = await desk.put(start("a"), start("b"))
+    desk.connection.commits, desk.connection.unreadable = [fate], unreadable
+    outcomes = [done(job, open_session(job.lane)) for job in claim.jobs]
+    if fate == "not done":
+        with pytest.raises(StoreTrouble):
+            await desk.complete(claim, *outcomes)
+        assert await desk.store.read("select key from sessions") == []
+    completed = await desk.complete(claim, *outcomes)
+    assert [outcome.state for outcome in completed.outcomes] == ["done", "done"]
+    assert await desk.store.read("select key from sessions order by key") == [("a",), ("b",)]
+
+
+async def test_the_next_events_follow_the_ones_whose_commit_was_unknown(desk: Desk) -> None:
+    for number, fate in enumerate(
+        ["done, but told to have failed", "not done", "done, but told to have failed"]
+    ):
+        desk.connection.commits = [fate]  # type: ignore[list-item] # one of the fates
+        try:
+            claim = await desk.put(start(f"l{number}"))
+        except StoreTrouble:
+            claim = await desk.put(start(f"l{number}"))
+        await desk.complete(claim)
+    assert await desk.store.read("select seq from events order by seq") == [(1,), (2,), (3,)]
+    assert desk.queue.tally.refused == []
+
+
+async def test_a_busy_store_is_trouble_and_nothing_is_lost(desk: Desk) -> None:
+    await desk.store.read("pragma busy_timeout = 20")
+    blocker = await connect(desk.path)
+    await blocker.execute("begin immediate")
+    with pytest.raises(StoreTrouble, match="locked"):
+        await desk.put(start("a"))
+    await blocker.rollback()
+    claim = await desk.put(start("a"))
+    await blocker.execute("begin immediate")
+    with pytest.raises(StoreTrouble, match="locked"):
+        await desk.complete(claim)
+    await blocker.rollback()
+    await blocker.close()
+    await desk.complete(claim)
+    assert await desk.jobs() == [("a", "done")]

@@ -1,0 +1,143 @@
+"""Migrations: forward only, each whole, with a backup before."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from runward.daemon.store import migrate as migrating
+from runward.daemon.store.migrate import Migration, StoreTooNew, migrate, migrations
+
+LATER = Migration(9001, "9001_later.sql", "create table later (id integer primary key) strict;")
+
+
+def schema_of(path: Path) -> list[tuple[str, ...]]:
+    connection = sqlite3.connect(path)
+    try:
+        found = connection.execute("select type, name, sql from sqlite_master order by name").fetchall()
+        return [(*row, str(connection.execute("pragma user_version").fetchone()[0])) for row in found]
+    finally:
+        connection.close()
+
+
+def run(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path)
+    try:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+    finally:
+        connection.close()
+
+
+def with_steps(monkeypatch: pytest.MonkeyPatch, *steps: Migration) -> None:
+    monkeypatch.setattr(migrating, "migrations", lambda: steps)
+
+
+def test_the_migrations_are_numbered_from_one_without_a_gap() -> None:
+    assert [each.number for each in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+def test_a_new_store_has_the_whole_schema_and_the_latest_version(tmp_path: Path) -> None:
+    path = tmp_path / "runward.db"
+    assert migrate(path) == migrations()[-1].number
+    names = {row[1] for row in schema_of(path)}
+    assert {
+        "daemon",
+        "events",
+        "jobs",
+        "sessions",
+        "attempts",
+        "status_history",
+        "decisions",
+        "outbox",
+    } <= names
+
+
+def test_a_store_that_grew_step_by_step_is_like_a_fresh_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = (*migrations(), LATER)
+    for number in range(1, len(steps) + 1):
+        with_steps(monkeypatch, *steps[:number])
+        assert migrate(tmp_path / "grown.db") == steps[number - 1].number
+    assert migrate(tmp_path / "fresh.db") == LATER.number
+    assert schema_of(tmp_path / "grown.db") == schema_of(tmp_path / "fresh.db")
+
+
+def test_every_table_is_strict(tmp_path: Path) -> None:
+    migrate(tmp_path / "runward.db")
+    connection = sqlite3.connect(tmp_path / "runward.db")
+    tables = connection.execute("pragma table_list").fetchall()
+    connection.close()
+    loose = [
+        name
+        for _, name, kind, _, _, strict in tables
+        if kind == "table" and not strict and "sqlite" not in name
+    ]
+    assert loose == []
+
+
+def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "runward.db"
+    migrate(path)
+    run(path, "update daemon set epoch = 5")
+    before = schema_of(path)
+    assert migrate(path) == migrations()[-1].number
+    assert schema_of(path) == before
+    assert sorted(each.name for each in tmp_path.iterdir() if "before" in each.name) == []
+
+
+def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "runward.db"
+    migrate(path)
+    run(path, "pragma user_version = 9999")
+    content = path.read_bytes()
+    with pytest.raises(StoreTooNew, match="9999"):
+        migrate(path)
+    assert path.read_bytes() == content
+
+
+def test_a_backup_is_made_before_a_migration_for_this_user_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "runward.db"
+    migrate(path)
+    run(path, "update daemon set epoch = 5")
+    before = schema_of(path)
+    with_steps(monkeypatch, *migrations(), LATER)
+    migrate(path)
+    backup = tmp_path / "runward.before-9001.db"
+    assert schema_of(backup) == before
+    connection = sqlite3.connect(backup)
+    assert connection.execute("select epoch from daemon").fetchone() == (5,)
+    connection.close()
+    assert backup.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_migration_that_fails_leaves_the_store_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "runward.db"
+    migrate(path)
+    before = schema_of(path)
+    broken = Migration(
+        9002,
+        "9002_broken.sql",
+        "create table half (id integer) strict; create table half (id integer) strict;",
+    )
+    with_steps(monkeypatch, *migrations(), LATER, broken)
+    with pytest.raises(sqlite3.Error):
+        migrate(path)
+    names = {row[1] for row in schema_of(path)}
+    assert "later" in names
+    assert "half" not in names
+    assert {row[-1] for row in schema_of(path)} == {"9001"}
+    assert {row[1] for row in before} < names
+
+
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runward.db"
+    path.write_bytes(b"this is no database, whatever its name says" * 100)
+    with pytest.raises(sqlite3.DatabaseError):
+        migrate(path)

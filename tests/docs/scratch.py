@@ -1,0 +1,63 @@
+"""A scratch home in which a page's examples are carried out, as by a reader who follows it from the top."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.pages import Block
+
+import runward.daemon
+
+_SOURCES = Path(runward.daemon.__file__).parents[2]
+_SHIM = f"""\
+#!/bin/sh
+PYTHONPATH='{_SOURCES}' exec '{sys.executable}' -c 'from runward.daemon.cli import main; main()' "$@"
+"""
+PATIENCE_S = 60.0
+
+
+class Home:
+    """A home of its own, a working directory in it, and `runward` on the PATH."""
+
+    def __init__(self, directory: Path) -> None:
+        self._home = directory / "home"
+        self._work = self._home / "work"
+        self._work.mkdir(parents=True)
+        programs = directory / "bin"
+        programs.mkdir()
+        (programs / "runward").write_text(_SHIM)
+        (programs / "runward").chmod(0o755)
+        self._environment = {
+            "HOME": str(self._home),
+            "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+        }
+
+    def write(self, block: Block) -> None:
+        """Write a block where its reader would."""
+        assert block.file is not None
+        path = Path(block.file.replace("~", str(self._home), 1))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block.text)
+
+    def run(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Carry a script out; it ends with the first command that fails."""
+        return subprocess.run(
+            ["bash", "-eu", "-o", "pipefail", "-c", script],
+            cwd=self._work,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+
+def script_of(block: Block) -> str:
+    """The commands of a block: all of it, or what follows the prompts of a `console`."""
+    if block.language == "sh":
+        return block.text
+    lines = [line for line in block.text.splitlines() if line.startswith(("$ ", "> "))]
+    return "\n".join(line[2:] for line in lines) + "\n"

@@ -1,0 +1,221 @@
+"""What can be set, called, recorded or ordered is documented; and what is documented is there."""
+
+import re
+import sqlite3
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from typing import get_args
+
+import click
+from tests.docs.pages import ROOT, codes, documentation, page, pages
+
+from runward.config.playbook import KNOWN_KEYS as PLAYBOOK_KEYS
+from runward.config.settings_keys import KEYS_NOT_YET, LAYOUTS, LAYOUTS_NOT_YET, ROOT_KEYS_NOT_YET, SETTINGS
+from runward.config.settings_layers import OTHER_VARIABLES, PREFIX
+from runward.config.shape import ListOf, Table
+from runward.daemon.cli.commands import COMMANDS
+from runward.daemon.cli.run import _WITH_VALUE, _WITHOUT_VALUE
+from runward.daemon.store.migrate import migrations
+from runward.handlers.effects import Effect
+from runward.handlers.events import event_types
+from runward.handlers.facts import FileState, Question
+from runward.handlers.journal import lines
+from runward.handlers.route import HANDLERS
+from runward.handlers.sessions.reasons import MEANINGS
+
+ARCHITECTURE = page("docs/architecture.md")
+SETTINGS_PAGE = page("docs/settings.md")
+
+
+def _first_codes(rows: list[list[str]]) -> list[str]:
+    return [code for row in rows for code in codes(row[0])]
+
+
+def _schema() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    for migration in migrations():
+        connection.executescript(migration.sql)
+    return connection
+
+
+def _leaves(table: Table, prefix: str = "") -> Iterator[str]:
+    for key, shape in table.keys.items():
+        if isinstance(shape, Table):
+            yield from _leaves(shape, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def test_every_key_of_the_settings_is_in_their_table_and_no_other() -> None:
+    rows = SETTINGS_PAGE.table("## Keys")
+    assert sorted(_first_codes(rows)) == sorted(_leaves(SETTINGS))
+
+
+def test_every_key_of_a_root_is_in_its_table_and_no_other() -> None:
+    roots = SETTINGS.keys["roots"]
+    assert isinstance(roots, ListOf)
+    assert isinstance(roots.item, Table)
+    section = SETTINGS_PAGE.section("## Keys").partition("Each `[[roots]]`:")[2]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert sorted(code for row in rows for code in codes(row)) == sorted(roots.item.keys)
+
+
+def test_what_the_settings_refuse_as_not_supported_yet_is_said() -> None:
+    said = codes(SETTINGS_PAGE.section("## Not supported yet"))
+    assert sorted(said) == sorted((*KEYS_NOT_YET, *ROOT_KEYS_NOT_YET, *LAYOUTS_NOT_YET))
+
+
+def test_every_variable_with_our_prefix_is_in_the_table_and_no_other() -> None:
+    said = {name for name in _first_codes(SETTINGS_PAGE.table("## Environment")) if name.startswith(PREFIX)}
+    assert said == {*OTHER_VARIABLES, *(PREFIX + key.upper() for key in SETTINGS.keys)}
+
+
+def test_every_key_of_a_playbook_is_in_its_table_and_no_other() -> None:
+    assert _first_codes(page("docs/playbooks.md").table("## Playbooks")) == list(PLAYBOOK_KEYS)
+
+
+def test_every_event_is_in_the_table_with_its_handler() -> None:
+    rows = ARCHITECTURE.table("### Events")
+    assert _first_codes(rows) == list(event_types())
+    for row in rows:
+        assert tuple(codes(row[2])) == HANDLERS[codes(row[0])[0]]
+
+
+def test_every_effect_is_in_the_table_and_no_other() -> None:
+    assert sorted(_first_codes(ARCHITECTURE.table("### Effects"))) == sorted(
+        each.__name__ for each in get_args(Effect)
+    )
+
+
+def test_every_question_is_in_the_table_and_every_answer_about_a_file() -> None:
+    rows = ARCHITECTURE.table("### Three pure shapes")
+    assert sorted(_first_codes(rows)) == sorted(each.__name__ for each in get_args(Question))
+    (answer,) = [row[1] for row in rows if row[0] == "`ArtifactsUnder`"]
+    assert codes(answer) == list(get_args(FileState))
+
+
+def test_every_reason_is_in_the_table_with_its_status_and_meaning() -> None:
+    told = {codes(row[0])[0]: (codes(row[1])[0], row[2]) for row in ARCHITECTURE.table("### Reasons")}
+    assert told == dict(MEANINGS)
+
+
+def test_every_table_of_the_store_is_in_the_list_and_no_other() -> None:
+    names = [row[0] for row in _schema().execute("select name from sqlite_master where type = 'table'")]
+    assert sorted(_first_codes(ARCHITECTURE.table("## The store"))) == sorted(names)
+
+
+def test_the_states_that_are_drawn_are_those_of_the_database() -> None:
+    for table, column, heading in (
+        ("jobs", "state", "### The states of a job"),
+        ("sessions", "status", "### The states of a session"),
+    ):
+        ((sql,),) = _schema().execute("select sql from sqlite_master where name = ?", (table,))
+        found = re.search(rf"\b{column} in \(([^)]*)\)", sql)
+        assert found is not None
+        drawn = set(re.findall(r"\b(\w+) -->|--> (\w+)", ARCHITECTURE.section(heading)))
+        assert {name for pair in drawn for name in pair if name} == set(
+            re.findall(r"'(\w+)'", found.group(1))
+        )
+
+
+def test_every_point_is_in_the_table_and_no_other() -> None:
+    sources = [path.read_text() for path in (ROOT / "daemon").rglob("*.py") if path.name != "faults.py"]
+    called = {name for text in sources for name in re.findall(r'\bpoint\(f?"([^"]+)"\)', text)}
+    named = {name.replace("{name}", "NAME") for name in called}
+    assert set(_first_codes(ARCHITECTURE.table("## Points"))) == named
+    transactions = {
+        name
+        for text in sources
+        for name in re.findall(
+            r'(?:store\.run|_attempt)\([^"]*?"(\w+)"', re.sub(r'"(?:insert|select)[^"]*"', "", text)
+        )
+    }
+    assert (
+        set(codes(ARCHITECTURE.section("## Points").partition("NAME is")[2].partition(".")[0]))
+        == transactions
+    )
+
+
+def test_every_line_of_a_journal_is_in_the_table_and_no_other() -> None:
+    text = (ROOT / "handlers/journal/lines.py").read_text()
+    assert lines.EVENTS == "events.jsonl"
+    written = set(re.findall(r'_line\(\s*event\.at,\s*"(\w+)"', text))
+    begin = ARCHITECTURE.text.index("| line | when |")
+    rows = ARCHITECTURE.text[begin:].partition("\n\n")[0].splitlines()[2:]
+    assert {codes(row)[0] for row in rows} == written
+
+
+def test_every_folder_of_the_packages_is_in_the_table_and_stands_as_it_says() -> None:
+    rows = ARCHITECTURE.table("## Three packages")
+    standing = {
+        code.rstrip("/") for row in rows if not row[2].startswith("planned") for code in codes(row[0])
+    }
+    for name in standing:
+        assert (ROOT / name).exists(), name
+    folders = {
+        str(path.parent.relative_to(ROOT))
+        for package in ("config", "handlers", "daemon")
+        for path in (ROOT / package).rglob("__init__.py")
+    }
+    assert {name for name in folders if name != "daemon"} <= standing
+
+
+def _commands() -> Iterator[tuple[str, click.Command]]:
+    for name, (module, _) in COMMANDS.items():
+        command = getattr(import_module(f"runward.daemon.cli.{module}"), name)
+        yield from _below(name, command)
+
+
+def _below(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        for inner, each in command.commands.items():
+            yield from _below(f"{name} {inner}", each)
+
+
+def test_every_command_is_documented() -> None:
+    said = documentation()
+    missing = [name for name, _ in _commands() if not re.search(rf"runward {name}\b", said)]
+    assert missing == []
+
+
+def test_every_option_of_a_command_is_documented() -> None:
+    said = page("docs/commands.md").text
+    options = {
+        option
+        for _, command in _commands()
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("--")
+    }
+    options |= {f"--{name}" for name in (*_WITH_VALUE, *_WITHOUT_VALUE)}
+    assert sorted(option for option in options - {"--help"} if option not in said) == []
+
+
+def test_every_layout_that_is_read_is_documented() -> None:
+    for layout in LAYOUTS:
+        assert f"`{layout}`" in SETTINGS_PAGE.text
+
+
+def test_every_dependency_has_its_reason_and_every_file_that_is_named_is_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = page("docs/dependencies.md")
+    listed = set(_first_codes(text.table("## At run time"))) | {
+        name for row in text.table("## For development") for name in codes(" ".join(row))
+    }
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    for requirement in wanted:
+        name = re.match(r"[A-Za-z0-9_-]+", requirement)
+        assert name is not None
+        assert name.group(0) in {each.lower() for each in listed} | listed, requirement
+
+
+def test_every_path_that_a_page_names_is_there() -> None:
+    missing = [
+        f"{each.name}: {name}"
+        for each in pages()
+        for name in re.findall(r"`((?:config|handlers|daemon|tests|systemd|docs)/[\w./-]+\.\w+)`", each.text)
+        if not (ROOT / name).exists()
+    ]
+    assert missing == []

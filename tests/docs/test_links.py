@@ -1,0 +1,45 @@
+"""Links between the pages, and to files of the repository, lead somewhere."""
+
+import pytest
+from tests.docs.pages import ROOT, Page, page, pages
+
+
+@pytest.mark.parametrize("each", pages(), ids=lambda each: each.name)
+def test_the_links_of_a_page_resolve(each: Page) -> None:
+    for link in each.links():
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (each.path.parent / path).resolve() if path else each.path
+        assert target.exists(), f"{each.name}: {link}"
+        assert target.is_relative_to(ROOT), f"{each.name}: {link} leads out of the repository"
+        if anchor:
+            assert anchor in page(str(target.relative_to(ROOT))).anchors(), f"{each.name}: {link}"
+
+
+def test_every_page_of_the_documentation_is_reached_from_the_first_one() -> None:
+    reached: set[str] = set()
+    waiting = ["README.md"]
+    while waiting:
+        name = waiting.pop()
+        if name in reached:
+            continue
+        reached.add(name)
+        for link in page(name).links():
+            target = (ROOT / name).parent / link.partition("#")[0]
+            if target.suffix == ".md" and target.exists():
+                waiting.append(str(target.resolve().relative_to(ROOT)))
+    assert {each.name for each in pages()} == reached
+
+
+def test_decisions_are_numbered_without_gaps_and_have_their_three_parts() -> None:
+    decisions = [each for each in pages() if each.name.startswith("docs/decisions/0")]
+    numbers = [int(each.path.name[:4]) for each in decisions]
+    assert numbers == list(range(1, len(numbers) + 1))
+    for number, each in zip(numbers, decisions, strict=True):
+        assert each.text.startswith(f"# {number}. "), each.name
+        assert [line for line in each.text.splitlines() if line.startswith("## ")] == [
+            "## Context",
+            "## Decision",
+            "## Consequences",
+        ], each.name

@@ -1,0 +1,161 @@
+"""Roots that appear, vanish, return, are replaced, are links, or can't be read; and what lies inside them."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.proof.place import Place
+from tests.proof.processes import Process, wait_for
+
+SOON = 10.0
+"""Seconds: well before the periodic scan, which comes after thirty and would find everything anyway."""
+
+
+def _root(place: Place, name: str = "runs") -> dict[str, object]:
+    """What the daemon's report says of a root."""
+    roots = place.status().get("roots", [])
+    return next((root for root in roots if root["name"] == name), {})  # type: ignore[attr-defined, no-any-return] # the report's own shape
+
+
+def _wait_health(place: Place, health: str, name: str = "runs") -> None:
+    wait_for(lambda: _root(place, name).get("health") == health, f"{health}, not {_root(place, name)}", SOON)
+
+
+def _watches(daemon: Process) -> int:
+    """How many inotify watches a daemon holds."""
+    found = 0
+    for entry in Path(f"/proc/{daemon.pid}/fdinfo").iterdir():
+        try:
+            found += sum(line.startswith("inotify ") for line in entry.read_text().splitlines())
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def test_a_root_that_appears_after_the_start_is_watched(place: Place) -> None:
+    place.runs.rmdir()
+    with place.serving():
+        _wait_health(place, "missing")
+        assert "root runs: the directory is not there" in str(place.status()["degraded"])
+        place.runs.mkdir()
+        place.finished_run("first")
+        place.wait_ended(1, SOON)
+        _wait_health(place, "ok")
+        place.finished_run("second")
+        place.wait_ended(2, SOON)
+
+
+def test_a_root_that_vanishes_ends_nothing_and_goes_on_when_it_returns(place: Place) -> None:
+    with place.serving():
+        run = place.start_run("goes-on")
+        wait_for(lambda: place.statuses() == {"goes-on": "running"}, "the start", SOON)
+        aside = place.directory / "aside"
+        place.runs.rename(aside)
+        _wait_health(place, "missing")
+        place.finish_run(aside / run.name)
+        assert place.statuses() == {"goes-on": "running"}, "what can't be read is not gone"
+        aside.rename(place.runs)
+        place.wait_ended(1, SOON)
+        assert place.statuses() == {"goes-on": "completed"}
+    assert place.journal("goes-on") == ["session_started", "status_changed", "session_finished"]
+
+
+def test_a_root_that_is_replaced_by_another_directory_is_watched_anew(place: Place) -> None:
+    with place.serving():
+        place.start_run("of-the-old")
+        wait_for(lambda: place.statuses(), "the start", SOON)
+        place.runs.rename(place.directory / "old")
+        place.runs.mkdir()
+        place.finished_run("of-the-new")
+        wait_for(lambda: place.statuses().get("of-the-new") == "completed", "the new root's run", SOON)
+        place.finished_run("another")
+        wait_for(lambda: place.statuses().get("another") == "completed", "its next run", SOON)
+        # In a root that can be read, a directory that is gone is gone.
+        wait_for(lambda: place.statuses()["of-the-old"] == "aborted", "the end of the old", SOON)
+    assert place.rows("select reason_code from sessions where key like '%of-the-old'") == [
+        ("run.aborted.vanished",)
+    ]
+
+
+def test_a_root_that_is_deleted_and_made_again_is_watched_again(place: Place) -> None:
+    # watchfiles reports a deleted root once and is silent for good, also when it is made again.
+    with place.serving():
+        place.finished_run("before")
+        place.wait_ended(1, SOON)
+        place.runs.rename(place.directory / "away")
+        _wait_health(place, "missing")
+        place.runs.mkdir()
+        _wait_health(place, "ok")
+        place.finished_run("after")
+        wait_for(lambda: place.statuses().get("after") == "completed", "the run after", SOON)
+
+
+def test_a_root_that_is_a_link_to_a_directory_is_watched(place: Place) -> None:
+    real = place.directory / "real"
+    place.runs.rename(real)
+    place.runs.symlink_to(real)
+    with place.serving():
+        _wait_health(place, "ok")
+        place.finished_run("through-the-link")
+        place.wait_ended(1, SOON)
+        place.finished_run("beside-the-link", real)
+        place.wait_ended(2, SOON)
+
+
+def test_a_dangling_root_is_missing_until_what_it_leads_to_is_there(place: Place) -> None:
+    real = place.directory / "real"
+    place.runs.rmdir()
+    place.runs.symlink_to(real)
+    with place.serving():
+        _wait_health(place, "missing")
+        real.mkdir()
+        place.finished_run("at-last")
+        place.wait_ended(1, SOON)
+        _wait_health(place, "ok")
+
+
+def test_a_root_that_may_not_be_read_ends_nothing_and_is_scanned_when_it_may(place: Place) -> None:
+    # Without its capabilities, for root may read everything.
+    daemon = place.daemon(unprivileged=True)
+    place.wait_ready(daemon)
+    run = place.start_run("goes-on")
+    wait_for(lambda: place.statuses() == {"goes-on": "running"}, "the start", SOON)
+    place.runs.chmod(0)
+    _wait_health(place, "unreadable")
+    if os.geteuid() == 0:
+        place.finish_run(run)
+        assert place.statuses() == {"goes-on": "running"}
+    place.runs.chmod(0o755)
+    if os.geteuid() != 0:
+        place.finish_run(run)
+    place.wait_ended(1, SOON)
+    assert place.statuses() == {"goes-on": "completed"}
+    daemon.send(signal.SIGTERM)
+    assert daemon.wait() == 0, daemon.said()
+
+
+@pytest.mark.parametrize("when", ["before", "moved in", "made later"])
+def test_a_run_with_a_link_to_the_whole_machine_does_not_have_it_watched(place: Place, when: str) -> None:
+    """watchfiles follows links to directories, and whoever makes runs may make one to anywhere."""
+    place.set_up(further='scan.period = "1s"')  # as often it is asked whether the watch is still right
+    machine = place.directory / "machine"
+    for number in range(300):
+        (machine / f"directory-{number}" / "below").mkdir(parents=True)
+    far = place.start_run("links-far", root=place.runs if when == "before" else place.directory)
+    if when == "before":
+        (far / "everything").symlink_to(machine)
+    with place.serving() as daemon:
+        if when == "moved in":
+            (far / "everything").symlink_to(machine)
+            far = far.rename(place.runs / "links-far")
+        elif when == "made later":
+            far = far.rename(place.runs / "links-far")
+            wait_for(lambda: place.statuses(), "the start", SOON)
+            (far / "everything").symlink_to(machine)
+        wait_for(lambda: place.statuses(), "the start", SOON)
+        place.finished_run("another")
+        wait_for(lambda: place.statuses().get("another") == "completed", "a run beside it", SOON)
+        place.finish_run(far)
+        place.wait_ended(2, SOON)
+        wait_for(lambda: _watches(daemon) < 50, f"few watches, not {_watches(daemon)}", SOON)

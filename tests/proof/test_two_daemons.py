@@ -1,0 +1,35 @@
+"""One daemon a state directory: the second one is refused, and told who holds it."""
+
+import os
+import signal
+
+from tests.proof.place import Place
+from tests.proof.processes import wait_for
+
+TRY_AGAIN = 75
+
+
+def test_a_second_daemon_ends_75_and_names_the_holders_pid(place: Place) -> None:
+    with place.serving() as first:
+        second = place.daemon()
+        assert second.wait() == TRY_AGAIN
+        assert f"{place.state} is held by daemon {first.pid}: stop it first" in second.said()
+        assert "Traceback" not in second.said()
+        assert place.rows("select epoch from daemon") == [(1,)], "it touched nothing"
+
+
+def test_a_second_daemon_once_asks_the_first_for_a_scan_and_ends_0(place: Place) -> None:
+    with place.serving():
+        wait_for(lambda: place.status().get("coverage"), "the first report")
+        assert place.once() == 0
+        wait_for(lambda: place.rows("select 1 from events where type = 'ScanRequested'"), "the request")
+        wait_for(lambda: os.listdir(place.state / "inbox") == [], "a cleared inbox")
+
+
+def test_the_lock_of_a_killed_daemon_holds_nobody_up(place: Place) -> None:
+    first = place.daemon()
+    place.wait_ready(first)
+    first.send(signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL
+    with place.serving():
+        assert place.rows("select epoch from daemon") == [(2,)]
