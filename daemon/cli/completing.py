@@ -19,14 +19,14 @@ def sessions(context: click.Context, parameter: click.Parameter, incomplete: str
         return []
     try:
         with reading.reading(settings.state_dir) as connection:
-            rows = reading.sessions(connection)
+            found = reading.sessions_beginning(connection, incomplete, _OFFERED)
     except reading.StoreUnreadable:
         return []
-    ids = [(row.session_id, row.status) for row in rows if row.session_id.startswith(incomplete)]
-    keys = [(row.key, row.status) for row in rows if incomplete and row.key.startswith(incomplete)]
-    return [
-        CompletionItem(word, help=status) for word, status in (ids or keys)[:_OFFERED] if word.isprintable()
+    words = [
+        (identifier if identifier.startswith(incomplete) else key, status)
+        for key, identifier, status in found
     ]
+    return [CompletionItem(word, help=status) for word, status in words if word.isprintable()]
 
 
 def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

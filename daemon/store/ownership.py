@@ -8,6 +8,9 @@ from typing import Final
 
 LOCK: Final = "lock"
 
+_ASKERS: Final = 10_000
+"""How often the lock is tried for while others only ask who has it."""
+
 
 class StateDirectoryHeld(Exception):
     """Another daemon holds the state directory."""
@@ -39,7 +42,7 @@ def hold(state: Path) -> Ownership:
     """Take the state directory's lock. Raises `StateDirectoryHeld`."""
     descriptor = os.open(state / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take(descriptor)
     except BlockingIOError:
         pid = _pid(descriptor)
         os.close(descriptor)
@@ -47,6 +50,20 @@ def hold(state: Path) -> Ownership:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
     return Ownership(descriptor)
+
+
+def _take(descriptor: int) -> None:
+    """Take the lock alone. Raises `BlockingIOError` where a daemon has it; `holder` has it for a moment only."""
+    for _ in range(_ASKERS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            # Sharing it works exactly where those who have it only ask.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.sched_yield()
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def holder(state: Path) -> int | None:

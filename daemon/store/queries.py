@@ -16,9 +16,7 @@ TAKE_BACK: Final = (
     " where state = 'running' and epoch < ?"
 )
 CLAIM: Final = "update jobs set state = 'running', token = ?, epoch = ? where id = ? and state = 'waiting'"
-RETRY_NOW: Final = (
-    "update jobs set run_after = ? where state = 'waiting' and tries > 0 and run_after > ?"
-)
+RETRY_NOW: Final = "update jobs set run_after = ? where state = 'waiting' and tries > 0 and run_after > ?"
 HOLD: Final = "update jobs set state = 'held', error = ?, updated_at = ? where id = ? and state = 'waiting'"
 LINE_DONE: Final = "delete from outbox where id = ?"
 LINE_STANDS: Final = (

@@ -206,6 +206,16 @@ def sessions_called(connection: sqlite3.Connection, text: str, limit: int) -> li
     ).fetchall()
 
 
+def sessions_beginning(connection: sqlite3.Connection, text: str, limit: int) -> list[tuple[str, str, str]]:
+    """Key, id and status of the newest sessions whose id, or whose key, begins with `text`."""
+    return connection.execute(
+        "select key, session_id, status from sessions"
+        " where substr(session_id, 1, length(?1)) = ?1 or (?1 <> '' and substr(key, 1, length(?1)) = ?1)"
+        " order by started_at desc, key limit ?2",
+        (text, limit),
+    ).fetchall()
+
+
 def newest_session(connection: sqlite3.Connection) -> str | None:
     """The key of the session that started last."""
     row = connection.execute("select key from sessions order by started_at desc, key limit 1").fetchone()
@@ -272,8 +282,13 @@ def problems(connection: sqlite3.Connection, directory: str | None = None) -> li
 
 
 def sessions_by_status(connection: sqlite3.Connection) -> dict[str, int]:
-    """How many sessions have each status."""
-    return dict(connection.execute("select status, count(*) from sessions group by status order by status"))
+    """How many sessions have each status: that of their last attempt, whose rows are short."""
+    return dict(
+        connection.execute(
+            "select status, count(*) from (select status, max(attempt) from attempts group by session_key)"
+            " group by status order by status"
+        )
+    )
 
 
 def queue_figures(connection: sqlite3.Connection) -> QueueFigures:
@@ -304,7 +319,7 @@ def next_due(connection: sqlite3.Connection) -> NextDue | None:
         "select run_after, handler, lane from jobs j where state in ('waiting', 'held')"
         " and state = 'waiting' and run_after > 0 and not exists (select 1 from jobs b"
         "  where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'held'))"
-        " and not exists (select 1 from jobs b where b.state = 'running' and b.lane = j.lane and b.id < j.id)"
+        " and not exists (select 1 from jobs b where b.state = 'running' and b.lane = j.lane and +b.id < j.id)"
         " order by run_after, id limit 1"
     ).fetchone()
     return None if row is None else NextDue(*row)

@@ -1,6 +1,7 @@
 """The store as `runward why` and `runward queue` read it: events, decisions and jobs, in their order.
 
-The keys of a session's events begin with the session's own, so they are found by the index on keys.
+The keys of a session's events begin with the session's own, so they are found by the index on keys. A plus
+before a column keeps SQLite from walking through all jobs by their numbers instead of the few open ones.
 """
 
 import json
@@ -119,7 +120,7 @@ def jobs(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[JobRow]
     rows = connection.execute(
         "select j.id, j.event, e.key, e.type, e.recorded_at, j.handler, j.lane, j.state, j.run_after,"
         " j.tries, j.error, j.updated_at, case when j.state = 'waiting' then coalesce("
-        "  (select min(b.id) from jobs b where b.state = 'running' and b.lane = j.lane and b.id < j.id),"
+        "  (select min(+b.id) from jobs b where b.state = 'running' and b.lane = j.lane and +b.id < j.id),"
         "  (select min(b.id) from jobs b where b.lane = j.lane and b.id < j.id"
         "   and b.state in ('waiting', 'held'))) end"
         " from jobs j join events e on e.seq = j.event"
@@ -176,7 +177,7 @@ def newest_conclusions(connection: sqlite3.Connection) -> list[tuple[float, str]
     ]
 
 
-_NEWEST_HELD: Final = "select max(id) from jobs where state in ('waiting', 'held') and state = 'held'"
+_NEWEST_HELD: Final = "select max(+id) from jobs where state in ('waiting', 'held') and state = 'held'"
 _NEWEST_FINISHED: Final = (
     "select recorded_at, lane from events where type = 'SessionFinished' order by seq desc limit 1"
 )

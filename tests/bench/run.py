@@ -7,6 +7,7 @@ judges only the latter.
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,12 @@ def _sections(
     }
 
 
+def _busy() -> str:
+    """A word of warning where others use the machine: a neighbour costs the daemon's threads more than the baseline."""
+    load = os.getloadavg()[0]
+    return f" the machine is busy (load {load:.1f}): don't trust the ratios" if load > 1.5 else ""
+
+
 def _agreement(disk: Path, count: int, repeats: int) -> list[Figure]:
     script = reference()
     if script is None:
@@ -84,7 +91,7 @@ def main() -> int:
     broken: list[str] = []
     for name, measure in _sections(given.scratch, given.quick, repeats, sizes).items():
         if name in wanted:
-            print(f"{name} …", file=sys.stderr, flush=True)
+            print(f"{name} …{_busy()}", file=sys.stderr, flush=True)
             try:
                 figures += measure()
             except (DaemonFailed, YardstickFailed) as failure:

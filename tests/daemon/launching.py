@@ -17,14 +17,19 @@ from runward.daemon.processes.identity import read_stat
 T = TypeVar("T")
 
 PATIENCE_S = 30.0
-_SOURCES = Path(runward.daemon.__file__).parents[2]
+SOURCES = Path(runward.daemon.__file__).parents[2]
 _ENTRY = "from runward.daemon.cli import main; main()"
 
 
 class Launcher:
-    """`runward run` with a home, a state directory and a working directory of its own."""
+    """`runward run` with a home, a state directory and a working directory of its own.
 
-    def __init__(self, directory: Path) -> None:
+    `interpreter` are the words that start Python, which may begin with a program that changes the user.
+    """
+
+    def __init__(self, directory: Path, interpreter: Sequence[str] = (sys.executable,)) -> None:
+        self.python = interpreter[-1]
+        self._interpreter = interpreter
         self.state = directory / "state"
         self.work = directory / "work"
         self.work.mkdir()
@@ -32,13 +37,13 @@ class Launcher:
             "PATH": os.environ["PATH"],
             "HOME": str(directory),
             "RUNWARD_STATE_DIR": str(self.state),
-            "PYTHONPATH": str(_SOURCES),
+            "PYTHONPATH": str(SOURCES),
         }
         self._started: list[subprocess.Popen[bytes]] = []
 
     def argv(self, *arguments: str) -> list[str]:
         """The words to start it with, for whoever starts it in a special way."""
-        return [sys.executable, "-c", _ENTRY, "run", *arguments]
+        return [*self._interpreter, "-c", _ENTRY, "run", *arguments]
 
     def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Runs it to its end."""

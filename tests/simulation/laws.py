@@ -42,6 +42,9 @@ AT_REST: Final[dict[str, str]] = {
     "attempts are numbered without gaps": (
         "select session_key from attempts group by session_key having max(attempt) != count(*)"
     ),
+    "a job decides once": (
+        "select event, handler, count(*) from decisions group by event, handler having count(*) > 1"
+    ),
     "every verdict is an event": (
         "select session_key, attempt from attempts where ended_by is not null"
         " and session_key || '#' || attempt || '/finished' not in (select key from events)"

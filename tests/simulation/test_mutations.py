@@ -40,27 +40,6 @@ def without_the_stores_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Store, "_check_epoch", lambda self, rows: None)
 
 
-def without_exact_guards(patch: pytest.MonkeyPatch) -> None:
-    """Nobody minds how many rows a guard let through: neither the token's nor the status's."""
-    patch.setattr(Store, "_check_epoch", lambda self, rows: None)
-
-    def check(self: Store, statements: Any, done: Any) -> None:
-        for result in done:
-            if isinstance(result, BaseException):
-                raise result
-
-    patch.setattr(Store, "_check", check)
-
-
-def without_the_token(patch: pytest.MonkeyPatch) -> None:
-    """A job is completed by whoever says so, under whatever token, in whatever state."""
-    loose = rows._FINISH_JOB.replace("and token = ? and state = 'running'", "and ? is not null")
-    assert loose != rows._FINISH_JOB
-    patch.setattr(rows, "_ORDER", tuple((loose if sql == rows._FINISH_JOB else sql, exact) for sql, exact in rows._ORDER))
-    patch.setattr(rows, "_FINISH_JOB", loose)
-    patch.setattr(Store, "_check_epoch", lambda self, rows: None)
-
-
 def without_taking_jobs_back(patch: pytest.MonkeyPatch) -> None:
     """What a dead daemon had claimed stays claimed."""
 
@@ -104,8 +83,6 @@ def without_syncing(patch: pytest.MonkeyPatch) -> None:
         without_the_journals_identity_check,
         without_the_journals_epoch,
         without_the_stores_epoch,
-        without_exact_guards,
-        without_the_token,
         without_taking_jobs_back,
         without_lanes,
         without_owing_lines_again,

@@ -291,7 +291,9 @@ async def test_a_waiting_job_holds_back_those_behind_it_and_no_other_lane(desk: 
 
 async def test_a_clock_that_was_set_back_makes_nobody_wait_for_it_to_catch_up(desk: Desk) -> None:
     claim = await desk.put(start("a"))
-    await desk.complete(claim, Outcome(claim.jobs[0], "waiting", error="busy", run_after=desk.clock.now() + 30))
+    await desk.complete(
+        claim, Outcome(claim.jobs[0], "waiting", error="busy", run_after=desk.clock.now() + 30)
+    )
     assert await desk.queue.due(10) == []
     desk.clock.move(-3600)
     desk.queue.may_be_due = True

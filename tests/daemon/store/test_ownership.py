@@ -1,5 +1,6 @@
 """One daemon a state directory: the lock for the living, the epoch for whoever wakes up late."""
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -37,6 +38,16 @@ def test_asking_who_holds_the_lock_takes_nothing(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     assert holder(tmp_path) is None
     assert len(os.listdir("/proc/self/fd")) == before
+    hold(tmp_path).release()
+
+
+def test_whoever_only_asks_keeps_no_daemon_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold(tmp_path).release()
+    asking = os.open(tmp_path / "lock", os.O_RDONLY)
+    fcntl.flock(asking, fcntl.LOCK_SH)  # where `holder` is for a moment
+    monkeypatch.setattr(os, "sched_yield", lambda: os.close(asking))
     hold(tmp_path).release()
 
 

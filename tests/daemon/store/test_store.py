@@ -163,7 +163,7 @@ async def test_the_connection_is_durable_and_keeps_foreign_keys(store: Store) ->
 
 async def test_a_full_disk_leaves_nothing_and_the_store_usable(store: Store) -> None:
     ((pages,),) = await store.read("pragma page_count")
-    await store.read(f"pragma max_page_count = {pages}")
+    await store.read(f"pragma max_page_count = {pages!r}")
     big = [
         Statement(INSERT, [(f"{number}", "x" * 4000, 1.0) for number in range(200)]),
         Statement(INSERT, [problem("z")]),

@@ -8,7 +8,7 @@ INBOX = "/state/inbox"
 
 def translator(*seen: str) -> Translator:
     roots = [WatchedRoot("runs", "/runs", "native"), WatchedRoot("deep", "/else/deep", "native")]
-    roots[0].seen.update({name: 1 for name in seen})
+    roots[0].seen.update(dict.fromkeys(seen, 1))
     return Translator(INBOX, roots)
 
 

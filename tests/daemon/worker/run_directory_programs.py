@@ -88,7 +88,10 @@ _states = st.sampled_from(
 
 _begun = st.sampled_from(["plain", "contract", "optional", "launched"])
 _new_runs: st.SearchStrategy[Operation] = st.builds(
-    lambda name, run, end: ("run", name, run, end), _names, _begun, st.sampled_from(["", "", "clean", "nonzero"])
+    lambda name, run, end: ("run", name, run, end),
+    _names,
+    _begun,
+    st.sampled_from(["", "", "clean", "nonzero"]),
 )
 _ends: st.SearchStrategy[Operation] = st.builds(
     lambda name, end: ("write", name, "exit.json", end, "renamed"), _names, st.sampled_from(list(EXITS))
@@ -100,7 +103,9 @@ _documents_written: st.SearchStrategy[Operation] = st.builds(
     st.sampled_from(["renamed", "renamed", "in part", "in place"]),
 )
 _small_changes: st.SearchStrategy[Operation] = st.one_of(
-    st.tuples(st.just("special"), _names, _documents, st.sampled_from(["fifo", "link", "directory", "dangling"])),
+    st.tuples(
+        st.just("special"), _names, _documents, st.sampled_from(["fifo", "link", "directory", "dangling"])
+    ),
     st.tuples(st.just("complete"), _names, _documents),
     st.tuples(st.just("touch"), _names, _documents),
     st.tuples(st.just("remove document"), _names, _documents),
@@ -113,7 +118,18 @@ _deliveries: st.SearchStrategy[Operation] = st.one_of(
 )
 _whole_directories: st.SearchStrategy[Operation] = st.tuples(
     st.sampled_from(
-        ["make", "remove", "make again", "move away", "move away", "move back", "move back", "copy back", "link", "file"]
+        [
+            "make",
+            "remove",
+            "make again",
+            "move away",
+            "move away",
+            "move back",
+            "move back",
+            "copy back",
+            "link",
+            "file",
+        ]
     ),
     _names,
 )
@@ -122,7 +138,14 @@ _world: st.SearchStrategy[Operation] = st.one_of(
     st.sampled_from([("root away",), ("root back",), ("root back",), ("restart",), ("crash",)]),
 )
 operations: st.SearchStrategy[Operation] = st.one_of(
-    _new_runs, _ends, _documents_written, _small_changes, _deliveries, _whole_directories, _whole_directories, _world
+    _new_runs,
+    _ends,
+    _documents_written,
+    _small_changes,
+    _deliveries,
+    _whole_directories,
+    _whole_directories,
+    _world,
 )
 steps: st.SearchStrategy[Step] = st.tuples(
     st.lists(operations, max_size=4), st.sampled_from([0.001, 1.0, 7.0, 7.0])

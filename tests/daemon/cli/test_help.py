@@ -1,0 +1,151 @@
+"""Every command has help with an example, and `docs/commands.md` names every command and option."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from tests.daemon.cli.calling import PATIENCE_S, Place
+
+from runward.daemon.cli.commands import COMMANDS, runward
+from runward.daemon.cli.exits import MEANINGS
+from runward.daemon.cli.run import USAGE
+
+_PAGE = Path(__file__).parents[3] / "docs/commands.md"
+_WITHOUT_JSON = {"run", "daemon", "completion"}
+"""Commands that print no data of their own."""
+
+
+def _walk(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from _walk(inner, (*path, name))
+
+
+_ALL = dict(_walk(runward, ()))
+_LEAVES = {path: command for path, command in _ALL.items() if not isinstance(command, click.Group)}
+_SECTIONS = {
+    tuple(title.split()): text
+    for title, text in re.findall(
+        r"^## `runward ([^`]+)`\n(.*?)(?=^## |\Z)", _PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
+}
+
+
+def _options(path: tuple[str, ...]) -> set[str]:
+    """The long names of a command's options."""
+    if path == ("run",):
+        return set(re.findall(r"^  (--[a-z-]+)", USAGE, re.MULTILINE)) - {"--help", "--config"}
+    return {
+        name
+        for parameter in _LEAVES[path].params
+        if isinstance(parameter, click.Option)
+        for name in parameter.opts
+        if name.startswith("--")
+    }
+
+
+def test_every_command_of_the_table_is_a_command_of_its_name() -> None:
+    assert [path[0] for path in _ALL if len(path) == 1] == list(COMMANDS)
+
+
+@pytest.mark.parametrize("path", _ALL, ids=" ".join)
+def test_help_is_shown_and_has_an_example(place: Place, path: tuple[str, ...]) -> None:
+    shown = place.call(*path, "--help")
+    assert (shown.code, shown.err) == (0, "")
+    assert "Example:" in shown.out
+    assert f"runward {' '.join(path)}".strip() in shown.out
+
+
+@pytest.mark.parametrize("path", _ALL, ids=" ".join)
+def test_the_examples_of_the_help_are_right_usage(path: tuple[str, ...]) -> None:
+    text = USAGE if path == ("run",) else _ALL[path].help or ""
+    examples = re.findall(r"^ *(?:Example: )?(?:source <\()?runward ([^&|>)\n]+)", text, re.MULTILINE)
+    assert examples
+    for example in examples:
+        words = shlex.split(example)
+        command: click.Command = runward
+        name: list[str] = []
+        while isinstance(command, click.Group) and words:
+            name.append(words.pop(0))
+            found = command.get_command(click.Context(command), name[-1])
+            assert found is not None, example
+            command = found
+        command.make_context(" ".join(name), words)
+
+
+@pytest.mark.parametrize("path", _LEAVES, ids=" ".join)
+def test_every_option_is_explained(path: tuple[str, ...]) -> None:
+    for parameter in _LEAVES[path].params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+
+
+@pytest.mark.parametrize("path", _LEAVES, ids=" ".join)
+def test_whatever_prints_data_has_json(path: tuple[str, ...]) -> None:
+    assert ("--json" in _options(path)) == (path[0] not in _WITHOUT_JSON)
+
+
+def test_the_page_has_a_section_for_each_command_and_for_nothing_else() -> None:
+    assert sorted(_SECTIONS) == sorted(_LEAVES)
+
+
+@pytest.mark.parametrize("path", _LEAVES, ids=" ".join)
+def test_the_page_names_every_option_and_none_that_there_is_not(path: tuple[str, ...]) -> None:
+    text = _SECTIONS[path].replace(" --quiet", " `--quiet`")
+    named = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", text))
+    assert _options(path) <= named
+    assert named <= _options(path) | {"--json", "--config"}
+
+
+def test_the_page_has_the_table_of_exit_codes() -> None:
+    rows = dict(re.findall(r"^\| (\d+) \| (.+) \|$", _PAGE.read_text(), re.MULTILINE))
+    assert rows == {str(code): meaning for code, meaning in MEANINGS.items()}
+
+
+@pytest.fixture(scope="module")
+def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A place with a running daemon, a delivered directory `out`, two held jobs, and `runward` on the PATH."""
+    place = Place(tmp_path_factory.mktemp("lived_in"))
+    place.furnish()
+    (place.directory / "playbooks/wrong.playbook.yaml").unlink()
+    (place.directory / "out").mkdir()
+    for name in ("review.md", "report.md"):
+        (place.directory / "out" / name).write_text("text")
+    for name in ("one", "two"):
+        place.add_run(name, exit_code=0)
+    place.daemon_once()
+    (place.directory / "bin").mkdir()
+    program = place.directory / "bin/runward"
+    program.write_text(f"#!{sys.executable}\nfrom runward.daemon.cli import main\nmain()\n")
+    program.chmod(0o700)
+    place.environment["PATH"] = f"{place.directory}/bin:{place.environment['PATH']}"
+    with place.daemon():
+        yield place
+
+
+@pytest.mark.parametrize("path", _LEAVES, ids=" ".join)
+def test_the_examples_of_the_page_run(lived_in: Place, path: tuple[str, ...]) -> None:
+    place = lived_in
+    (block,) = re.findall(r"^```sh\n(.*?)^```$", _SECTIONS[path], re.MULTILINE | re.DOTALL)
+    place.change_store("update jobs set state = 'held', error = 'busy' where handler = 'sessions/ended'")
+    ran = subprocess.run(
+        ["bash", "-e", "-c", block],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=place.directory,
+        env=place.environment,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout or path[0] in ("run", "daemon", "completion")

@@ -1,0 +1,62 @@
+"""How quick the command feels: what it costs to start, and what it must not import for that."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.daemon.cli.calling import PATIENCE_S, Place
+
+
+def _imported(place: Place, *arguments: str) -> set[str]:
+    """The modules that a call of the command has imported at its end."""
+    program = (
+        "import sys\nfrom runward.daemon.cli import main\n"
+        f"sys.argv[1:] = {list(arguments)!r}\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(*sorted(sys.modules), sep='\\n', file=sys.stderr)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=place.directory,
+        env=place.environment,
+        check=False,
+    )
+    return set(ended.stderr.split())
+
+
+def test_the_version_costs_hardly_more_than_python(place: Place) -> None:
+    imported = _imported(place, "--version")
+    assert not imported & {"click", "sqlite3", "pydantic", "anyio", "runward.config.settings"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("status",), ("session", "list"), ("session", "show", "silent"), ("queue",), ("why", "silent")],
+)
+def test_reading_the_store_imports_nothing_heavy(recorded: Place, arguments: tuple[str, ...]) -> None:
+    imported = _imported(recorded, *arguments)
+    assert "sqlite3" in imported
+    assert not imported & {
+        "pydantic",
+        "pydantic_core",
+        "anyio",
+        "asyncio",
+        "structlog",
+        "watchfiles",
+        "aiosqlite",
+    }
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize(("arguments", "limit_s"), [(("--version",), 0.1), (("status",), 0.3)])
+def test_the_command_starts_in_time(recorded: Place, arguments: tuple[str, ...], limit_s: float) -> None:
+    took = []
+    for _ in range(7):
+        begun = time.perf_counter()
+        recorded.start(*arguments).communicate(timeout=PATIENCE_S)
+        took.append(time.perf_counter() - begun)
+    assert sorted(took)[3] < limit_s

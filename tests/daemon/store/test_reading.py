@@ -1,0 +1,174 @@
+"""The store as commands read it: read-only, short, and never over all that ever happened."""
+
+import os
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from runward.daemon.store import reading, reading_causes
+from runward.daemon.store.migrate import migrate
+from runward.daemon.store.reading import StoreUnreadable
+
+_EVENT = (
+    "insert into events (seq, key, type, version, lane, at, recorded_at, cause, depth, payload, hash)"
+    " values (?, ?, 'AttemptEnded', 1, ?, ?, ?, ?, 0, '{}', '')"
+)
+_JOB = (
+    "insert into jobs (id, event, handler, lane, state, run_after, epoch, updated_at)"
+    " values (?, ?, 'sessions/ended', ?, ?, ?, 1, ?)"
+)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A state directory with an empty store."""
+    migrate(tmp_path / "runward.db")
+    return tmp_path
+
+
+def _write(state: Path, sql: str, rows: list[tuple[object, ...]]) -> None:
+    with sqlite3.connect(state / "runward.db") as connection:
+        connection.executemany(sql, rows)
+    connection.close()
+
+
+def test_before_the_first_daemon_the_store_is_empty_and_none_is_made(tmp_path: Path) -> None:
+    assert not reading.exists(str(tmp_path))
+    with reading.reading(str(tmp_path)) as connection:
+        assert reading.sessions(connection) == []
+        assert reading.epoch(connection) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_can_be_written(state: Path) -> None:
+    with pytest.raises(StoreUnreadable, match="readonly"), reading.reading(str(state)) as connection:
+        connection.execute("delete from roots")
+
+
+def test_a_path_with_characters_of_a_uri_is_read(tmp_path: Path) -> None:
+    odd = tmp_path / "100%?#&x=1"
+    odd.mkdir()
+    migrate(odd / "runward.db")
+    with reading.reading(str(odd)) as connection:
+        assert reading.epoch(connection) == 0
+    assert {each.name for each in tmp_path.iterdir()} == {odd.name}
+
+
+def test_what_reading_leaves_behind_is_for_the_owner_alone(state: Path) -> None:
+    (state / "runward.db").chmod(0o600)
+    with reading.reading(str(state)) as connection:
+        reading.sessions(connection)
+    assert {stat.S_IMODE(each.stat().st_mode) for each in state.iterdir()} == {0o600}
+
+
+def test_a_reading_sees_one_moment(state: Path) -> None:
+    with reading.reading(str(state)) as connection:
+        assert reading.queue_figures(connection).waiting == 0
+        _write(state, _EVENT, [(1, "a#1/ended", "a", 1.0, 2.0, None)])
+        _write(state, _JOB, [(32, 1, "a", "waiting", 0.0, 2.0)])
+        assert reading.queue_figures(connection).waiting == 0
+    with reading.reading(str(state)) as connection:
+        assert reading.queue_figures(connection) == (1, 0, 0, 2.0)
+
+
+def test_a_writer_that_holds_its_transaction_keeps_nobody_from_reading(state: Path) -> None:
+    writer = sqlite3.connect(state / "runward.db", isolation_level=None)
+    writer.execute("begin immediate")
+    writer.execute("update daemon set epoch = 7")
+    with reading.reading(str(state)) as connection:
+        assert reading.epoch(connection) == 0
+    writer.execute("rollback")
+    writer.close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_store_that_may_not_be_read_says_so(state: Path) -> None:
+    (state / "runward.db").chmod(0)
+    with pytest.raises(StoreUnreadable, match="check its rights"), reading.reading(str(state)):
+        pass
+
+
+def test_causes_are_followed_over_lanes_and_the_first_comes_first(state: Path) -> None:
+    _write(
+        state,
+        _EVENT,
+        [
+            (1, "timer@1", "timer", 1.0, 1.0, None),
+            (2, "unrelated", "else", 1.0, 1.0, None),
+            (3, "fire-1", "chain", 1.0, 1.0, "timer@1"),
+            (4, "native:runs/a#1/started", "native:runs/a", 1.0, 1.0, "fire-1"),
+            (5, "native:runs/a#2/started", "native:runs/a", 1.0, 1.0, None),
+            (6, "native:runs/ab#1/started", "native:runs/ab", 1.0, 1.0, None),
+        ],
+    )
+    with reading.reading(str(state)) as connection:
+        events = reading_causes.session_events(connection, "native:runs/a")
+    assert [event.seq for event in events] == [1, 3, 4, 5]
+
+
+def test_causes_that_run_in_a_circle_come_to_an_end(state: Path) -> None:
+    _write(state, _EVENT, [(1, "a#1/x", "a", 1.0, 1.0, "a#1/y"), (2, "a#1/y", "a", 1.0, 1.0, "a#1/x")])
+    with reading.reading(str(state)) as connection:
+        assert [event.seq for event in reading_causes.session_events(connection, "a")] == [1, 2]
+
+
+def test_a_waiting_job_names_the_one_that_stops_its_lane(state: Path) -> None:
+    _write(state, _EVENT, [(seq, f"a#{seq}/ended", "a", 1.0, 1.0, None) for seq in range(1, 5)])
+    _write(
+        state,
+        _JOB,
+        [
+            (32, 1, "a", "done", 0.0, 1.0),
+            (64, 2, "a", "held", 0.0, 1.0),
+            (96, 3, "a", "waiting", 0.0, 1.0),
+            (128, 4, "b", "waiting", 9.0, 1.0),
+        ],
+    )
+    with reading.reading(str(state)) as connection:
+        jobs = reading_causes.open_jobs(connection)
+        due = reading.next_due(connection)
+    assert [(job.id, job.blocked_by) for job in jobs] == [(64, None), (96, 64), (128, None)]
+    assert due == (9.0, "sessions/ended", "b")
+
+
+def test_questions_about_the_queue_pass_over_what_is_done(state: Path) -> None:
+    """Done jobs and past events are many: no question of `status` or `why` walks through them."""
+    plans: list[str] = []
+    with reading.reading(str(state)) as connection:
+        explained = _Explained(connection, plans)
+        reading.sessions_by_status(explained)  # type: ignore[arg-type]  # likewise
+        reading.queue_figures(explained)  # type: ignore[arg-type]  # stands in for a connection
+        reading.held_by_reason(explained)  # type: ignore[arg-type]  # likewise
+        reading.next_due(explained)  # type: ignore[arg-type]  # likewise
+        reading_causes.open_jobs(explained)  # type: ignore[arg-type]  # likewise
+        reading_causes.session_events(explained, "a")  # type: ignore[arg-type]  # likewise
+        reading_causes.jobs_for_events(explained, [1])  # type: ignore[arg-type]  # likewise
+        reading_causes.newest_job(explained, held=True)  # type: ignore[arg-type]  # likewise
+        reading_causes.lines_of(explained, "a", "/a")  # type: ignore[arg-type]  # likewise
+        reading_causes.decisions_about(explained, "a")  # type: ignore[arg-type]  # likewise
+    assert [plan for plan in plans if _walks_through_all(plan)] == []
+
+
+def _walks_through_all(plan: str) -> bool:
+    """Whether a step of a plan goes through a whole big table, or all of it below a number."""
+    step, table = (*plan.split(), "")[:2]
+    if table not in ("j", "b", "jobs", "e", "events", "journal_lines", "decisions", "sessions"):
+        return False
+    if "VIRTUAL TABLE" in plan or "INDEX jobs_" in plan:
+        return False
+    return step == "SCAN" or "(rowid<?)" in plan or plan == f"SEARCH {table}"
+
+
+class _Explained:
+    """A connection that also keeps the plan of every query."""
+
+    def __init__(self, connection: sqlite3.Connection, plans: list[str]) -> None:
+        self._connection = connection
+        self._plans = plans
+
+    def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        for row in self._connection.execute(f"explain query plan {sql}", parameters):
+            self._plans.append(row[3])
+        return self._connection.execute(sql, parameters)

@@ -1,0 +1,186 @@
+"""The real watcher: what it tells, what it keeps within, and the traps of the library beneath it.
+
+watchfiles loses files in new directories, tells of a tree that is moved in as one entry, hides names by its default
+filter, and waits five seconds when it is cancelled. Hints name run directories, so a look finds what is in them.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from runward.daemon.watch.hints import Target
+from runward.daemon.watch.notifications import Inotify, Watching, plan_watches
+from runward.daemon.watch.roots import WatchedRoot
+
+PATIENCE = 10.0
+
+
+class Told:
+    """What the watcher told so far."""
+
+    def __init__(self) -> None:
+        self.targets: set[Target] = set()
+        self.inbox = 0
+        self.watching: Watching | None = None
+        self.stands = anyio.Event()
+        self._more = anyio.Event()
+
+    def stand(self, watching: Watching) -> None:
+        self.watching = watching
+        self.stands.set()
+
+    def hint(self, targets: list[Target]) -> None:
+        self.targets.update(targets)
+        self._turn()
+
+    def in_inbox(self) -> None:
+        self.inbox += 1
+        self._turn()
+
+    def _turn(self) -> None:
+        self._more.set()
+        self._more = anyio.Event()
+
+    async def wait(self, fact: Callable[[], bool]) -> None:
+        with anyio.fail_after(PATIENCE):
+            while not fact():
+                await self._more.wait()
+
+
+@asynccontextmanager
+async def watching(tmp_path: Path, *roots: WatchedRoot, limit_share: float = 0.5) -> AsyncIterator[Told]:
+    """A watcher over the roots and an inbox, until the block ends."""
+    inbox = tmp_path / "inbox"
+    inbox.mkdir(exist_ok=True)
+    told = Told()
+    watcher = Inotify(inbox, 5, 20, limit_share, 30.0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watcher.watch, roots, told.stand, told.hint, told.in_inbox)
+        with anyio.fail_after(PATIENCE):
+            await told.stands.wait()
+        yield told
+        tasks.cancel_scope.cancel()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> WatchedRoot:
+    (tmp_path / "runs").mkdir()
+    return WatchedRoot("runs", str(tmp_path / "runs"), "native")
+
+
+async def test_every_new_directory_is_hinted_at_although_the_files_in_it_are_not_told(
+    tmp_path: Path, root: WatchedRoot
+) -> None:
+    # watchfiles loses files that are written into a directory before its watch stands there.
+    async with watching(tmp_path, root) as told:
+        for number in range(200):
+            deep = Path(root.path) / f"run-{number}" / "a" / "b"
+            deep.mkdir(parents=True)
+            (deep / "file").write_text("x")
+        await told.wait(lambda: len(told.targets) == 200)
+    assert told.targets == {("runs", f"run-{number}") for number in range(200)}
+
+
+async def test_a_tree_that_is_moved_in_is_a_hint_at_its_directory(tmp_path: Path, root: WatchedRoot) -> None:
+    # watchfiles tells one `added` for the whole tree, and nothing of the files inside.
+    outside = tmp_path / "made-elsewhere"
+    outside.mkdir()
+    (outside / "exit.json").write_text("{}")
+    async with watching(tmp_path, root) as told:
+        outside.rename(Path(root.path) / "moved-in")
+        await told.wait(lambda: ("runs", "moved-in") in told.targets)
+        told.targets.clear()
+        (Path(root.path) / "moved-in" / "exit.json").write_text("{} ")
+        await told.wait(lambda: ("runs", "moved-in") in told.targets)
+
+
+@pytest.mark.parametrize(
+    "name", ["x.swp", "z~", "node_modules", "__pycache__", "venv", "x.pyc", "flycheck_x", "idea"]
+)
+async def test_no_name_is_hidden_by_a_default_filter(tmp_path: Path, root: WatchedRoot, name: str) -> None:
+    async with watching(tmp_path, root) as told:
+        (Path(root.path) / name).mkdir()
+        await told.wait(lambda: ("runs", name) in told.targets)
+
+
+@pytest.mark.parametrize("parent", [".git", "node_modules", ".venv", "__pycache__"])
+async def test_a_root_below_a_directory_that_the_default_filter_hides_is_watched(
+    tmp_path: Path, parent: str
+) -> None:
+    # watchfiles' default filter tests every part of the absolute path: such a root would be silent for ever.
+    path = tmp_path / parent / "runs"
+    path.mkdir(parents=True)
+    async with watching(tmp_path, WatchedRoot("runs", str(path), "native")) as told:
+        (path / "a").mkdir()
+        await told.wait(lambda: ("runs", "a") in told.targets)
+
+
+async def test_a_request_in_the_inbox_is_told(tmp_path: Path, root: WatchedRoot) -> None:
+    async with watching(tmp_path, root) as told:
+        (tmp_path / "inbox" / "1.json").write_text("{}")
+        await told.wait(lambda: told.inbox > 0)
+        assert told.targets == set()
+
+
+async def test_cancelling_does_not_wait_for_the_thread(tmp_path: Path, root: WatchedRoot) -> None:
+    # watchfiles waits up to five seconds in its thread, and cancelling waits with it.
+    async with watching(tmp_path, root):
+        began = time.monotonic()
+    assert time.monotonic() - began < 1.0
+
+
+async def test_a_root_that_is_not_there_keeps_nobody_else_from_being_watched(
+    tmp_path: Path, root: WatchedRoot
+) -> None:
+    missing = WatchedRoot("missing", str(tmp_path / "missing"), "native")
+    async with watching(tmp_path, missing, root) as told:
+        (Path(root.path) / "a").mkdir()
+        await told.wait(lambda: ("runs", "a") in told.targets)
+
+
+async def test_a_root_with_more_directories_than_allowed_is_watched_flat_and_the_others_are_not(
+    tmp_path: Path, root: WatchedRoot
+) -> None:
+    large = WatchedRoot("large", str(tmp_path / "large"), "native")
+    for number in range(30):
+        (tmp_path / "large" / f"run-{number}").mkdir(parents=True)
+    limit = int(Path("/proc/sys/fs/inotify/max_user_watches").read_text())
+    async with watching(tmp_path, large, root, limit_share=20.5 / limit) as told:
+        assert told.watching is not None
+        assert told.watching.flat == ("large",)
+        assert told.watching.watched <= 20
+        (Path(large.path) / "new").mkdir()
+        (Path(root.path) / "known").mkdir()
+        await told.wait(lambda: {("large", "new"), ("runs", "known")} <= told.targets)
+
+
+@pytest.mark.parametrize(
+    ("target", "leads_out"),
+    [("/", True), ("../..", True), ("../../elsewhere", True), ("../../runs-too", True), ("../beside", False)],
+)
+def test_a_link_that_leads_out_of_its_root_has_the_root_watched_flat(
+    tmp_path: Path, root: WatchedRoot, target: str, leads_out: bool
+) -> None:
+    for name in ("elsewhere", "runs-too"):
+        (tmp_path / name).mkdir()
+    (Path(root.path) / "beside").mkdir()
+    run = Path(root.path) / "run"
+    run.mkdir()
+    (run / "link").symlink_to(target)
+    plan = plan_watches([root], 1000)
+    assert plan.flat == ((root,) if leads_out else ())
+    assert plan.watches < 10
+
+
+def test_a_directory_that_may_not_be_listed_needs_no_watch(tmp_path: Path, root: WatchedRoot) -> None:
+    closed = Path(root.path) / "closed"
+    closed.mkdir()
+    closed.chmod(0)
+    try:
+        assert plan_watches([root], 10).deep == (root,)
+    finally:
+        closed.chmod(0o700)

@@ -1,0 +1,144 @@
+"""A run's whole life through scanners and handlers, while the interpreter refuses all that touches the world.
+
+Run as a program, for an audit hook can't be taken out again. Its argument names a deed that a handler is made to do.
+"""
+
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+
+from runward.config.json_value import JsonValue
+from runward.handlers import route
+from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, OpenSession
+from runward.handlers.events import AttemptEnded, AttemptStarted, dump_payload, load_payload
+from runward.handlers.facts import (
+    Answer,
+    ArtifactsUnder,
+    Declarations,
+    DeclaredContract,
+    FileFact,
+    Need,
+    Question,
+    RootFacts,
+    Session,
+    SessionOf,
+)
+from runward.handlers.layouts import native
+from runward.handlers.layouts.scanner import Document
+from runward.handlers.sessions.fold import fold
+from runward.handlers.sessions.observe import NEVER_SEEN, RootRule, Watched, dump_watched, load_watched, see
+
+REFUSED = (
+    "open",
+    "os.",
+    "socket.",
+    "subprocess.",
+    "sqlite3.",
+    "import",
+    "shutil.",
+    "tempfile.",
+    "ctypes.",
+    "fcntl.",
+    "time.",
+)
+HARMLESS = ("os.putenv",)
+
+
+class TouchedTheWorld(Exception):
+    """Something pure did something."""
+
+
+DEEDS: dict[str, Callable[[], object]] = {
+    "open": lambda: open("/dev/null"),  # noqa: SIM115 - it never opens
+    "socket": lambda: socket.socket(),
+    "subprocess": lambda: subprocess.run(["true"], check=False),
+    "listdir": lambda: os.listdir("/"),
+    "import": lambda: __import__("wave"),
+    "sqlite3": lambda: sqlite3.connect(":memory:"),
+    "": lambda: None,
+}
+
+
+def document(name: str, content: bytes, version: int) -> Document:
+    return Document(name, (version, len(content), version * 10**9), float(version), content)
+
+
+LOOKS: list[list[tuple[str, bytes]]] = [
+    [
+        (
+            "run.json",
+            b'{"schema": "runward-run-v1", "contract": {"expected": [{"id": "a", "path": "a.md", "requird": 1}]}}',
+        )
+    ],
+    [("exit.json", b'{"exit_code": 0}'), ("process.json", b"{")],
+    [("run.json", b'{"schema": "runward-run-v1", "kind": "?"}'), ("exit.json", b'{"signal": 9}')],
+]
+
+
+def live(deed: Callable[[], object]) -> list[str]:
+    """The reasons that the session had, one after another."""
+    watched, session, reasons = NEVER_SEEN, None, []
+    for number, changed in enumerate(LOOKS, 1):
+        watched, events = look(watched, number, changed)
+        for event in events:
+            stored = load_payload(event.type, event.version, dump_payload(event))
+            assert isinstance(stored, AttemptStarted | AttemptEnded)
+            effects = decide(stored, session)
+            session = fold(session, effects)
+            reasons += [
+                each.reason.code
+                for each in effects
+                if isinstance(each, OpenSession | OpenAttempt | EndAttempt)
+            ]
+            deed()
+    return reasons
+
+
+def look(
+    watched: Watched, number: int, changed: list[tuple[str, bytes]]
+) -> tuple[Watched, tuple[AttemptStarted | AttemptEnded, ...]]:
+    documents = [document(name, content, number) for name, content in changed]
+    standing = dict(watched.signatures) | {each.name: each.signature for each in documents}
+    items = list(native.scan("runs", "/runs/a", documents))
+    after, events = see(watched, "native:runs/a", RootRule(False, 0.0), tuple(standing.items()), items)
+    return load_watched(dump_watched(after)), events
+
+
+def decide(event: AttemptStarted | AttemptEnded, session: Session | None) -> Effects:
+    facts: dict[Question, Answer] = {}
+    (handler,) = route.HANDLERS[event.type]
+    for _ in range(5):
+        decision = route.decide(handler, event, "h" * 64, facts, 5.0)
+        if not isinstance(decision, Need):
+            assert isinstance(decision, tuple)
+            return decision
+        for question in decision.questions:
+            match question:
+                case SessionOf():
+                    facts[question] = session
+                case ArtifactsUnder(paths=paths):
+                    facts[question] = RootFacts(True, (FileFact("empty"),) * len(paths))
+                case DeclaredContract():
+                    facts[question] = Declarations(None, None)
+    raise AssertionError("it still asks")
+
+
+def guard(event: str, arguments: tuple[JsonValue, ...]) -> None:
+    if guarding and event.startswith(REFUSED) and event not in HARMLESS:
+        raise TouchedTheWorld(event)
+
+
+guarding = False
+
+if __name__ == "__main__":
+    live(DEEDS[""])  # what is imported late is imported now
+    sys.addaudithook(guard)
+    guarding = True
+    try:
+        lived = live(DEEDS[sys.argv[1]])
+    finally:
+        guarding = False
+    print(*lived)

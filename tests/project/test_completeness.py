@@ -1,0 +1,131 @@
+"""What one page names, the others know: reasons, effects, questions, events, and the points where tests strike."""
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
+from tests.project.repository import ROOT, parsed, sources
+
+from runward.daemon import faults
+from runward.daemon.store.rows import Batch
+from runward.daemon.worker.deciding import Decider
+from runward.handlers import facts
+from runward.handlers.effects import Effect, Effects, TryLater
+from runward.handlers.events import Event, Status, event_types
+from runward.handlers.facts import Need, Question
+from runward.handlers.route import HANDLERS, Decision
+from runward.handlers.sessions.reasons import MEANINGS
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+REASON = re.compile(r"run\.[a-z_]+\.[a-z_]+")
+INSPECTED_ONLY = "run.unknown."
+"""What `runward inspect` says where nobody can know: no session in the store has it."""
+
+
+def texts_in(path: Path) -> Iterator[str]:
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def reasons_in(*packages: str) -> set[str]:
+    return {
+        text
+        for path in sources(*packages)
+        if path.name != "reasons.py"
+        for text in texts_in(path)
+        if REASON.fullmatch(text)
+    }
+
+
+def test_every_reason_that_the_code_gives_is_listed() -> None:
+    given = {code for code in reasons_in() if not code.startswith(INSPECTED_ONLY)}
+    assert given - set(MEANINGS) == set()
+    assert set(MEANINGS) - reasons_in("handlers") == set(), "listed, but never given"
+
+
+@pytest.mark.parametrize("code", sorted(MEANINGS))
+def test_every_listed_reason_is_documented_with_its_status(code: str) -> None:
+    rows = [line for line in ARCHITECTURE.splitlines() if line.startswith("|") and f"`{code}`" in line]
+    assert rows, f"docs/architecture.md doesn't say what {code} means"
+    assert any(f"`{MEANINGS[code][0]}`" in row for row in rows)
+
+
+def test_reasons_have_three_parts_and_go_with_their_status() -> None:
+    for code, (status, meaning) in MEANINGS.items():
+        assert REASON.fullmatch(code)
+        assert status in get_args(Status)
+        assert meaning
+        assert status == ("running" if code.startswith("run.started.") else code.split(".")[1])
+
+
+def cases_of(function: Callable[..., object]) -> set[str]:
+    """The classes that a function's `match` has a case for."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    return {
+        node.cls.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Name)
+    }
+
+
+def names_of(union: object) -> set[str]:
+    return {each.__name__ for each in get_args(union)}
+
+
+def test_every_effect_is_applied() -> None:
+    assert cases_of(Batch._effect) == names_of(Effect)
+
+
+def test_every_question_is_answered_and_kept() -> None:
+    assert cases_of(Decider._answer) == names_of(Question)
+    assert cases_of(facts.question_as_json) == names_of(Question)
+
+
+def test_every_decision_is_one_of_three() -> None:
+    assert set(get_args(Decision)) == {Effects, Need, TryLater}
+
+
+def test_every_event_has_its_handlers_and_is_on_the_page_that_says_so() -> None:
+    assert set(HANDLERS) == set(event_types()) == names_of(Event)
+    route = (ROOT / "handlers" / "route.py").read_text()
+    for event, handlers in HANDLERS.items():
+        assert f"| `{event}`" in route
+        for handler in handlers:
+            assert f"`{handler}`" in route
+            assert f'case "{handler}", {event}():' in route
+
+
+def named_points() -> set[str]:
+    """The points whose names stand in the code as they are."""
+    found = set()
+    for path in sources("daemon"):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "point":
+                (name,) = node.args
+                if isinstance(name, ast.Constant):
+                    found.add(str(name.value))
+    return found
+
+
+async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[str] = []
+    monkeypatch.setattr(faults, "_hook", passed.append)
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        directory = tmp_path / "runs" / "a"
+        directory.mkdir()
+        (directory / "run.json").write_text('{"schema": "runward-run-v1"}')
+        (directory / "exit.json").write_text('{"exit_code": 0}')
+        await running.settle()
+        await running.supervisor.outbox.sweep()
+    assert named_points() <= set(passed)
+    assert len(named_points()) >= 5
+    for commit in ("roots", "put", "apply", "outbox"):
+        moments = [name.rpartition(".")[2] for name in passed if name.startswith(f"commit.{commit}.")]
+        assert moments[:3] == ["begin", "before", "after"]
