@@ -6,10 +6,12 @@ import sys
 def main() -> None:
     """The console script: the launcher goes its own short way, everything else goes through click."""
     arguments = sys.argv[1:]
-    if arguments[:1] == ["run"]:
-        from runward.daemon.cli.run import run_and_end
+    if "run" in arguments:
+        from runward.daemon.cli.run import run_and_end, words_of_run
 
-        run_and_end(arguments[1:])
+        words = words_of_run(arguments)
+        if words is not None:
+            run_and_end(words)
     if arguments == ["--version"]:
         from runward.daemon import __version__
 

@@ -9,7 +9,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
+from runward.daemon.cli.exits import (
+    GOOD,
+    INTERRUPTED,
+    NOT_FOUND,
+    NOT_SO,
+    OWN_BUG,
+    WRONG_SETTINGS,
+    WRONG_USAGE,
+)
 
 if TYPE_CHECKING:
     from runward.daemon.processes.launch import Launched, Order
@@ -32,6 +40,7 @@ Options:
   --containment MEANS   auto, none, subreaper, cgroup, scope, pidns
   --no-verify           leave out the verification at the end
   --config FILE         the settings file
+  --debug               show tracebacks
   --help                show this and exit
 
 Exit codes: the command's own; 124 at the timeout; 128+n by signal n; 126 or
@@ -41,9 +50,11 @@ artifact; 2 for wrong usage or a wrong playbook, 3 for one that is not found,
 """
 
 _WITH_VALUE = frozenset(
-    {"playbook", "agent", "name", "timeout", "grace", "artifacts", "containment", "config"}
+    {"playbook", "agent", "name", "timeout", "grace", "artifacts", "containment", "config", "color"}
 )
-_WITHOUT_VALUE = frozenset({"no-verify", "help"})
+_WITHOUT_VALUE = frozenset({"no-verify", "help", "debug"})
+_BEFORE_RUN = frozenset({"--config", "--color", "--debug"})
+"""Options of every command, which people also write before its name."""
 
 DEFAULT_GRACE_S = 5.0
 
@@ -64,6 +75,17 @@ class Arguments(NamedTuple):
 
     options: Mapping[str, str]
     command: tuple[str, ...]
+
+
+def words_of_run(arguments: Sequence[str]) -> list[str] | None:
+    """The words for `main` where a whole command line calls `run`, options before its name included; else None."""
+    before: list[str] = []
+    rest = list(arguments)
+    while rest and rest[0].partition("=")[0] in _BEFORE_RUN:
+        before.append(rest.pop(0))
+        if before[-1] in ("--config", "--color") and rest:
+            before.append(rest.pop(0))
+    return [*before, *rest[1:]] if rest[:1] == ["run"] else None
 
 
 def run_and_end(arguments: Sequence[str]) -> NoReturn:
@@ -90,7 +112,12 @@ def main(arguments: Sequence[str]) -> int:
         _complain(str(refusal))
         return refusal.exit_code
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
+    except Exception as error:
+        if "--debug" in arguments:
+            raise
+        _complain(f"a mistake in Runward itself: {type(error).__name__}: {error} (--debug shows where)")
+        return OWN_BUG
 
 
 def parse_arguments(arguments: Sequence[str]) -> Arguments:

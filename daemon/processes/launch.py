@@ -104,6 +104,7 @@ class _Launch:
     def _prepare(self) -> tuple[GatedCommand, Containment, ReservedFile]:
         """All that comes before `run.json`, and that. If any of it fails, nothing is left of it."""
         command: GatedCommand | None = None
+        containment: Containment | None = None
         try:
             os.makedirs(self._artifacts, mode=0o700, exist_ok=True)
             streams = self._open_streams()
@@ -116,6 +117,8 @@ class _Launch:
         except BaseException:
             if command is not None:
                 command.abandon()
+            if containment is not None:
+                containment.close()
             self._directory.discard()  # without run.json nobody took it for a session
             raise
         return command, containment, room

@@ -16,7 +16,6 @@ PASSED_ON = frozenset({signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 
 _SI_KERNEL = 0x80
 _FROM_KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})
-_SAME_PRESS_S = 0.1
 
 
 class Request(NamedTuple):

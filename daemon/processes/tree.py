@@ -51,12 +51,6 @@ def children() -> frozenset[int]:
     return frozenset(children_of(os.getpid()))
 
 
-def signal_tree(number: int, without: AbstractSet[int] = frozenset()) -> None:
-    """Sends a signal to everybody below who can be reached now."""
-    for pid in list(descendants(without)):
-        send_signal(pid, number)
-
-
 def send_signal(pid: int, number: int) -> bool:
     """Whether the signal could be sent: false for a process that is gone or belongs to somebody else."""
     try:
@@ -76,6 +70,7 @@ def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
         exits.update(reap())
         left = {pid for pid in descendants(without) if not _is_dead(pid)}
         if not left or left <= refused or time.monotonic() > give_up:
+            exits.update(reap())  # who died since the last time
             return Killed(frozenset(found), exits, frozenset(left))
         signal.sigtimedwait({signal.SIGCHLD}, 0.01)
 

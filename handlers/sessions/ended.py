@@ -123,7 +123,7 @@ def _conclude(
         ),
         Emit(SessionFinished(event.session_key, event.attempt, event.at, status, reason.code, delivery)),
     ]
-    if session.origin == "live":
+    if session.origin == "live" or event.attempt > 1:  # only a first attempt can be of before
         written = b""
         if verification is not None:
             written = lines.artifact_verified(event, event_hash, verification)

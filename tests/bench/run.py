@@ -8,6 +8,7 @@ judges only the latter.
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +88,8 @@ def main() -> int:
         parser.error(f"--only knows {', '.join(SECTIONS)}, not {', '.join(sorted(unknown))}")
     repeats = given.repeats or (1 if given.quick else 3)
     sizes = given.runs or ([200, 400] if given.quick else [1_000, 10_000])
+    # Told to stop, it still stops the daemon that it started and removes what it made.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     figures: list[Figure] = []
     broken: list[str] = []
     for name, measure in _sections(given.scratch, given.quick, repeats, sizes).items():

@@ -68,7 +68,7 @@ def test_no_value_makes_a_line_raise_or_become_something_else_than_json(
     assert "value" in odd
     assert following["event"] == "next"
     assert " odd value=" in console.getvalue()
-    assert console.getvalue().isprintable() or "\n" in console.getvalue()
+    assert console.getvalue().count("\n") == 2
 
 
 def test_a_value_that_contains_itself_is_a_line_too(file: LogFile, tmp_path: Path) -> None:
@@ -145,15 +145,14 @@ def test_a_line_that_a_full_disk_tore_off_spoils_no_other(
     assert json.loads(whole)["event"] == "whole"
 
 
-def test_a_log_that_is_large_is_set_aside_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_is_large_is_set_aside_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "MAXIMUM_BYTES", 1000)
     log = open_log(LogFile(tmp_path / LOG), None)
     for number in range(40):
         log.info("line", number=number)
     aside = tmp_path / (LOG + ".1")
-    told = [json.loads(line)["number"] for path in (aside, tmp_path / LOG) for line in path.open()]
+    text = aside.read_text() + (tmp_path / LOG).read_text()
+    told = [json.loads(line)["number"] for line in text.splitlines()]
     assert told == list(range(told[0], 40)), "what is kept is the end, without a gap"
     assert (tmp_path / LOG).stat().st_size <= 1000
     assert (tmp_path / LOG).stat().st_mode & 0o777 == 0o600

@@ -20,19 +20,20 @@ import sys
 from pathlib import Path
 
 # What a daemon imports only when it comes to it would be imported in every fork.
-import anyio._backends._asyncio  # noqa: F401
+import anyio._backends._asyncio
 import anyio._core._signals  # noqa: F401
 import apscheduler.executors.asyncio  # noqa: F401
-import runward.config.toml_document  # noqa: F401
+
+import runward.config.toml_document
 import runward.daemon.cli
-import runward.daemon.cli.commands  # noqa: F401
-import runward.daemon.cli.daemon  # noqa: F401
-import runward.daemon.log  # noqa: F401
-import runward.daemon.service  # noqa: F401
+import runward.daemon.cli.commands
+import runward.daemon.cli.daemon
+import runward.daemon.log
+import runward.daemon.service
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.proof.fences import FENCES  # noqa: E402 - found only with the line above
+from tests.proof.fences import FENCES
 
 _PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG of prctl(2)."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
@@ -49,6 +50,7 @@ class Place:
         fault: str | None = None,
         fences_out: Sequence[str] = (),
         unprivileged: bool = False,
+        output: Path | None = None,
     ) -> Process:
         """Start `runward daemon ARGUMENTS…` here."""
         environment = {
@@ -58,9 +60,14 @@ class Place:
         }
         if fault is not None:
             environment["RUNWARD_FAULT"] = fault
-        output = self.directory / f"output-{len(self.started)}"
+        output = output or self.directory / f"output-{len(self.started)}"
         process = self.forks.start(
-            "daemon", *arguments, environment=environment, output=output, fences_out=fences_out, unprivileged=unprivileged
+            "daemon",
+            *arguments,
+            environment=environment,
+            output=output,
+            fences_out=fences_out,
+            unprivileged=unprivileged,
         )
         self.started.append(process)
         return process
@@ -75,8 +82,6 @@ class Place:
         daemon = self.daemon()
         self.wait_ready(daemon)
         yield daemon
-        import signal
-
         daemon.send(signal.SIGTERM)
         assert daemon.wait() == 0, daemon.said()[-3000:]
 
@@ -131,7 +136,9 @@ class Place:
         """The log's lines about an event."""
         path = self.state / "log" / "runward.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
-        return [found for line in lines if f'"{event}"' in line and (found := json.loads(line))["event"] == event]
+        return [
+            found for line in lines if f'"{event}"' in line and (found := json.loads(line))["event"] == event
+        ]
 
     def journal(self, run: str, name: str = "events.jsonl") -> list[str]:
         """The events that a journal tells, in order."""
@@ -148,7 +155,11 @@ class Place:
     # What is put there.
 
     def start_run(
-        self, name: str, expected: Sequence[tuple[str, bool]] = (), root: Path | None = None, **further: object
+        self,
+        name: str,
+        expected: Sequence[tuple[str, bool]] = (),
+        root: Path | None = None,
+        **further: object,
     ) -> Path:
         """A run that started, under a contract over (path, required)."""
         directory = (root or self.runs) / name

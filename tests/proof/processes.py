@@ -129,4 +129,4 @@ class Process:
 
     def said(self) -> str:
         """What it wrote to stdout and stderr so far."""
-        return self.output.read_text(errors="replace") if self.output.exists() else ""
+        return self.output.read_text(errors="replace") if self.output.is_file() else ""

@@ -63,7 +63,12 @@ async def _daemon(place: Place) -> AsyncIterator[BrokenArtifacts]:
     settings = Settings(str(place.state), (), (), (Root("runs", str(place.runs)),))
     inotify = Inotify(place.state / "inbox", 5, 20, 0.5, 30.0)
     world = World(
-        SystemClock(), files, RealProcesses(), SystemRandomness(), inotify, lambda *_: Declarations(None, None)
+        SystemClock(),
+        files,
+        RealProcesses(),
+        SystemRandomness(),
+        inotify,
+        lambda *_: Declarations(None, None),
     )
     store = Store(await connect(place.state / "runward.db"))
     alarms: list[SchedulerAlarm] = []
@@ -167,11 +172,16 @@ async def test_a_run_whose_process_is_gone_gets_its_grace_once_although_the_cloc
 ) -> None:
     place = Place(tmp_path, forks)
     directory = place.start_run("killed")
-    (directory / "process.json").write_text(json.dumps({"pid": 1, "start_ticks": 1, "boot_id": "another boot"}))
+    (directory / "process.json").write_text(
+        json.dumps({"pid": 1, "start_ticks": 1, "boot_id": "another boot"})
+    )
     with time_machine.travel(NOW, tick=True) as clock:
         async with _daemon(place):
             # The first look sees that the process is gone; what it remembers is the time of that.
-            await _wait_for(lambda: str(int(NOW.timestamp()))[:8] in str(place.rows("select state from cursors")), "a doubt")
+            await _wait_for(
+                lambda: str(int(NOW.timestamp()))[:8] in str(place.rows("select state from cursors")),
+                "a doubt",
+            )
             clock.shift(timedelta(hours=-1))
             await _wait_for(lambda: place.ended() == 1, "its end")
     assert place.statuses() == {"killed": "aborted"}

@@ -67,7 +67,9 @@ def test_a_daemon_killed_at_every_single_point_leaves_what_an_undisturbed_one_le
     expected, points = undisturbed
     number, killed = 1, True
     while killed:
-        killed = _kill_and_compare(Place(in_memory / f"every-{chapter}-{number}", forks), chapter, [number], expected)
+        killed = _kill_and_compare(
+            Place(in_memory / f"every-{chapter}-{number}", forks), chapter, [number], expected
+        )
         number += 1
     assert number - 2 >= len(points[chapter]) - 2, "the sweep ended before the history did"
 

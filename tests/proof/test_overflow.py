@@ -15,6 +15,13 @@ QUEUE = Path("/proc/sys/fs/inotify/max_queued_events")
 FROZEN = 3.0
 
 
+def _counted(place: Place, what: str) -> int:
+    """What the daemon's coverage meter says."""
+    coverage = place.status()["coverage"]
+    assert isinstance(coverage, dict)
+    return int(coverage[what])
+
+
 def _overflow(place: Place, runs: int, files: int) -> None:
     """Fill the queue of a frozen daemon with files in run directories that it knows, then end some of those runs."""
     for number in range(runs):
@@ -36,11 +43,8 @@ def _overflow(place: Place, runs: int, files: int) -> None:
         daemon.go_on()
         place.wait_ended(runs + 1)
         assert set(place.statuses().values()) == {"completed"}
-        coverage = wait_for(
-            lambda: found if (found := place.status()["coverage"])["overflows"] else None,  # type: ignore[index] # the report's own shape
-            "a counted overflow",
-        )
-        assert coverage["found_by_scan"] > 0, "what the queue had lost was found by the scan"
+        wait_for(lambda: _counted(place, "overflows"), "a counted overflow")
+        assert _counted(place, "found_by_scan") > 0, "what the queue had lost was found by the scan"
         assert place.log("watch.gap")
         # The watch works as before.
         place.finished_run("made-later")

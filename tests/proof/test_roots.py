@@ -15,7 +15,7 @@ SOON = 10.0
 def _root(place: Place, name: str = "runs") -> dict[str, object]:
     """What the daemon's report says of a root."""
     roots = place.status().get("roots", [])
-    return next((root for root in roots if root["name"] == name), {})  # type: ignore[attr-defined, no-any-return] # the report's own shape
+    return next((root for root in roots if root["name"] == name), {})  # type: ignore[attr-defined] # the report's own shape
 
 
 def _wait_health(place: Place, health: str, name: str = "runs") -> None:

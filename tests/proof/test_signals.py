@@ -147,7 +147,9 @@ def test_a_broken_new_version_is_refused_with_its_place_and_the_old_one_stays_in
         daemon.send(signal.SIGHUP)
         (refused,) = wait_for(lambda: place.log("settings.refused"), "the refusal")
         line = right.count("\n") + 1
-        (problem,) = refused["problems"]  # type: ignore[misc] # a list, as the log has it
+        problems = refused["problems"]
+        assert isinstance(problems, list)
+        (problem,) = problems
         assert problem.startswith(f"{place.settings}:{line}:1: roots[0].layuot: unknown key")
         place.finished_run("after")
         place.wait_ended(1)

@@ -35,7 +35,9 @@ def _judged_at(place: Place) -> float:
 def _none_lost_none_doubled(place: Place) -> None:
     account(place)
     assert place.statuses() == {f"run-{number}": "completed" for number in range(COUNT)}
-    ends = Counter(str(lane) for (lane,) in place.rows("select lane from events where type = 'SessionFinished'"))
+    ends = Counter(
+        str(lane) for (lane,) in place.rows("select lane from events where type = 'SessionFinished'")
+    )
     assert set(ends.values()) == {1}
     assert len(ends) == COUNT
     for number in range(COUNT):

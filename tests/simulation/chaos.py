@@ -19,6 +19,9 @@ Strike: TypeAlias = Literal["crash", "cut", "freeze", "zombie"]
 ARMED: Final = 0.25
 """The share of points that a seed arms."""
 
+RARE: Final = ("commit.hold.", "commit.take_back.", "commit.clock.")
+"""Points that few histories pass at all: every seed arms them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Climate:
@@ -87,7 +90,8 @@ class Chaos:
     def _is_armed(self, name: str) -> bool:
         armed = self._armed.get(name)
         if armed is None:
-            armed = self._armed[name] = random.Random(f"{self._seed}/{name}").random() < ARMED
+            chance = 1.0 if name.startswith(RARE) else ARMED
+            armed = self._armed[name] = random.Random(f"{self._seed}/{name}").random() < chance
         return armed
 
     def no_watch(self) -> bool:
@@ -117,7 +121,7 @@ class Chaos:
             self._timeline.elapse(self._dice.choice((0.0, 0.001, 0.01)))
             if self._timeline.running.killed:
                 raise Killed
-        if self._dice.random() < self.climate.errors:
+        if self._dice.random() < self.climate.errors * (10 if "artifacts" in path else 1):
             self._tally.faults[f"EIO from {call}"] += 1
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
@@ -155,5 +159,5 @@ class Chaos:
         if not self.calm and self._dice.random() < self.climate.uncertain:
             self._tally.reached["an uncertain commit that happened"] += 1
             # Sometimes the question whether it happened fails as well.
-            self._uncertain = self._dice.random() < 0.3
+            self._uncertain = self._dice.random() < 0.6
             raise sqlite3.OperationalError("disk I/O error")

@@ -341,6 +341,8 @@ class Story:
     def hide_root(self) -> None:
         """The file system of a root is away for a while."""
         root = self.dice.choice(ROOTS)
+        if self.universe.kernel.exists(root + ".away"):
+            return  # one thing at a time
         self.universe.kernel.rename(root, root + ".away")
         for place in self.places.by_key.values():
             place.hidden = place.hidden or place.root == root
@@ -354,6 +356,8 @@ class Story:
     def empty_root(self) -> None:
         """A mount is gone and leaves an empty directory; all runs in it seem to have vanished."""
         root, kernel = self.dice.choice(ROOTS), self.universe.kernel
+        if kernel.exists(root + ".away"):
+            return  # one thing at a time
         kernel.rename(root, root + ".away")
         kernel.mkdir(root)
         for place in self.places.by_key.values():
@@ -415,8 +419,8 @@ class Story:
         self.universe.bugs[self._some_key()] = "poisons"
 
     def _some_key(self) -> str:
-        keys = sorted(self.places.by_key)
-        return self.dice.choice(keys[-6:])
+        keys = [key for key, place in sorted(self.places.by_key.items()) if not place.exits]
+        return self.dice.choice(keys) if keys else ""
 
     def mend_handlers(self) -> None:
         self.universe.bugs.clear()

@@ -14,7 +14,7 @@ import pytest
 from tests.simulation.simulation import run
 from tests.simulation.tally import Tally
 
-CHUNK: Final = 25
+CHUNK: Final = 50
 ONE: Final = os.environ.get("RUNWARD_SEED")
 only_chunks = pytest.mark.skipif(ONE is not None, reason="RUNWARD_SEED asks for one history")
 

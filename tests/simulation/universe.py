@@ -152,6 +152,8 @@ class Universe:
         self.bugs: dict[str, str] = {}
         """Sessions in whose handlers there is a bug, and which."""
         self.digest = ""
+        self.refusals: tuple[type[Exception], ...] = (EpochRefused, EpochPassed)
+        """What a daemon may die of once another one took over."""
         self.rebooted: Callable[[], None] = lambda: None
         self._dice = random.Random(f"{seed}/world")
         for path in ("/srv", *ROOTS, "/state", INBOX, "/state/rejected"):
@@ -243,7 +245,7 @@ class Universe:
             return
         causes = leaves(failure)
         superseded = daemon is not self.daemons[-1]
-        if superseded and all(isinstance(each, EpochRefused | EpochPassed) for each in causes):
+        if superseded and all(isinstance(each, self.refusals) for each in causes):
             refused = any(isinstance(each, EpochRefused) for each in causes)
             self.tally.reached["a refused epoch" if refused else "a journal refused to an old epoch"] += 1
             return

