@@ -7,7 +7,6 @@ content of a file.
 import json
 import logging
 import os
-import sys
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,7 +28,6 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._size = 0
-        self._held: list[bytes] | None = None
         self._torn = False
         self._descriptor = self._open()
 
@@ -39,22 +37,8 @@ class LogFile:
         self._size = os.fstat(descriptor).st_size
         return descriptor
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Append what is written meanwhile in one go, at the end."""
-        self._held = []
-        try:
-            yield
-        finally:
-            held, self._held = self._held, None
-            if held:
-                self.write(b"".join(held))
-
     def write(self, line: bytes) -> None:
         """Append a line. A full disk loses log lines and nothing else."""
-        if self._held is not None:
-            self._held.append(line)
-            return
         if self._torn:
             line = b"\n" + line
         try:
@@ -76,20 +60,43 @@ class LogFile:
         os.close(self._descriptor)
 
 
-class _Renderer:
-    """From an event's keys to one JSON line in the file, and one for a person on stderr."""
+class Sinks:
+    """Where lines go: JSON into the file, and what matters to a person to stderr."""
 
-    def __init__(self, file: LogFile | None, console: TextIO | None, level: int) -> None:
+    def __init__(self, file: LogFile | None, console: TextIO | None, level: str = "info") -> None:
         self._file = file
         self._console = console
-        self._level = level
+        self._level = _LEVELS[level]
+        self._lines: list[bytes] = []
+        self._texts: list[str] = []
+        self._holding = False
 
     def __call__(self, logger: object, method: str, event: MutableMapping[str, object]) -> NoReturn:
         if self._file is not None:
-            self._file.write(render(event))
+            self._lines.append(render(event))
         if self._console is not None and _LEVELS.get(method, 20) >= self._level:
-            self._tell(_for_people(event))
+            self._texts.append(_for_people(event))
+        if not self._holding:
+            self._release()
         raise structlog.DropEvent
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Write what is logged inside in one go, at the end."""
+        self._holding = True
+        try:
+            yield
+        finally:
+            self._holding = False
+            self._release()
+
+    def _release(self) -> None:
+        lines, self._lines = self._lines, []
+        texts, self._texts = self._texts, []
+        if lines and self._file is not None:
+            self._file.write(b"".join(lines))
+        if texts:
+            self._tell("".join(texts))
 
     def _tell(self, text: str) -> None:
         """Say it to a person; a terminal that went away or a full disk loses log lines and nothing else."""
@@ -130,13 +137,13 @@ def _for_people(event: MutableMapping[str, object]) -> str:
 
 def _short(value: object) -> str:
     text = _repr(value)
+    if text.isprintable():
+        return text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-def open_log(
-    file: LogFile | None, console: TextIO | None = sys.stderr, level: str = "info"
-) -> structlog.typing.FilteringBoundLogger:
-    """A log that writes to `file`, and what matters to a person to `console`."""
+def open_log(sinks: Sinks, level: str = "info") -> structlog.typing.FilteringBoundLogger:
+    """A log whose lines go to `sinks`."""
     # aiosqlite logs every statement with its parameters, at a level that nobody wants.
     logging.getLogger("aiosqlite").setLevel(logging.INFO)
     logging.getLogger("apscheduler").setLevel(logging.WARNING)
@@ -148,7 +155,7 @@ def open_log(
             structlog.processors.ExceptionRenderer(
                 structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
             ),
-            _Renderer(file, console, _LEVELS[level]),
+            sinks,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.DEBUG if level == "debug" else logging.INFO

@@ -16,7 +16,7 @@ from runward.config.settings import Settings
 from runward.daemon.clock import SystemClock, SystemRandomness
 from runward.daemon.declarations import Declarer
 from runward.daemon.inbox.spool import INBOX
-from runward.daemon.log import LogFile
+from runward.daemon.log import Sinks
 from runward.daemon.notify import notify
 from runward.daemon.ports import EpochPassed
 from runward.daemon.processes.machine import RealProcesses
@@ -41,7 +41,7 @@ Load = Callable[[], Parsed[Settings]]
 async def serve(
     settings: Settings,
     log: structlog.typing.FilteringBoundLogger,
-    log_file: LogFile,
+    sinks: Sinks,
     reload: Load,
     once: bool = False,
 ) -> None:
@@ -51,7 +51,7 @@ async def serve(
     and `OSError` or `sqlite3.Error` where the state directory can't be used.
     """
     try:
-        await _serve(settings, log, log_file, reload, once)
+        await _serve(settings, log, sinks, reload, once)
     except BaseExceptionGroup as group:
         cause = _cause(group)
         if isinstance(cause, EpochRefused | EpochPassed):
@@ -70,7 +70,7 @@ def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
 async def _serve(
     settings: Settings,
     log: structlog.typing.FilteringBoundLogger,
-    log_file: LogFile,
+    sinks: Sinks,
     reload: Load,
     once: bool,
 ) -> None:
@@ -97,7 +97,7 @@ async def _serve(
 
         try:
             supervisor = Supervisor(state, settings, world, store, log, make_alarm)
-            supervisor.worker.together = log_file.together
+            supervisor.worker.together = sinks.together
             _collect_rarely()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_signals, supervisor, declarer, log, reload)

@@ -34,7 +34,7 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
     import anyio
 
     from runward.daemon import faults
-    from runward.daemon.log import LOG, LogFile, open_log
+    from runward.daemon.log import LOG, LogFile, Sinks, open_log
     from runward.daemon.ports import EpochPassed
     from runward.daemon.service import serve
     from runward.daemon.store.migrate import StoreTooNew
@@ -47,10 +47,11 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
         from pathlib import Path
 
         prepare(Path(settings.state_dir))
-        file = LogFile(Path(settings.state_dir) / LOG)
-        log = open_log(file, None if quiet else sys.stderr, "debug" if root["debug"] else "info")
+        level = "debug" if root["debug"] else "info"
+        sinks = Sinks(LogFile(Path(settings.state_dir) / LOG), None if quiet else sys.stderr, level)
+        log = open_log(sinks, level)
         faults.from_environment(_fault())
-        anyio.run(serve, settings, log, file, lambda: read_settings_of(root["config"]), once)
+        anyio.run(serve, settings, log, sinks, lambda: read_settings_of(root["config"]), once)
     except StateDirectoryHeld as error:
         if once and _ask_for_scan(settings.state_dir):
             return

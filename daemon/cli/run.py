@@ -40,7 +40,6 @@ Options:
   --containment MEANS   auto, none, subreaper, cgroup, scope, pidns
   --no-verify           leave out the verification at the end
   --config FILE         the settings file
-  --debug               show tracebacks
   --help                show this and exit
 
 Exit codes: the command's own; 124 at the timeout; 128+n by signal n; 126 or

@@ -7,7 +7,6 @@ ours, a playbook or an agent there is nothing to read, and the defaults are take
 
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias
 
@@ -61,6 +60,8 @@ def begin_terms(
 
 def _understood(answer: JsonValue) -> Terms:
     assert isinstance(answer, dict)
+    if "broken" in answer:
+        raise RuntimeError(f"what people wrote could not be read: {answer['broken']}")
     if "refused" in answer:
         raise TermsRefused(answer["refused"], answer["messages"])  # type: ignore[arg-type]  # our own JSON
     return Terms(**{**answer, "warnings": tuple(answer["warnings"])})  # type: ignore[arg-type]  # our own JSON
@@ -144,22 +145,21 @@ def _begin_in_a_child(read: Callable[[], JsonValue]) -> Callable[[], JsonValue]:
     def wait() -> JsonValue:
         with open(answer_out, encoding="utf-8") as file:
             text = file.read()
-        _, status = os.waitpid(pid, 0)
-        if status != 0:
-            raise RuntimeError(f"the settings could not be read: the reader ended with status {status}")
-        value: JsonValue = json.loads(text)
+        os.waitpid(pid, 0)
+        value: JsonValue = json.loads(text or '{"broken": "its reader was killed"}')
         return value
 
     return wait
 
 
 def _answer(read: Callable[[], JsonValue], descriptor: int) -> NoReturn:
-    code = 1
+    """Writes the answer, or what went wrong; whatever happens, the child never returns into its parent's stack."""
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(read(), file)
-        code = 0
-    except BaseException:  # noqa: BLE001  # the child must not return into its parent's stack
-        sys.excepthook(*sys.exc_info())
+            try:
+                answer = json.dumps(read())
+            except Exception as error:  # noqa: BLE001  # the parent raises it
+                answer = json.dumps({"broken": f"{type(error).__name__}: {error}"})
+            file.write(answer)
     finally:
-        os._exit(code)
+        os._exit(0)

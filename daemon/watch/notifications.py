@@ -16,6 +16,7 @@ from typing import Final, Protocol
 import anyio
 import anyio.from_thread
 import anyio.to_thread
+from watchfiles import Change
 from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
 from runward.daemon.watch.hints import Target
@@ -27,6 +28,12 @@ TIMEOUT_MS: Final = 5000
 
 COST_FACTOR: Final = 100.0
 """The plan is looked through again after at least this many times its cost."""
+
+QUIET_STEP_MS: Final = 20
+"""The step after a wait in which nothing happened: the first change may be seen this much later."""
+
+RENEWED_AFTER: Final = 30_000
+"""Names that may be deleted before the watcher is made anew: it keeps a little of every directory."""
 
 WATCH_LIMIT: Final = Path("/proc/sys/fs/inotify/max_user_watches")
 
@@ -82,13 +89,17 @@ class Inotify:
             there = [root for root in roots if os.path.isdir(root.path)]
             watchers, watching, next_plan = self._set_up(there)
             anyio.from_thread.run_sync(standing, watching)
+            quiet, deleted = False, 0
             while not stop.is_set():
                 for watcher in watchers:
                     # With a second, flat watcher each gets its turn; alone, one waits as long as it likes.
                     patience = TIMEOUT_MS if len(watchers) == 1 else 500
-                    changes = watcher.watch(self._debounce, self._step, patience, stop)
+                    step = QUIET_STEP_MS if quiet else self._step
+                    changes = watcher.watch(max(step, self._debounce), step, patience, stop)
+                    quiet = isinstance(changes, str)
                     if isinstance(changes, str) or stop.is_set():
                         continue
+                    deleted += sum(change == Change.deleted for change, _ in changes)
                     targets, in_inbox = translate(path for _, path in changes)
                     if targets:
                         anyio.from_thread.run_sync(hint, targets)
@@ -96,7 +107,8 @@ class Inotify:
                         anyio.from_thread.run_sync(inbox)
                 if not stop.is_set() and time.monotonic() >= next_plan:
                     outdated, next_plan = self._outdated(there, watching)
-                    if outdated:
+                    if outdated or deleted > RENEWED_AFTER:
+                        deleted = 0
                         for watcher in watchers:
                             watcher.close()
                         watchers, watching, next_plan = self._set_up(there)

@@ -10,7 +10,7 @@ import aiosqlite
 import pytest
 
 from runward.daemon import log as log_module
-from runward.daemon.log import LOG, LogFile, open_log, render
+from runward.daemon.log import LOG, LogFile, Sinks, open_log, render
 
 
 class Unshowable:
@@ -60,7 +60,7 @@ def test_no_value_makes_a_line_raise_or_become_something_else_than_json(
 ) -> None:
     # structlog: a serialiser that raises does so inside the log call; the standard library writes NaN.
     console = io.StringIO()
-    log = open_log(file, console)
+    log = open_log(Sinks(file, console))
     log.info("odd", value=value)
     log.info("next")
     (odd, following) = _lines(tmp_path)
@@ -74,13 +74,13 @@ def test_no_value_makes_a_line_raise_or_become_something_else_than_json(
 def test_a_value_that_contains_itself_is_a_line_too(file: LogFile, tmp_path: Path) -> None:
     circle: list[object] = []
     circle.append(circle)
-    open_log(file, None).info("odd", value=circle)
+    open_log(Sinks(file, None)).info("odd", value=circle)
     assert _lines(tmp_path)[0]["event"] == "odd"
 
 
 def test_control_characters_reach_no_terminal(file: LogFile) -> None:
     console = io.StringIO()
-    open_log(file, console).info("odd", name="\x1b[31mred\x1b[0m\r\n\u202eback")
+    open_log(Sinks(file, console)).info("odd", name="\x1b[31mred\x1b[0m\r\n\u202eback")
     assert "\x1b" not in console.getvalue()
     assert console.getvalue().count("\n") == 1
     assert "\u202e" not in console.getvalue()
@@ -88,7 +88,7 @@ def test_control_characters_reach_no_terminal(file: LogFile) -> None:
 
 def test_a_traceback_shows_no_local_variables(file: LogFile, tmp_path: Path) -> None:
     # structlog: `dict_tracebacks` writes every local variable into the log, secrets too.
-    log = open_log(file, None)
+    log = open_log(Sinks(file, None))
 
     def fails() -> None:
         password = "open " + "sesame"
@@ -110,14 +110,14 @@ async def test_aiosqlite_logs_no_statements_whatever_the_level(
 ) -> None:
     # aiosqlite logs every statement with its parameters at DEBUG.
     caplog.set_level(logging.DEBUG)
-    open_log(file, None, "debug")
+    open_log(Sinks(file, None, "debug"), "debug")
     async with aiosqlite.connect(":memory:") as connection:
         await connection.execute("select ?", ("secret",))
     assert "secret" not in caplog.text
 
 
 def test_a_terminal_that_went_away_stops_nobody(file: LogFile, tmp_path: Path) -> None:
-    log = open_log(file, Full())
+    log = open_log(Sinks(file, Full()))
     log.info("first")
     log.info("second")
     assert [line["event"] for line in _lines(tmp_path)] == ["first", "second"]
@@ -128,14 +128,14 @@ def test_a_full_disk_loses_lines_and_raises_nothing(tmp_path: Path) -> None:
         pytest.skip("this system has no /dev/full")
     (tmp_path / "log").mkdir()
     (tmp_path / LOG).symlink_to("/dev/full")
-    log = open_log(LogFile(tmp_path / LOG), None)
+    log = open_log(Sinks(LogFile(tmp_path / LOG), None))
     log.info("lost")
 
 
 def test_a_line_that_a_full_disk_tore_off_spoils_no_other(
     file: LogFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, write = open_log(file, None), os.write
+    log, write = open_log(Sinks(file, None)), os.write
     monkeypatch.setattr(os, "write", lambda descriptor, line: write(descriptor, line[:10]))
     log.info("torn")
     monkeypatch.undo()
@@ -147,7 +147,7 @@ def test_a_line_that_a_full_disk_tore_off_spoils_no_other(
 
 def test_a_log_that_is_large_is_set_aside_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "MAXIMUM_BYTES", 1000)
-    log = open_log(LogFile(tmp_path / LOG), None)
+    log = open_log(Sinks(LogFile(tmp_path / LOG), None))
     for number in range(40):
         log.info("line", number=number)
     aside = tmp_path / (LOG + ".1")
@@ -162,7 +162,7 @@ def test_a_log_that_can_not_be_set_aside_loses_lines_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "MAXIMUM_BYTES", 300)
-    log = open_log(LogFile(tmp_path / LOG), None)
+    log = open_log(Sinks(LogFile(tmp_path / LOG), None))
     aside = tmp_path / (LOG + ".1")
     aside.mkdir()
     for number in range(10):
@@ -173,9 +173,10 @@ def test_a_log_that_can_not_be_set_aside_loses_lines_until_it_can(
 
 
 def test_lines_written_together_keep_their_order(file: LogFile, tmp_path: Path) -> None:
-    log = open_log(file, None)
+    sinks = Sinks(file, None)
+    log = open_log(sinks)
     log.info("before")
-    with file.together():
+    with sinks.together():
         log.info("one")
         log.info("two")
     log.info("after")

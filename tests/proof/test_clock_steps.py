@@ -20,7 +20,7 @@ from tests.proof.processes import Forks
 
 from runward.config.settings import Root, Settings
 from runward.daemon.clock import SystemClock, SystemRandomness
-from runward.daemon.log import LOG, LogFile, open_log
+from runward.daemon.log import LOG, LogFile, Sinks, open_log
 from runward.daemon.processes.machine import RealProcesses
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.schedule.alarm import SchedulerAlarm
@@ -78,7 +78,7 @@ async def _daemon(place: Place) -> AsyncIterator[BrokenArtifacts]:
         return alarms[-1].__enter__()
 
     log = LogFile(place.state / LOG)
-    supervisor = Supervisor(place.state, settings, world, store, open_log(log, None), make_alarm)
+    supervisor = Supervisor(place.state, settings, world, store, open_log(Sinks(log, None)), make_alarm)
     ready = anyio.Event()
     try:
         async with anyio.create_task_group() as tasks:

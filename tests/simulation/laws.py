@@ -1,15 +1,16 @@
 """What always holds: checked against the store and the journals, by plain means."""
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import Final
 
-from runward.daemon.ports import Appended, NotAppended
-from runward.daemon.store.chain import GENESIS, event_hash
 from tests.simulation.kernel import Node
 from tests.simulation.places import Place, Places
 from tests.simulation.ports import Written
 from tests.simulation.universe import Broken, Universe
+
+from runward.daemon.ports import Appended, NotAppended
+from runward.daemon.store.chain import GENESIS, event_hash
 
 ALWAYS: Final[dict[str, str]] = {
     "a lane's jobs are done in order": (
@@ -92,7 +93,11 @@ class Laws:
         for law, question in AT_REST.items():
             self._none(law, question)
         waiting = self.waiting_for_newline()
-        owed = [row for row in self._universe.peek("select id, directory, name from outbox") if row[0] not in waiting]
+        owed = [
+            row
+            for row in self._universe.peek("select id, directory, name from outbox")
+            if row[0] not in waiting
+        ]
         if owed:
             raise Broken(f"nothing is owed, but: {owed[:5]}")
         self._chain()
@@ -190,7 +195,9 @@ class Laws:
         A line that was given up then is owed again if that wasn't recorded before a crash, and comes
         after later ones; and what a power cut tore off may stay so.
         """
-        return any(place.shaken or place.hidden for place in self._places.by_key.values() if place.path == directory)
+        return any(
+            place.shaken or place.hidden for place in self._places.by_key.values() if place.path == directory
+        )
 
     def _foreign(self, node: Node, data: bytes) -> None:
         """Every byte is accounted for by somebody who appended it."""
@@ -224,14 +231,17 @@ class Laws:
             'select directory, name, "offset", length, hash from journal_lines where "offset" is not null'
         ):
             path = f"{directory}/{name}"
-            if directory not in by_path or self._was_away(directory) or not self._universe.kernel.exists(path):
+            if (
+                directory not in by_path
+                or self._was_away(directory)
+                or not self._universe.kernel.exists(path)
+            ):
                 continue
             if self._universe.kernel.node(path).torn:
                 continue  # its lines may have been completed one by one, with foreign ones between them
             content = self._universe.kernel.content(path)[offset : offset + length]
             if hashlib.sha256(content).hexdigest() != digest:
                 raise Broken(f"{path}: at {offset} stands {content!r}, which is not what the store says")
-
 
 
 RARE_ROWS: Final[dict[str, str]] = {

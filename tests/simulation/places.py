@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from runward.handlers.layouts.scanner import RecordedProcess
 from tests.simulation.kernel import Kernel
 from tests.simulation.ports import HOST, PLAYBOOKS, ProcessTable
+
+from runward.handlers.layouts.scanner import RecordedProcess
 
 
 @dataclass(frozen=True, slots=True)

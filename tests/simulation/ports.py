@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+from tests.simulation.kernel import Kernel, Node
+from tests.simulation.virtual_time import Process, Timeline
 
 from runward.config.contract import ExpectedArtifact
 from runward.daemon.inbox import spool
@@ -19,8 +21,6 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.facts import Declarations
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState
-from tests.simulation.kernel import Kernel, Node
-from tests.simulation.virtual_time import Process, Timeline
 
 STATE: Final = Path("/state")
 INBOX: Final = "/state/inbox"
@@ -208,7 +208,10 @@ class SimulatedAlarm:
 
 
 PLAYBOOKS: Final = {
-    "report": (ExpectedArtifact("report", "report.md"), ExpectedArtifact("notes", "notes.md", required=False)),
+    "report": (
+        ExpectedArtifact("report", "report.md"),
+        ExpectedArtifact("notes", "notes.md", required=False),
+    ),
     "two": (ExpectedArtifact("a", "a.txt"), ExpectedArtifact("b", "deep/b.txt")),
     "nothing": (),
 }

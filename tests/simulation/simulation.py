@@ -8,24 +8,24 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
 import anyio
 import anyio.lowlevel
-
-from runward.daemon import faults
-from runward.handlers import route
-from runward.handlers.effects import EndAttempt, OpenSession
-from runward.handlers.events import Event
-from runward.handlers.facts import Facts
 from tests.simulation.laws import Laws
 from tests.simulation.ports import INBOX
 from tests.simulation.story import Story
 from tests.simulation.tally import Tally
 from tests.simulation.universe import Broken, Universe
 from tests.simulation.virtual_time import VirtualLoop
+
+from runward.daemon import faults
+from runward.handlers import route
+from runward.handlers.effects import EndAttempt, OpenSession
+from runward.handlers.events import Event
+from runward.handlers.facts import Facts
 
 PATIENCE: Final = 400.0
 """Virtual seconds after the last fault within which everything must be quiet."""
@@ -242,9 +242,7 @@ def _thread(universe: Universe) -> Callable[..., Any]:
 def _buggy(bugs: Mapping[str, str]) -> Callable[[str, Event, str, Facts, float], route.Decision]:
     decide = route.decide
 
-    def with_bugs(
-        handler: str, event: Event, event_hash: str, facts: Facts, now: float
-    ) -> route.Decision:
+    def with_bugs(handler: str, event: Event, event_hash: str, facts: Facts, now: float) -> route.Decision:
         """The handlers, and the bugs that the story put into them."""
         bug = bugs.get(event.lane)
         if bug == "raises":

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
+from tests.simulation.places import Begun, Named, Over, Places, contract_of
+from tests.simulation.ports import HOST, INBOX, PLAYBOOKS
+from tests.simulation.universe import ROOTS, Universe
+
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.rundir.durable import write_durably
 from runward.daemon.store.chain import GENESIS, event_hash
 from runward.daemon.store.rows import JOBS_AN_EVENT
 from runward.handlers.events import JobDiscardRequested, JobRetryRequested, ScanRequested
 from runward.handlers.layouts.scanner import RecordedProcess
-from tests.simulation.places import Begun, Named, Over, Place, Places, contract_of
-from tests.simulation.ports import HOST, INBOX, PLAYBOOKS
-from tests.simulation.universe import ROOTS, Universe
 
 DEEDS: Final = 200
 LENGTH: Final = 150.0
@@ -66,7 +67,9 @@ class Run:
 
     def _document(self, name: str, value: object, by_hand: bool = False) -> bytes:
         self.story.serial += 1
-        content = json.dumps({**value, "serial": self.story.serial} if isinstance(value, dict) else value).encode()
+        content = json.dumps(
+            {**value, "serial": self.story.serial} if isinstance(value, dict) else value
+        ).encode()
         kernel = self.universe.kernel
         if by_hand:
             kernel.overwrite(f"{self.path}/{name}", content)
@@ -267,8 +270,25 @@ class Story:
     def _plot(self) -> list[tuple[float, Deed]]:
         run, dice = self._new_run(), self.dice
         deeds: list[Deed] = [run.make]
-        kind = dice.choice(("plain",) * 8 + ("killed", "killed", "late", "endless", "removed", "moved", "back",
-                                             "resumed", "resumed", "badly", "by hand", "touched", "twice", "spoilt"))
+        kind = dice.choice(
+            ("plain",) * 8
+            + (
+                "killed",
+                "killed",
+                "late",
+                "endless",
+                "removed",
+                "moved",
+                "back",
+                "resumed",
+                "resumed",
+                "badly",
+                "by hand",
+                "touched",
+                "twice",
+                "spoilt",
+            )
+        )
         deeds += self._middle(run, kind)
         ending: dict[str, list[Deed]] = {
             "plain": [run.end, run.die],
@@ -319,11 +339,28 @@ class Story:
     def _happening(self) -> Deed:
         return self.dice.choice(
             (
-                self.step_clock, self.fill_disk, self.hide_root, self.empty_root, self.lock_root,
-                self.kill_daemon, self.kill_daemon, self.stop_daemon, self.freeze_daemon, self.reboot,
-                self.break_handler, self.break_handler, self.poison_handler, self.mend_handlers,
-                self.retry_held, self.retry_held, self.discard_held, self.ask_for_scan, self.ask_twice,
-                self.ask_nonsense, self.reload, self.run_newer_version,
+                self.step_clock,
+                self.fill_disk,
+                self.hide_root,
+                self.empty_root,
+                self.lock_root,
+                self.kill_daemon,
+                self.kill_daemon,
+                self.stop_daemon,
+                self.freeze_daemon,
+                self.reboot,
+                self.break_handler,
+                self.break_handler,
+                self.poison_handler,
+                self.mend_handlers,
+                self.retry_held,
+                self.retry_held,
+                self.discard_held,
+                self.ask_for_scan,
+                self.ask_twice,
+                self.ask_nonsense,
+                self.reload,
+                self.run_newer_version,
             )
         )
 
@@ -438,7 +475,10 @@ class Story:
             world.execute("begin immediate")
         except sqlite3.OperationalError:
             return  # somebody frozen has the store locked
-        seq, head = world.execute("select seq, hash from events order by seq desc limit 1").fetchone() or (0, GENESIS)
+        seq, head = world.execute("select seq, hash from events order by seq desc limit 1").fetchone() or (
+            0,
+            GENESIS,
+        )
         lane, at = f"{FUTURE}{seq}", self.universe.clock.now()
         digest = event_hash(head, lane, "FutureThing", 1, at, None, 0, "{}")
         world.execute(

@@ -8,18 +8,18 @@ from contextlib import closing
 from typing import Final
 
 import pytest
-
-from runward.daemon.store import rows
-from runward.daemon.store.store import Store
-from runward.daemon.store.transaction import Fenced
-from runward.daemon.supervisor import Supervisor
-from runward.handlers.events import JobRetryRequested
 from tests.simulation.chaos import Strike
 from tests.simulation.laws import Laws
 from tests.simulation.simulation import simulated
 from tests.simulation.story import Run, Story
 from tests.simulation.tally import Tally
 from tests.simulation.universe import ROOTS, Broken, Daemon, Universe
+
+from runward.daemon.store import rows
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import Fenced
+from runward.daemon.supervisor import Supervisor
+from runward.handlers.events import JobRetryRequested
 
 SHORT: Final = 0.9
 LONG: Final = 30.0

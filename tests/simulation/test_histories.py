@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-
 from tests.simulation.simulation import run
 from tests.simulation.tally import Tally
 

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
+from tests.simulation.simulation import HistoryFailed, run
+from tests.simulation.universe import Broken
+from tests.simulation.virtual_time import GoingInCircles
 
 from runward.daemon.queue.queue import Queue
 from runward.daemon.rundir import journals
 from runward.daemon.store import queries, rows
 from runward.daemon.store.store import Store
 from runward.daemon.worker.outbox import Outbox
-from tests.simulation.simulation import HistoryFailed, run
-from tests.simulation.universe import Broken
-from tests.simulation.virtual_time import GoingInCircles
 
 MOST: Final = 40
 """Histories within which a guard must be missed."""

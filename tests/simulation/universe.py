@@ -3,19 +3,12 @@
 import asyncio
 import random
 import sqlite3
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
 import anyio
 import anyio.abc
 import structlog
-
-from runward.config.settings import Root, Scan, Settings
-from runward.daemon.ports import EpochPassed
-from runward.daemon.store.store import Store
-from runward.daemon.store.transaction import CommitUnknown, EpochRefused
-from runward.daemon.supervisor import SettingsNotTaken, Supervisor, World
 from tests.simulation.chaos import Chaos, Strike
 from tests.simulation.kernel import Kernel, Node
 from tests.simulation.ports import (
@@ -34,6 +27,12 @@ from tests.simulation.ports import (
 from tests.simulation.storage import Disk, InlineConnection
 from tests.simulation.tally import Tally
 from tests.simulation.virtual_time import Killed, Process, Timeline
+
+from runward.config.settings import Root, Scan, Settings
+from runward.daemon.ports import EpochPassed
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused
+from runward.daemon.supervisor import SettingsNotTaken, Supervisor, World
 
 ROOTS: Final = ("/srv/runs", "/srv/old")
 
@@ -184,7 +183,9 @@ class Universe:
             raise structlog.DropEvent
 
         logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
-            structlog.PrintLogger(), processors=[keep], wrapper_class=structlog.make_filtering_bound_logger(20)
+            structlog.PrintLogger(),
+            processors=[keep],
+            wrapper_class=structlog.make_filtering_bound_logger(20),
         )
         return logger
 
@@ -249,7 +250,9 @@ class Universe:
             refused = any(isinstance(each, EpochRefused) for each in causes)
             self.tally.reached["a refused epoch" if refused else "a journal refused to an old epoch"] += 1
             return
-        if not daemon.ready and all(isinstance(each, OSError | sqlite3.Error | CommitUnknown) for each in causes):
+        if not daemon.ready and all(
+            isinstance(each, OSError | sqlite3.Error | CommitUnknown) for each in causes
+        ):
             if any("locked" in str(each) for each in causes) and self.frozen():
                 self.tally.reached["a store that a frozen daemon has locked"] += 1
             return
@@ -339,7 +342,9 @@ class Universe:
         if daemon.store.epoch == epoch:
             return
         if not lock_is_older:
-            self.timeline.fail(Broken(f"{writer} appended under epoch {daemon.store.epoch}, now it is {epoch}"))
+            self.timeline.fail(
+                Broken(f"{writer} appended under epoch {daemon.store.epoch}, now it is {epoch}")
+            )
 
     # Notifications.
 
@@ -398,5 +403,3 @@ def cut_pieces(node: Node, kept: int) -> None:
         if length:
             left.append((writer, length))
     node.pieces[:] = left
-
-

@@ -116,15 +116,15 @@ class Timeline:
         """Whether the world acts now, in whosever thread it is."""
         self.running: Process
         self._number = itertools.count()
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._main = Process(self, "main")
         self._idle = 0
 
-    def at(self, time: float, action: Callable[[], None]) -> None:
+    def at(self, time: float, action: Callable[[], object]) -> None:
         """Have `action` happen at `time`."""
         heapq.heappush(self._events, (max(time, self.time), next(self._number), action))
 
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
         """Have `action` happen in `seconds`."""
         self.at(self.time + seconds, action)
 
@@ -154,7 +154,7 @@ class Timeline:
             self.failure = error
         self.finish()
 
-    def guard(self, action: Callable[[], None]) -> None:
+    def guard(self, action: Callable[[], object]) -> None:
         """Do something of the world's; what goes wrong there ends the history."""
         try:
             action()

@@ -105,8 +105,8 @@ def test_a_mistake_of_ours_is_one_line_and_with_debug_a_traceback(
     )
 
     assert result.returncode == (1 if option else 70)
-    assert b"RuntimeError: the settings could not be read" in result.stderr
-    assert (b"in main" in result.stderr) == bool(option)
+    assert b"RuntimeError: what people wrote could not be read: TypeError" in result.stderr
+    assert (len(result.stderr.splitlines()) > 1) == bool(option)
 
 
 def test_help_shows_an_example_and_the_codes(launcher: Launcher) -> None:

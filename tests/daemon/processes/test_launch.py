@@ -331,7 +331,7 @@ def counted(call):
 from runward.daemon.cli.run import main
 for name in ("mkdir", "open", "write", "fsync", "rename", "fork"):
     setattr(os, name, counted(getattr(os, name)))
-sys.exit(main(["--name", "run" + sys.argv[1], "--", "touch", "ran" + sys.argv[1]]))
+sys.exit(main(["--name", "run" + sys.argv[1], "--containment", "subreaper", "--", "touch", "ran" + sys.argv[1]]))
 """
     seen = []
     for step in range(1, 1000):

@@ -1,5 +1,6 @@
 """The short way to the default root says the same as the settings' own reader."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -43,5 +44,14 @@ def test_a_reader_that_breaks_is_not_mistaken_for_an_answer(
 
     monkeypatch.setattr("runward.daemon.settings.load_settings", broken)
     wait = begin_terms("any", None, None, {"HOME": str(tmp_path)}, str(tmp_path))
-    with pytest.raises(RuntimeError, match="the reader ended with status 256"):
+    with pytest.raises(RuntimeError, match="could not be read: MemoryError"):
+        wait()
+
+
+def test_a_reader_that_is_killed_is_not_mistaken_for_an_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("runward.daemon.settings.load_settings", lambda *_: os.kill(os.getpid(), 9))
+    wait = begin_terms("any", None, None, {"HOME": str(tmp_path)}, str(tmp_path))
+    with pytest.raises(RuntimeError, match="its reader was killed"):
         wait()
