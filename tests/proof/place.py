@@ -72,9 +72,9 @@ class Place:
         self.started.append(process)
         return process
 
-    def once(self, fault: str | None = None) -> int:
+    def once(self, fault: str | None = None, fences_out: Sequence[str] = ()) -> int:
         """Run `runward daemon --once` to its end; returns its exit code."""
-        return self.daemon("--once", fault=fault).wait()
+        return self.daemon("--once", fault=fault, fences_out=fences_out).wait()
 
     @contextmanager
     def serving(self) -> Iterator[Process]:

@@ -88,6 +88,15 @@ def test_a_daemon_that_is_killed_again_and_again_while_it_recovers_leaves_the_sa
         _kill_and_compare(place, chapter, numbers, expected, f"seed {seed}: ")
 
 
+def test_without_looking_for_what_stands_already_a_killed_daemons_line_is_doubled(place: Place) -> None:
+    place.finished_run("delivers")
+    assert place.once("kill@journal.append.after") == KILLED
+    assert place.once(fences_out=["look for lines"]) == 0
+    assert place.journal("delivers").count("session_started") == 2
+    with pytest.raises(AssertionError, match="lines of ours"):
+        account(place)
+
+
 def _sampled(points: list[list[str]]) -> Iterator[tuple[int, int]]:
     """Chapter and number of the points of the default run."""
     for chapter, names in enumerate(points):

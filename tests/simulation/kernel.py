@@ -176,7 +176,7 @@ class Kernel:
             if flags & os.O_EXCL:
                 raise _error(errno.EEXIST, name)
         if node.kind == stat.S_IFLNK:
-            raise _error(errno.ELOOP, name)
+            raise _error(errno.ENOTDIR if flags & os.O_DIRECTORY else errno.ELOOP, name)
         if flags & os.O_DIRECTORY and node.kind != stat.S_IFDIR:
             raise _error(errno.ENOTDIR, name)
         if node.kind == stat.S_IFDIR:
@@ -323,6 +323,8 @@ class Kernel:
 
     def symlink(self, target: str, path: str) -> None:
         directory, name = self._parent(path, None)
+        if name in directory.entries:
+            raise _error(errno.EEXIST, path)
         node = self._node(stat.S_IFLNK)
         node.target = target
         self._enter(directory, name, node)

@@ -106,11 +106,11 @@ class Laws:
         self._journals()
 
     def _chain(self) -> None:
-        head, number = GENESIS, 0
-        for row in self._universe.peek(
+        head = GENESIS
+        rows = self._universe.peek(
             "select seq, key, type, version, recorded_at, cause, depth, payload, hash from events order by seq"
-        ):
-            number += 1
+        )
+        for number, row in enumerate(rows, start=1):
             expected = event_hash(head, *row[1:8])
             if row[0] != number or row[8] != expected:
                 raise Broken(f"the chain breaks at event {row[0]} ({row[1]})")

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from tests.simulation.chaos import Strike
 from tests.simulation.laws import Laws
-from tests.simulation.simulation import simulated
+from tests.simulation.standing_in import simulated
 from tests.simulation.story import Run, Story
 from tests.simulation.tally import Tally
 from tests.simulation.universe import ROOTS, Broken, Daemon, Universe
@@ -125,6 +125,8 @@ def test_without_both_a_job_is_done_twice(monkeypatch: pytest.MonkeyPatch) -> No
     order = tuple((loose if sql == rows._FINISH_JOB else sql, exact) for sql, exact in rows._ORDER)
     monkeypatch.setattr(rows, "_FINISH_JOB", loose)
     monkeypatch.setattr(rows, "_ORDER", order)
-    with closing(FrozenDaemon("commit.apply.begin")) as history:
-        with pytest.raises(Broken, match=r"no job is open|a job decides once"):
-            history.play()
+    with (
+        closing(FrozenDaemon("commit.apply.begin")) as history,
+        pytest.raises(Broken, match=r"no job is open|a job decides once"),
+    ):
+        history.play()

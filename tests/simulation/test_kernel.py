@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.simulation.kernel import Kernel
 
 READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -140,18 +139,19 @@ def answer(machine: Machine, step: tuple[str, str, str]) -> Answer:
 
 
 DEEDS: Final = (
-    "mkdir", "symlink", "rename", "unlink", "stat", "lstat", "isdir", "list", "scan", "below", "read", "append", "new"
+    "mkdir", "symlink", "unlink", "stat", "lstat", "isdir", "list", "scan", "below", "read", "append", "new"
 )  # fmt: skip
-NOT_COMPARED: Final = {
-    ("unlink", "EISDIR"),  # the world's remove_tree is an unlink of directories, which the daemon never asks for
-}
+NOT_COMPARED: Final = [
+    [
+        "unlink",
+        "EISDIR",
+    ],  # the world's remove_tree is an unlink of directories, which the daemon never asks for
+]
 
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.lists(
-        st.tuples(st.sampled_from(DEEDS), st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=12
-    )
+    st.lists(st.tuples(st.sampled_from(DEEDS), st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=12)
 )
 def test_every_program_of_system_calls_gets_the_same_answers(program: list[tuple[str, str, str]]) -> None:
     simulated = SimulatedMachine()
@@ -159,19 +159,20 @@ def test_every_program_of_system_calls_gets_the_same_answers(program: list[tuple
         real = RealMachine(directory)
         for step in program:
             expected = answer(real, step)
-            if (step[0], expected) in NOT_COMPARED or skipped(step):
+            if [step[0], expected] in NOT_COMPARED:
                 continue
             assert answer(simulated, step) == expected, f"{step} of {program}"
 
 
-def skipped(step: tuple[str, str, str]) -> bool:
-    """A directory is never renamed into itself, nor over anything, by the daemon or the story."""
-    return step[0] == "rename"
-
-
 def test_a_rename_replaces_a_file_and_moves_a_directory_with_what_is_in_it(tmp_path: Path) -> None:
     for machine in (SimulatedMachine(), RealMachine(str(tmp_path))):
-        for step in (("new", "a", ""), ("append", "b", ""), ("append", "b", ""), ("rename", "b", "a"), ("mkdir", "d", "")):
+        for step in (
+            ("new", "a", ""),
+            ("append", "b", ""),
+            ("append", "b", ""),
+            ("rename", "b", "a"),
+            ("mkdir", "d", ""),
+        ):
             answer(machine, step)  # type: ignore[arg-type] # a loop over two classes joins them to object
         assert answer(machine, ("new", "d/a", "")) == ((11, 11), (stat.S_IFREG, 11))  # type: ignore[arg-type]
         answer(machine, ("rename", "d", "l"))  # type: ignore[arg-type]

@@ -17,6 +17,12 @@ from runward.daemon.worker.outbox import Outbox
 MOST: Final = 40
 """Histories within which a guard must be missed."""
 
+
+def play(seeds: range) -> None:
+    for seed in seeds:
+        run(seed)
+
+
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -92,6 +98,5 @@ def without_syncing(patch: pytest.MonkeyPatch) -> None:
 def test_a_history_breaks_a_law(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch)
     with pytest.raises(HistoryFailed) as failed:
-        for seed in range(MOST):
-            run(seed)
+        play(range(MOST))
     assert isinstance(failed.value.why, Broken | GoingInCircles)

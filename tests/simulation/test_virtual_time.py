@@ -5,7 +5,6 @@ from typing import Any
 
 import anyio
 import pytest
-
 from tests.simulation.virtual_time import GoingInCircles, NothingLeft, Process, Timeline
 
 Body = Callable[[], Coroutine[Any, Any, None]]
