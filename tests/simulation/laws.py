@@ -4,10 +4,11 @@ import hashlib
 from collections import defaultdict
 from typing import Final
 
+from tests.simulation.broken import Broken
 from tests.simulation.kernel import Node
 from tests.simulation.places import Place, Places
 from tests.simulation.ports import Written
-from tests.simulation.universe import Broken, Universe
+from tests.simulation.universe import Universe
 
 from runward.daemon.ports import Appended, NotAppended
 from runward.daemon.store.chain import GENESIS, event_hash

@@ -8,12 +8,13 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
+from tests.simulation.broken import Broken
 from tests.simulation.laws import Laws
 from tests.simulation.ports import INBOX
 from tests.simulation.standing_in import simulated
 from tests.simulation.story import Story
 from tests.simulation.tally import Tally
-from tests.simulation.universe import Broken, Universe
+from tests.simulation.universe import Universe
 
 PATIENCE: Final = 400.0
 """Virtual seconds after the last fault within which everything must be quiet."""
@@ -104,9 +105,9 @@ class Ending:
         """Put right what people would, then wait for rest."""
         universe = self._universe
         universe.start_if_none()
-        self._story.take_all_roots()
-        self._story.retry_held()
-        self._story.ask_for_scan()
+        self._story.people.take_all_roots()
+        self._story.people.retry_held()
+        self._story.people.ask_for_scan()
         universe.timeline.after(20.0, self._rest)
 
     def _rest(self) -> None:
@@ -132,8 +133,8 @@ class Ending:
         if daemon is None or not daemon.ready or universe.frozen() or universe.kernel.names(INBOX):
             return False
         supervisor = daemon.supervisor
-        if self._story.held():
-            self._story.retry_held()
+        if self._story.people.held():
+            self._story.people.retry_held()
             return False
         owed = supervisor.outbox.owed - len(self._laws.waiting_for_newline())
         busy = len(supervisor.hints) or owed or supervisor.outbox.unsynced

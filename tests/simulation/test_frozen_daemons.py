@@ -8,12 +8,15 @@ from contextlib import closing
 from typing import Final
 
 import pytest
+from tests.simulation.broken import Broken
 from tests.simulation.chaos import Strike
+from tests.simulation.daemons import Daemon
 from tests.simulation.laws import Laws
+from tests.simulation.runs import Run
 from tests.simulation.standing_in import simulated
-from tests.simulation.story import Run, Story
+from tests.simulation.story import Story
 from tests.simulation.tally import Tally
-from tests.simulation.universe import ROOTS, Broken, Daemon, Universe
+from tests.simulation.universe import ROOTS, Universe
 
 from runward.daemon.store import rows
 from runward.daemon.store.store import Store
@@ -71,11 +74,11 @@ class FrozenDaemon:
 
     def play(self) -> Daemon:
         """Let it all happen; returns the daemon that was frozen."""
-        timeline, run = self.universe.timeline, Run(self.story, ROOTS[0], "run")
+        timeline, run = self.universe.timeline, Run(self.story.scene, ROOTS[0], "run")
         run.playbook, run.snapshot, run.host = None, False, None
         request = JobRetryRequested("00000000-0000-4000-8000-000000000000", 0.0, 1 << 20)
         timeline.after(0.1, self.universe.start_daemon)
-        for deed in (run.make, run.begin, run.end, lambda: self.story.request(request)):
+        for deed in (run.make, run.begin, run.end, lambda: self.story.people.request(request)):
             timeline.after(3.0, deed)
         timeline.after(33.5, run.talk)
         timeline.after(90.0, self.laws.at_rest)

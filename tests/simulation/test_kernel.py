@@ -173,12 +173,12 @@ def test_a_rename_replaces_a_file_and_moves_a_directory_with_what_is_in_it(tmp_p
             ("rename", "b", "a"),
             ("mkdir", "d", ""),
         ):
-            answer(machine, step)  # type: ignore[arg-type] # a loop over two classes joins them to object
-        assert answer(machine, ("new", "d/a", "")) == ((11, 11), (stat.S_IFREG, 11))  # type: ignore[arg-type]
-        answer(machine, ("rename", "d", "l"))  # type: ignore[arg-type]
-        assert answer(machine, ("lstat", "a", "")) == (stat.S_IFREG, 22)  # type: ignore[arg-type]
-        assert answer(machine, ("list", "l", "")) == ["a"]  # type: ignore[arg-type]
-        assert answer(machine, ("list", "d", "")) == "ENOENT"  # type: ignore[arg-type]
+            answer(machine, step)
+        assert answer(machine, ("new", "d/a", "")) == ((11, 11), (stat.S_IFREG, 11))
+        answer(machine, ("rename", "d", "l"))
+        assert answer(machine, ("lstat", "a", "")) == (stat.S_IFREG, 22)
+        assert answer(machine, ("list", "l", "")) == ["a"]
+        assert answer(machine, ("list", "d", "")) == "ENOENT"
 
 
 def test_a_lock_refuses_the_next_one_until_it_is_closed(tmp_path: Path) -> None:

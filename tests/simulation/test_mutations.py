@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
+from tests.simulation.broken import Broken
 from tests.simulation.simulation import HistoryFailed, run
-from tests.simulation.universe import Broken
 from tests.simulation.virtual_time import GoingInCircles
 
 from runward.daemon.queue.queue import Queue

@@ -6,33 +6,20 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, Final
 
-import anyio
-import anyio.abc
 import structlog
+from tests.simulation.broken import Broken
 from tests.simulation.chaos import Chaos, Strike
+from tests.simulation.daemons import Daemon
+from tests.simulation.deliveries import Deliveries
 from tests.simulation.kernel import Kernel, Node
-from tests.simulation.ports import (
-    INBOX,
-    STATE,
-    ProcessTable,
-    SimulatedAlarm,
-    SimulatedClock,
-    SimulatedFiles,
-    SimulatedNotifications,
-    SimulatedRandomness,
-    Watch,
-    Written,
-    declared,
-)
-from tests.simulation.storage import Disk, InlineConnection
+from tests.simulation.ports import INBOX, STATE, ProcessTable, SimulatedClock, Written
+from tests.simulation.storage import Disk
 from tests.simulation.tally import Tally
-from tests.simulation.virtual_time import Killed, Process, Timeline
+from tests.simulation.virtual_time import Killed, Timeline
 
 from runward.config.settings import Root, Scan, Settings
 from runward.daemon.ports import EpochPassed
-from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused
-from runward.daemon.supervisor import SettingsNotTaken, Supervisor, World
 
 ROOTS: Final = ("/srv/runs", "/srv/old")
 
@@ -47,88 +34,6 @@ PATHS_IN_THE_LOG: Final = {
 }
 
 
-class Broken(AssertionError):
-    """A law doesn't hold, or a daemon ended that should have gone on."""
-
-
-class Daemon:
-    """One life of the daemon: a process, its supervisor, and what became of it."""
-
-    def __init__(self, universe: "Universe", number: int, once: bool) -> None:
-        self.universe = universe
-        self.number = number
-        self.once = once
-        self.process = Process(universe.timeline, f"daemon {number}")
-        self.connection = InlineConnection(universe.disk, universe.chaos, self.alive, self._committed)
-        self.store = Store(self.connection)
-        self.ready = False
-        self.stopping = False
-        self.supervisor: Supervisor
-        self._tasks: anyio.abc.TaskGroup
-
-    def alive(self) -> None:
-        """Raise where this process was killed."""
-        if self.process.killed:
-            raise Killed
-
-    def _committed(self) -> None:
-        """No daemon commits anything once another one has taken over."""
-        ((epoch,),) = self.universe.disk.world.execute("select epoch from daemon").fetchall()
-        if self.store.epoch not in (0, epoch):
-            self.universe.timeline.fail(
-                Broken(f"{self.process.name} committed under epoch {self.store.epoch}, now it is {epoch}")
-            )
-
-    def start(self) -> None:
-        self.process.start(self._main, self._ended)
-
-    async def _main(self) -> None:
-        universe = self.universe
-        name = self.process.name
-        world = World(
-            universe.clock,
-            SimulatedFiles(universe.kernel, universe.written),
-            universe.table,
-            SimulatedRandomness(f"{universe.seed}/{name}"),
-            SimulatedNotifications(
-                self.process, universe.watches, universe.kernel, universe.flat, universe.chaos.no_watch
-            ),
-            declared,
-        )
-        self.supervisor = Supervisor(
-            STATE, universe.settings, world, self.store, universe.logger(name), self._alarm
-        )
-        async with anyio.create_task_group() as self._tasks:
-            await (self.supervisor.once() if self.once else self.supervisor.run(self._is_ready))
-            self._tasks.cancel_scope.cancel()
-        await self.store.close()
-
-    def _alarm(self, ring: Callable[[], None]) -> SimulatedAlarm:
-        return SimulatedAlarm(ring, self.universe.clock)
-
-    def _is_ready(self) -> None:
-        self.ready = True
-
-    def stop(self) -> None:
-        """Ask it to end in order, as SIGTERM does."""
-        self.stopping = True
-        self.process.call(lambda: self.supervisor.stop())
-
-    def reload(self, settings: Settings) -> None:
-        """Have it take other settings, as SIGHUP does."""
-        self.process.call(lambda: self._tasks.start_soon(self._reload, settings))
-
-    async def _reload(self, settings: Settings) -> None:
-        try:
-            await self.supervisor.reload(settings)
-        except SettingsNotTaken as error:
-            self.universe.say(f"{self.process.name} keeps its settings: {error}")
-
-    def _ended(self) -> None:
-        self.connection.abandon()
-        self.universe.daemon_ended(self)
-
-
 class Universe:
     """Everything of one history but its story. `trace` is what happened, for whoever reads a failure."""
 
@@ -138,12 +43,16 @@ class Universe:
         self.timeline = Timeline()
         self.clock = SimulatedClock(self.timeline)
         self.chaos = Chaos(seed, self.timeline, tally)
-        self.kernel = Kernel(lambda: int(self.clock.now() * 1e9), self.chaos, self._changed)
+        self.deliveries = Deliveries(seed, self.timeline, self.chaos, tally)
+        self.kernel = Kernel(
+            lambda: int(self.clock.now() * 1e9),
+            self.chaos,
+            lambda path: self.deliveries.changed(self.kernel, path),
+        )
         self.kernel.me = self._me
         self.kernel.appended = self._appended
         self.disk = Disk()
         self.table = ProcessTable()
-        self.watches: list[Watch] = []
         self.written: list[Written] = []
         self.trace: list[str] = []
         self.daemons: list[Daemon] = []
@@ -223,7 +132,7 @@ class Universe:
     def daemon_ended(self, daemon: Daemon) -> None:
         """A daemon's process is over, one way or another."""
         self.kernel.end(daemon.process.name)
-        self.watches[:] = [watch for watch in self.watches if watch.process is not daemon.process]
+        self.deliveries.end(daemon.process)
         self._count(daemon)
         failure = daemon.process.failure
         self.say(f"{daemon.process.name} ended: {'killed' if daemon.process.killed else failure!r}")
@@ -345,44 +254,6 @@ class Universe:
             self.timeline.fail(
                 Broken(f"{writer} appended under epoch {daemon.store.epoch}, now it is {epoch}")
             )
-
-    # Notifications.
-
-    def _node_at(self, path: str) -> Node | None:
-        return self.kernel.node(path) if self.kernel.exists(path) else None
-
-    def _changed(self, path: str) -> None:
-        for watch in self.watches:
-            if not watch.process.over and watch.sees(path, self._node_at):
-                self._deliver(watch, path)
-
-    def _deliver(self, watch: Watch, path: str) -> None:
-        weather, dice = self.chaos.climate, self._dice
-        if not self.chaos.calm:
-            if dice.random() < weather.loss:
-                self.tally.faults["a lost notification"] += 1
-                return
-            if dice.random() < weather.twice:
-                self.tally.faults["a doubled notification"] += 1
-                self._late(watch, path, dice.uniform(0.0, 2.0))
-            if dice.random() < weather.late:
-                self.tally.faults["a late notification"] += 1
-                self._late(watch, path, dice.uniform(0.1, 15.0))
-                return
-        if not watch.soon:
-            self.timeline.after(0.006, lambda: self._flush(watch))
-        watch.soon.append(path)
-
-    def _late(self, watch: Watch, path: str, delay: float) -> None:
-        self.timeline.after(delay, lambda: self._tell(watch, [path]))
-
-    def _flush(self, watch: Watch) -> None:
-        paths, watch.soon = watch.soon, []
-        self._tell(watch, paths)
-
-    def _tell(self, watch: Watch, paths: list[str]) -> None:
-        if watch in self.watches:
-            watch.process.call(lambda: watch.tell(paths))
 
 
 def leaves(error: BaseException) -> list[BaseException]:

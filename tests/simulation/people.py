@@ -1,0 +1,99 @@
+"""What people do: requests through the inbox, other settings, and the bugs that they write and mend."""
+
+from collections.abc import Callable
+from typing import Final
+
+from tests.simulation.ports import INBOX
+from tests.simulation.runs import Scene
+
+from runward.daemon.inbox.requests import dump_request
+from runward.daemon.rundir.durable import write_durably
+from runward.handlers.events import JobDiscardRequested, JobRetryRequested, ScanRequested
+
+FUTURE: Final = "future:"
+"""How the lanes of events begin that only a newer version knows: their jobs stay held."""
+
+
+class People:
+    """Everybody who isn't an agent. `later` has something happen in a while."""
+
+    def __init__(self, scene: Scene, later: Callable[[Callable[[], None]], None]) -> None:
+        self._scene = scene
+        self._later = later
+        self._requests = 0
+
+    def held(self) -> list[tuple[int, str]]:
+        """The jobs that are held now, with their lanes."""
+        rows = self._scene.universe.peek("select id, lane from jobs where state = 'held' order by id")
+        return [(int(row[0]), str(row[1])) for row in rows if not str(row[1]).startswith(FUTURE)]
+
+    def retry_held(self) -> None:
+        for number, _ in self.held():
+            self.request(JobRetryRequested(self._uuid(), self._scene.universe.clock.now(), number))
+
+    def discard_held(self) -> None:
+        held = self.held()
+        if held:
+            number, lane = self._scene.dice.choice(held)
+            if lane in self._scene.places.by_key:
+                self._scene.places.by_key[lane].free = True
+            request = JobDiscardRequested(self._uuid(), self._scene.universe.clock.now(), number, "no use")
+            self.request(request)
+
+    def ask_for_scan(self) -> None:
+        self.request(ScanRequested(self._uuid(), self._scene.universe.clock.now()))
+
+    def ask_twice(self) -> None:
+        """The same request comes again under its name, perhaps after it was done."""
+        self._scene.universe.tally.reached["a duplicate request"] += 1
+        request = ScanRequested(self._uuid(), self._scene.universe.clock.now())
+        self.request(request)
+        self._later(lambda: self.request(request))
+
+    def ask_nonsense(self) -> None:
+        write_durably(INBOX, f"{self._uuid()}.json", b'{"type":"Nonsense"}')
+
+    def request(self, request: JobRetryRequested | JobDiscardRequested | ScanRequested) -> None:
+        write_durably(INBOX, f"{request.request}.json", dump_request(request))
+
+    def _uuid(self) -> str:
+        self._requests += 1
+        return f"00000000-0000-4000-8000-{self._requests:012d}"
+
+    def break_handler(self) -> None:
+        """A bug shows in the handlers of one session."""
+        self._scene.universe.bugs[self._some_key()] = "raises"
+
+    def poison_handler(self) -> None:
+        """A bug makes the handlers of one session order what the store must refuse."""
+        self._scene.universe.bugs[self._some_key()] = "poisons"
+
+    def _some_key(self) -> str:
+        keys = [key for key, place in sorted(self._scene.places.by_key.items()) if not place.exits]
+        return self._scene.dice.choice(keys) if keys else ""
+
+    def mend_handlers(self) -> None:
+        self._scene.universe.bugs.clear()
+
+    def reload(self) -> None:
+        """SIGHUP, with another batch, and perhaps without one of the roots for a while."""
+        universe, all_roots = self._scene.universe, self._scene.universe.all_roots
+        roots = (
+            all_roots
+            if self._scene.dice.random() < 0.6
+            else self._scene.dice.choice((all_roots[:1], all_roots[1:]))
+        )
+        universe.settings = universe.settings._replace(
+            batch=self._scene.dice.choice((1, 5, 256)), roots=roots
+        )
+        universe.reload()
+        if roots != all_roots:
+            universe.tally.reached["a root taken out of the settings"] += 1
+            self._later(self.take_all_roots)
+
+    def take_all_roots(self) -> None:
+        """SIGHUP, with every root."""
+        self._scene.universe.settings = self._scene.universe.settings._replace(
+            roots=self._scene.universe.all_roots
+        )
+        self._scene.universe.reload()

@@ -1,0 +1,207 @@
+"""Agents at work: what a run may do in its directory, and what it means to the plain model."""
+
+import json
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from tests.simulation.places import Begun, Named, Over, Places, contract_of
+from tests.simulation.ports import HOST, PLAYBOOKS
+from tests.simulation.universe import Universe
+
+from runward.handlers.layouts.scanner import RecordedProcess
+
+_EXITS: Final[tuple[tuple[dict[str, object], str, str], ...]] = (
+    ({"exit_code": 0, "cause": "exited"}, "completed", "run.completed.ok"),
+    ({"exit_code": 0}, "completed", "run.completed.ok"),
+    ({"exit_code": 3, "cause": "exited"}, "failed", "run.failed.exit_nonzero"),
+    ({"exit_code": None, "signal": 9}, "failed", "run.failed.signal"),
+    ({"exit_code": 1, "cause": "exited", "error": "it broke"}, "failed", "run.failed.exception"),
+    ({"exit_code": None, "cause": "timed_out", "signal": 15}, "timed_out", "run.timed_out.deadline"),
+    ({"exit_code": None, "cause": "cancelled", "signal": 2}, "aborted", "run.aborted.user"),
+    ({"exit_code": None, "cause": "cancelled", "signal": 15}, "cancelled", "run.cancelled.sigterm"),
+    ({"cause": "cancelled", "error": "shutdown"}, "cancelled", "run.cancelled.system"),
+    ({"cause": "cancelled"}, "cancelled", "run.cancelled.user"),
+    ({"cause": "not_started", "error": "no such file"}, "failed", "run.failed.not_started"),
+)
+
+
+@dataclass(slots=True)
+class Scene:
+    """Where everything happens. `serial` makes every document another one."""
+
+    universe: Universe
+    places: Places
+    dice: random.Random
+    serial: int = 0
+
+
+class Run:
+    """One agent at work in one directory. Every method is a deed that the story may order."""
+
+    def __init__(self, scene: Scene, root: str, name: str) -> None:
+        self.scene = scene
+        self.universe = scene.universe
+        self.dice = scene.dice
+        self.place = scene.places.place(root, name)
+        self.playbook = self.dice.choice((None, "report", "report", "two", "nothing", "no such playbook"))
+        self.snapshot = self.dice.random() < 0.3
+        self.launched = self.dice.random() < 0.4
+        self.host = self.dice.choice((None, HOST, HOST, "elsewhere"))
+        self.good = self.dice.random() < 0.7
+        self.process: RecordedProcess | None = None
+        self.launcher: RecordedProcess | None = None
+
+    @property
+    def path(self) -> str:
+        return self.place.path
+
+    def make(self) -> None:
+        self.universe.kernel.mkdir(self.path)
+
+    def _document(self, name: str, value: object, by_hand: bool = False) -> bytes:
+        self.scene.serial += 1
+        content = json.dumps(
+            {**value, "serial": self.scene.serial} if isinstance(value, dict) else value
+        ).encode()
+        kernel = self.universe.kernel
+        if by_hand:
+            kernel.overwrite(f"{self.path}/{name}", content)
+        else:
+            temporary = f"{self.path}/.{name}.tmp"
+            kernel.put(temporary, content)
+            kernel.rename(temporary, f"{self.path}/{name}")
+        return content
+
+    def _means(self, content: bytes, meaning: Begun | Over | Named) -> None:
+        self.scene.places.meanings[content] = meaning
+        self.scene.places.note(self.place)
+
+    def expected(self) -> tuple[tuple[str, bool], ...] | None:
+        """What its contract asks for."""
+        return contract_of(self.playbook)
+
+    def begin(self, by_hand: bool = False) -> None:
+        """Write run.json."""
+        value: dict[str, object] = {"schema": "runward-run-v1", "session_id": self.place.name}
+        if self.playbook is not None:
+            value["playbook"] = self.playbook
+        if self.snapshot:
+            expected = self.expected()
+            value["contract"] = None
+            if expected is not None and self.playbook is not None:
+                value["contract"] = {
+                    "expected": [
+                        {"id": each.id, "path": each.path, "required": each.required}
+                        for each in PLAYBOOKS[self.playbook]
+                    ]
+                }
+        if self.host is not None:
+            value["host"] = self.host
+        if self.launched:
+            self.launcher = self.launcher or self.universe.table.start()
+            value["launcher"] = _recorded(self.launcher)
+        content = self._document("run.json", value, by_hand)
+        self._means(content, Begun(self.expected(), self.launcher, self.host))
+
+    def begin_badly(self) -> None:
+        """Write half a run.json in place."""
+        self.universe.kernel.overwrite(f"{self.path}/run.json", b'{"schema": "runward-run-v1", "sess')
+
+    def name_process(self) -> None:
+        """Write process.json."""
+        self.process = self.universe.table.start()
+        self.place.odd = self.place.odd or self.place.died
+        self._means(self._document("process.json", _recorded(self.process)), Named(self.process))
+
+    def end(self) -> None:
+        """Write exit.json."""
+        value, status, reason = self.dice.choice(_EXITS[:2] if self.dice.random() < 0.6 else _EXITS)
+        now = round(self.universe.clock.now(), 3)
+        content = self._document("exit.json", {**value, "finished_at": _iso(now)})
+        self._means(content, Over(status, reason, now))
+
+    def end_badly(self) -> None:
+        """Write an exit.json that says nothing."""
+        self._document("exit.json", {"exit_code": "zero"})
+
+    def die(self) -> None:
+        """The processes are gone."""
+        for each in (self.process, self.launcher):
+            if each is not None:
+                self.universe.table.end(each)
+        if self.process or self.launcher:
+            self.place.reopened += 1
+            self.place.died = True
+
+    def deliver(self, path: str) -> None:
+        """Write an artifact, or what should be one."""
+        base = f"{self.path}/artifacts"
+        self.place.late = self.place.late or self.universe.kernel.exists(f"{self.path}/exit.json")
+        kernel = self.universe.kernel
+        way = base
+        for part in ["", *path.split("/")[:-1]]:
+            way = f"{way}/{part}" if part else way
+            if not kernel.exists(way):
+                kernel.mkdir(way)
+        kernel.put(f"{base}/{path}", b"delivered" if self.good or self.dice.random() < 0.5 else b"")
+
+    def note_work(self) -> None:
+        """Append a line of its own to a journal, or half of one."""
+        line = b'{"ts":"2026-01-01T00:00:00Z","role":"agent","event":"worked","path":"","n":%d}\n'
+        content = line % self.dice.randrange(10**6)
+        if self.dice.random() < 0.25:
+            content = content[: self.dice.randrange(1, len(content))]
+        self.universe.kernel.append(f"{self.path}/events.jsonl", content)
+
+    def talk(self) -> None:
+        self.universe.kernel.append(f"{self.path}/stdout.log", b"working\n")
+
+    def spoil_journal(self) -> None:
+        """A link stands where the journal should."""
+        path = f"{self.path}/events.jsonl"
+        if not self.universe.kernel.exists(path):
+            self.universe.kernel.symlink("/srv/elsewhere", path)
+
+    def remove(self) -> None:
+        self._shake()
+        self.universe.kernel.remove_tree(self.path)
+
+    def move(self) -> None:
+        """The directory gets another name, where it is another session."""
+        other = self.scene.places.place(self.place.root, self.place.name + "-moved")
+        self.universe.kernel.rename(self.path, other.path)
+        self._shake()
+        other.shaken = True
+        other.reopened += 1
+        self.scene.places.note(other)
+
+    def come_back(self) -> None:
+        """The directory is there again under its old name."""
+        self.universe.kernel.rename(self.path + "-moved", self.path)
+        self.place.reopened += 1
+        self.scene.places.place(self.place.root, self.place.name + "-moved").shaken = True
+        self.scene.places.note(self.place)
+
+    def resume(self) -> None:
+        """A new start in the same directory."""
+        kernel = self.universe.kernel
+        if kernel.exists(f"{self.path}/exit.json"):
+            kernel.unlink(f"{self.path}/exit.json")
+        self.launcher = None
+        self.place.reopened += 1
+        self.place.odd = True
+        self.begin()
+
+    def _shake(self) -> None:
+        self.place.shaken = True
+        self.place.reopened += 1
+
+
+def _recorded(process: RecordedProcess) -> dict[str, object]:
+    return {"pid": process.pid, "start_ticks": process.start_ticks, "boot_id": process.boot_id}
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
