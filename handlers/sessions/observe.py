@@ -211,7 +211,9 @@ def vanish(watched: Watched, key: str, now: float) -> Observed:
     if watched.phase == "none":
         return NEVER_SEEN, ()
     if watched.phase == "over":
-        return watched._replace(complaints=()) if watched.complaints else watched, ()
+        # What may yet correct a weak end is read anew when it is back; a declared end stays known by its file.
+        kept = watched.signatures if watched.ended_by == "declared" else ()
+        return watched._replace(signatures=kept, complaints=()), ()
     ended = AttemptEnded(
         key,
         watched.attempt,

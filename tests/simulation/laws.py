@@ -63,9 +63,14 @@ class Laws:
         self._places = places
         self._contracts: dict[str, str | None] = {}
         self._raced: list[Node | None] = []
+        self._version: list[tuple[int, ...]] = []
 
     def always(self) -> None:
-        """What must hold after every step."""
+        """What must hold after every step, checked where the store changed since it was checked last."""
+        version = self._universe.peek("pragma data_version")
+        if version == self._version:
+            return
+        self._version = version
         for law, question in ALWAYS.items():
             self._none(law, question)
         for key, contract in self._universe.peek("select key, artifact_contract_json from sessions"):

@@ -101,6 +101,8 @@ class Story:
             if self.running:
                 self._end("aborted", "run.aborted.vanished", "process_gone", None)
                 self.vanished, self.seen = True, {}
+            elif self.attempts and self.attempts[-1].ended_by != "declared":
+                self.seen = {}
             return
         opened = self._see_start(place)
         self._see_process(place, opened)

@@ -195,6 +195,14 @@ def test_an_end_that_comes_after_weaker_evidence_is_a_correction() -> None:
     assert correction.declaration is None
 
 
+def test_a_broken_correction_that_goes_and_comes_back_is_still_complained_of() -> None:
+    history = History().put("run.json", LAUNCHED).look().weigh("gone", 10.0).weigh("gone", 20.0)
+    history.put("exit.json", BROKEN).look().vanish()
+    assert history.complaints == []
+    assert len(history.look().complaints) == 1
+    assert history.put("exit.json", CLEAN).look().told[2:] == ["2 started", f"2 {OK}"]
+
+
 def test_only_the_first_attempt_declares() -> None:
     history = finished().put("run.json", RUN).put("exit.json", CLEAN).look()
     declared = [
