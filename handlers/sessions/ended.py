@@ -4,13 +4,11 @@ Precedence over a clean end only (ADR-0029, section 7): a run that failed for a 
 keeps that cause, and the verification is recorded beside it.
 """
 
-from functools import lru_cache
 from typing import Literal
 
-from pydantic_core import from_json
-
-from runward.config.contract import Contract, contract_from_json
+from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
+from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import (
     Verification,
     describe,
@@ -43,10 +41,6 @@ from runward.handlers.facts import (
 from runward.handlers.journal import lines
 
 
-class BrokenSnapshot(ValueError):
-    """The store holds a contract that isn't one: our own mistake, for it was checked when it came in."""
-
-
 def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Effects | Need | TryLater:
     """End the attempt with the verdict that the evidence and the contract amount to."""
     asked = SessionOf(event.session_key)
@@ -62,7 +56,7 @@ def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Ef
         return (Explain(event.session_key, "refused", summary),)
     if session.contract_json is None:
         return _conclude(event, event_hash, session, None, None, None)
-    contract = _contract_of(session.contract_json)
+    contract = stored_contract(session.contract_json)
     question = ArtifactsUnder(
         session.artifacts_path, _within(session), tuple(entry.path for entry in contract.expected)
     )
@@ -75,15 +69,6 @@ def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Ef
         raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
     verification = verify(contract, answer, now)
     return _conclude(event, event_hash, session, contract, verification, answer)
-
-
-@lru_cache(maxsize=256)
-def _contract_of(text: str) -> Contract:
-    """The contract of a snapshot. Many sessions have the same one, and it never changes."""
-    parsed = contract_from_json(from_json(text), "the store")
-    if parsed.value is None:
-        raise BrokenSnapshot(parsed.problems[0].render())
-    return parsed.value
 
 
 def _within(session: Session) -> str:

@@ -5,10 +5,8 @@ daemon's first look (ADR-0029, section 5). A playbook that is missing or wrong i
 mistake: no contract, and the problem shown.
 """
 
-import json
-
-from runward.config.contract import Contract, contract_from_json, contract_to_json, resolve_contract
-from runward.config.json_value import JsonValue
+from runward.config.contract import Contract, resolve_contract
+from runward.handlers.contracts.snapshots import NO_CONTRACT, Snapshot, snapshot_from_run, snapshot_of
 from runward.handlers.effects import (
     AppendLines,
     ContractBasis,
@@ -47,9 +45,8 @@ def decide(event: AttemptStarted, event_hash: str, facts: Facts, now: float) -> 
 
 
 def _open(event: AttemptStarted, event_hash: str, facts: Facts) -> Effects | Need:
-    contract: Contract | None = None
+    snapshot = NO_CONTRACT
     basis: ContractBasis | None = None
-    problem: str | None = None
     declaration = event.declaration
     if declaration is None:
         summary = f"attempt {event.attempt} was reported of a session that never started"
@@ -57,8 +54,8 @@ def _open(event: AttemptStarted, event_hash: str, facts: Facts) -> Effects | Nee
     if event.origin == "history":
         pass  # what ended before the root was first seen gets no contract
     elif declaration.has_snapshot:
-        contract, problem = _snapshot(declaration.contract)
-        basis = "launcher" if contract is not None else None
+        snapshot = snapshot_from_run(declaration.contract)
+        basis = "launcher" if snapshot.contract is not None else None
     elif declaration.playbook is not None or declaration.agent is not None:
         question = DeclaredContract(declaration.playbook, declaration.agent)
         if question not in facts:
@@ -66,34 +63,23 @@ def _open(event: AttemptStarted, event_hash: str, facts: Facts) -> Effects | Nee
         answer = facts[question]
         if not isinstance(answer, Declarations):
             raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
-        problem = answer.problem
-        if problem is None:
-            contract = resolve_contract(playbook=answer.playbook, agent=answer.agent)
-        if contract is not None:
+        if answer.problem is not None:
+            snapshot = Snapshot(None, None, answer.problem)
+        else:
+            snapshot = snapshot_of(resolve_contract(playbook=answer.playbook, agent=answer.agent))
+        if snapshot.contract is not None:
             basis = "late" if event.seen_over else "first_look"
-    return _opening(event, event_hash, declaration, contract, basis, problem)
-
-
-def _snapshot(value: JsonValue) -> tuple[Contract | None, str | None]:
-    if value is None:
-        return None, None
-    parsed = contract_from_json(value, "run.json")
-    if parsed.value is None:
-        return None, "run.json: " + "; ".join(each.message for each in parsed.errors)
-    return parsed.value, None
+    return _opening(event, event_hash, declaration, snapshot, basis)
 
 
 def _opening(
     event: AttemptStarted,
     event_hash: str,
     declaration: SessionDeclaration,
-    contract: Contract | None,
+    snapshot: Snapshot,
     basis: ContractBasis | None,
-    problem: str | None,
 ) -> Effects:
-    contract_json = None
-    if contract is not None:
-        contract_json = json.dumps(contract_to_json(contract), ensure_ascii=False, separators=(",", ":"))
+    contract, contract_json, problem = snapshot
     effects: list[Effect] = [
         OpenSession(
             event.session_key,

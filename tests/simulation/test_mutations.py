@@ -14,6 +14,7 @@ from runward.daemon.store import queries, rows
 from runward.daemon.store.store import Store
 from runward.daemon.worker.outbox import Outbox
 
+pytestmark = pytest.mark.timeout(900)  # a busy machine takes its time, and time is not what is tested here
 MOST: Final = 40
 """Histories within which a guard must be missed."""
 

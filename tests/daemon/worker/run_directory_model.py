@@ -12,7 +12,9 @@ GRACE = 5.0
 Contract: TypeAlias = tuple[tuple[str, bool], ...]
 """Path and whether it is required, of each artifact."""
 
-ArtifactState: TypeAlias = Literal["file", "empty", "directory", "fifo", "link inside", "link outside"]
+ArtifactState: TypeAlias = Literal[
+    "file", "empty", "directory", "fifo", "link inside", "link outside", "link upwards"
+]
 
 
 @dataclass(frozen=True)

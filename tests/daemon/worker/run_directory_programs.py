@@ -83,7 +83,7 @@ _contents = st.one_of(
 _documents = st.sampled_from(["run.json", "run.json", "exit.json", "exit.json", "process.json"])
 _artifacts = st.sampled_from(["review.md", "sub/report.md", "notes.md"])
 _states = st.sampled_from(
-    ["file", "file", "empty", "directory", "fifo", "link inside", "link outside", "absent"]
+    ["file", "file", "empty", "directory", "fifo", "link inside", "link outside", "link upwards", "absent"]
 )
 
 _begun = st.sampled_from(["plain", "contract", "optional", "launched"])
@@ -400,8 +400,9 @@ class Machine:
                 (top / "real" / "work").write_text("work")
                 file.symlink_to("../" * path.count("/") + "real/work")
             case "link outside":
-                outside = self.base / "elsewhere" / "review.md"
-                file.symlink_to(outside if self._version() % 2 else os.path.relpath(outside, file.parent))
+                file.symlink_to(self.base / "elsewhere" / "review.md")
+            case "link upwards":
+                file.symlink_to(os.path.relpath(self.base / "elsewhere" / "review.md", file.parent))
             case _:
                 return
         place.artifacts[path] = state

@@ -7,6 +7,7 @@ import pytest
 from tests.handlers.examples import HASH, KEY, NOTES, NOW, PATH, REPORT, REVIEW, ended, session
 
 from runward.config.contract import Contract
+from runward.handlers.contracts.snapshots import BrokenSnapshot
 from runward.handlers.effects import AppendLines, Effects, Emit, EndAttempt, EvidenceRef, Explain, TryLater
 from runward.handlers.events import AttemptEnded, Evidence, SessionFinished, Status
 from runward.handlers.facts import (
@@ -21,7 +22,7 @@ from runward.handlers.facts import (
     UnexpectedAnswer,
     Unreadable,
 )
-from runward.handlers.sessions.ended import BrokenSnapshot, decide
+from runward.handlers.sessions.ended import decide
 from runward.handlers.sessions.reasons import status_of
 
 
