@@ -52,7 +52,7 @@ def climate(dice: random.Random) -> Climate:
         late=perhaps(0.2),
         twice=perhaps(0.3),
         errors=perhaps(0.005),
-        uncertain=perhaps(0.03),
+        uncertain=perhaps(0.06),
         hiccup=perhaps(0.01),
         strikes=tuple(strikes),
         slow_threads=perhaps(0.2),

@@ -4,10 +4,12 @@ import sqlite3
 from collections.abc import Callable
 
 from tests.simulation.people import FUTURE
+from tests.simulation.ports import STATE
 from tests.simulation.runs import Scene
 from tests.simulation.universe import ROOTS
 
 from runward.daemon.store.chain import GENESIS, event_hash
+from runward.daemon.store.epoch import write_epoch
 from runward.daemon.store.rows import JOBS_AN_EVENT
 
 
@@ -108,10 +110,9 @@ class Mishaps:
             world.execute("begin immediate")
         except sqlite3.OperationalError:
             return  # somebody frozen has the store locked
-        seq, head = world.execute("select seq, hash from events order by seq desc limit 1").fetchone() or (
-            0,
-            GENESIS,
-        )
+        world.execute("update daemon set epoch = epoch + 1")
+        last = world.execute("select seq, hash from events order by seq desc limit 1").fetchone()
+        seq, head = last or (0, GENESIS)
         lane, at = f"{FUTURE}{seq}", self._scene.universe.clock.now()
         digest = event_hash(head, lane, "FutureThing", 1, at, None, 0, "{}")
         world.execute(
@@ -124,3 +125,5 @@ class Mishaps:
             (JOBS_AN_EVENT * (seq + 1), seq + 1, lane, at),
         )
         world.commit()
+        ((epoch,),) = world.execute("select epoch from daemon").fetchall()
+        write_epoch(STATE, epoch)

@@ -86,12 +86,12 @@ _states = st.sampled_from(
     ["file", "file", "empty", "directory", "fifo", "link inside", "link outside", "link upwards", "absent"]
 )
 
-_begun = st.sampled_from(["plain", "contract", "optional", "launched"])
-_new_runs: st.SearchStrategy[Operation] = st.builds(
-    lambda name, run, end: ("run", name, run, end),
-    _names,
-    _begun,
-    st.sampled_from(["", "", "clean", "nonzero"]),
+_begun = st.sampled_from(["contract", "contract", "plain", "optional", "launched"])
+_new_runs: st.SearchStrategy[Operation] = st.one_of(
+    st.tuples(st.just("begin"), _names, _begun),
+    st.tuples(
+        st.just("run"), _names, _begun, st.sampled_from(["clean", "clean", "nonzero"]), _states, _states
+    ),
 )
 _ends: st.SearchStrategy[Operation] = st.builds(
     lambda name, end: ("write", name, "exit.json", end, "renamed"), _names, st.sampled_from(list(EXITS))
@@ -203,7 +203,7 @@ class Machine:
         elif verb in _ON_NAMES:
             _ON_NAMES[verb](self, rest[0])
             self._date(rest[0])
-        elif verb in ("write", "run", "artifact", "special"):
+        elif verb in ("write", "begin", "run", "artifact", "special"):
             self.make(rest[0])
         if verb in _IN_PLACES and rest[0] in self.places:
             _IN_PLACES[verb](self, rest[0], *rest[1:])
@@ -338,14 +338,17 @@ class Machine:
             version, says = self._stamp(path), says if whole else None
         self.places[name].docs[file] = Doc(version, says)
 
-    def run(self, name: str, run: str, end: str) -> None:
-        """A whole run as a launcher writes it, at its start or up to its end."""
+    def begin(self, name: str, run: str) -> None:
+        """A new run as a launcher writes it, also where an old one lay."""
         self.write(name, "run.json", run, "renamed")
-        if end:
-            self.artifact(name, "review.md", "file")
-            self.write(name, "exit.json", end, "renamed")
-        elif "exit.json" in self.places[name].docs:
-            self.remove_document(name, "exit.json")
+        self.remove_document(name, "exit.json")
+
+    def run(self, name: str, run: str, end: str, review: str, report: str) -> None:
+        """A whole run, from its first file to its last."""
+        self.write(name, "run.json", run, "renamed")
+        self.artifact(name, "review.md", review)
+        self.artifact(name, "sub/report.md", report)
+        self.write(name, "exit.json", end, "renamed")
 
     def complete(self, name: str, file: str) -> None:
         """Rewrite in place what is no document yet: the directory itself doesn't change, and a scan finds it all the same."""
@@ -444,6 +447,7 @@ _ON_NAMES: Final[dict[str, Callable[[Machine, str], None]]] = {
 }
 _IN_PLACES: Final[dict[str, Callable[..., None]]] = {
     "write": Machine.write,
+    "begin": Machine.begin,
     "run": Machine.run,
     "special": Machine.special,
     "complete": Machine.complete,
