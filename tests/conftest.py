@@ -1,6 +1,7 @@
 """What every test may count on: one event loop, Hypothesis's profiles, and the fact sheets' material where there is any."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,13 @@ from hypothesis import settings
 settings.register_profile("default", max_examples=200, deadline=None, print_blob=True)
 settings.register_profile("prove", max_examples=10_000, deadline=None, print_blob=True)
 settings.load_profile("default")
+
+
+def pytest_configure() -> None:
+    """Take signals as a person's shell hands them on, also where nohup or a job runner has them ignored."""
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,131 @@
+"""Random declarations over random trees: merged, read and verified as ADR-0029's own reference does it."""
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.daemon.rundir.reference_verifier import Entry, Result, resolve, verify
+
+from runward.config.contract import Contract, ExpectedArtifact, resolve_contract
+from runward.daemon.rundir.artifacts import artifact_facts
+from runward.handlers.contracts import verify as verifying
+from runward.handlers.facts import RootFacts
+
+IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+NAMES = ["a", "b", "c"]
+paths = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
+declared_paths = paths | st.builds(
+    lambda path, how: how.format(path), paths, st.sampled_from(["./{}", "{}/", "a/./{}", "b//{}"])
+)
+# Links that leave the root and come back are left out: Runward never follows one that leaves, the reference does.
+targets = st.sampled_from(
+    ["a", "b", "c", "a/b", "b/c", "./c", "../a", "../b", "../c", "../../b", "../../../a", "../../../../outside",
+     "/etc/hostname", "/", ".", "..", "../outside", "missing", "INSIDE/a", "INSIDE/b/c", "INSIDE", "INSIDE-not/a"]
+)  # fmt: skip
+nodes = st.lists(
+    st.one_of(
+        st.tuples(st.just("file"), paths, st.sampled_from(["", "x", "work"])),
+        st.tuples(st.just("link"), paths, targets),
+        st.tuples(st.just("directory"), paths, st.just("")),
+        st.tuples(st.just("fifo"), paths, st.just("")),
+    ),
+    max_size=8,
+)
+entries = st.builds(
+    lambda identifier, path, required: Entry(id=identifier, path=path, required=required, source=""),
+    st.sampled_from(["one", "two", "three", "four"]),
+    declared_paths,
+    st.booleans(),
+)
+declarations = st.none() | st.lists(entries, max_size=4, unique_by=lambda entry: entry["id"])
+
+
+def grow(base: Path, tree: list[tuple[str, str, str]]) -> str:
+    """A run's artifacts as the nodes say; what can't be made where something else stands is left out."""
+    top = base / "run" / "artifacts"
+    top.mkdir(parents=True)
+    (base / "run" / "outside").write_text("not delivered")
+    (base / "outside").write_text("not delivered")
+    for kind, path, what in tree:
+        place = top / path
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if not place.parent.resolve().is_relative_to(top):
+                continue
+            match kind:
+                case "file":
+                    place.write_text(what) if not place.is_symlink() and not place.exists() else None
+                case "link":
+                    place.symlink_to(what.replace("INSIDE", str(top)))
+                case "directory":
+                    place.mkdir()
+                case _:
+                    os.mkfifo(place)
+        except OSError:
+            continue
+    return str(top)
+
+
+def ours(contract: Contract, root: str, run: str) -> Result:
+    facts = artifact_facts(root, run, tuple(entry.path for entry in contract.expected))
+    assert isinstance(facts, RootFacts)
+    found = verifying.verify(contract, facts, 1.0)
+    return Result(
+        status=found.status,
+        missing_required=[entry.id for entry in found.missing_required],
+        missing_optional=[entry.id for entry in found.missing_optional],
+        produced=[(each.id, each.path, each.size) for each in found.produced],
+    )
+
+
+def artifacts(declared: list[Entry] | None) -> tuple[ExpectedArtifact, ...] | None:
+    if declared is None:
+        return None
+    return tuple(ExpectedArtifact(entry["id"], entry["path"], entry["required"]) for entry in declared)
+
+
+def check(
+    playbook: list[Entry] | None, agent: list[Entry] | None, tree: list[tuple[str, str, str]] | None
+) -> None:
+    contract, expected = (
+        resolve_contract(playbook=artifacts(playbook), agent=artifacts(agent)),
+        resolve(playbook, agent),
+    )
+    assert (contract is None) == (expected is None)
+    if contract is None or expected is None:
+        return
+    assert [(entry.id, entry.path, entry.required, entry.source) for entry in contract.expected] == [
+        (entry["id"], entry["path"], entry["required"], entry["source"]) for entry in expected
+    ]
+    with TemporaryDirectory(dir=IN_MEMORY) as directory:
+        base = Path(directory).resolve()
+        (base / "run").mkdir()
+        root = str(base / "run" / "artifacts")
+        if tree is not None:
+            (base / "run").rmdir()
+            root = grow(base, tree)
+        assert ours(contract, root, str(base / "run")) == verify(expected, root)
+
+
+trees = st.none() | nodes | nodes | nodes
+
+
+@given(declarations, declarations, trees)
+def test_declarations_are_merged_and_verified_as_the_reference_does(
+    playbook: list[Entry] | None, agent: list[Entry] | None, tree: list[tuple[str, str, str]] | None
+) -> None:
+    check(playbook, agent, tree)
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(900)
+@settings(max_examples=10_000)
+@given(declarations, declarations, trees)
+def test_declarations_are_merged_and_verified_as_the_reference_does_in_ten_thousand_cases(
+    playbook: list[Entry] | None, agent: list[Entry] | None, tree: list[tuple[str, str, str]] | None
+) -> None:
+    check(playbook, agent, tree)
