@@ -44,7 +44,7 @@ def _overflow(place: Place, runs: int, files: int) -> None:
         place.wait_ended(runs + 1)
         assert set(place.statuses().values()) == {"completed"}
         wait_for(lambda: _counted(place, "overflows"), "a counted overflow")
-        assert _counted(place, "found_by_scan") > 0, "what the queue had lost was found by the scan"
+        wait_for(lambda: _counted(place, "found_by_scan"), "ends that the queue had lost and the scan found")
         assert place.log("watch.gap")
         # The watch works as before.
         place.finished_run("made-later")
