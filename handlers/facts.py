@@ -71,6 +71,18 @@ class ArtifactsUnder(NamedTuple):
     paths: tuple[str, ...]
 
 
+class JobStateOf(NamedTuple):
+    """Question: how the job stands. Answer: `JobState`, or None where there is no such job."""
+
+    job: int
+
+
+class JobState(NamedTuple):
+    """How a job stands: `waiting`, `running`, `done`, `held` or `discarded`."""
+
+    state: str
+
+
 FileState: TypeAlias = Literal["file", "absent", "empty", "not_regular", "outside", "denied"]
 
 
@@ -89,8 +101,8 @@ class RootFacts(NamedTuple):
     files: tuple[FileFact, ...] = ()
 
 
-Question: TypeAlias = SessionOf | DeclaredContract | ArtifactsUnder
-Answer: TypeAlias = Session | Declarations | RootFacts | Unreadable | None
+Question: TypeAlias = SessionOf | DeclaredContract | ArtifactsUnder | JobStateOf
+Answer: TypeAlias = Session | Declarations | RootFacts | JobState | Unreadable | None
 Facts: TypeAlias = Mapping[Question, Answer]
 
 
@@ -114,3 +126,5 @@ def question_as_json(question: Question) -> JsonValue:
             return {"declared_contract": {"playbook": playbook, "agent": agent}}
         case ArtifactsUnder(root=root, paths=paths):
             return {"artifacts_under": {"root": root, "paths": list(paths)}}
+        case JobStateOf(job=job):
+            return {"job_state": job}

@@ -9,7 +9,7 @@ from runward.daemon.store.rows import Counters, Job, OwedLine
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row, Statement
 from runward.handlers.events import UnknownEvent, load_payload
-from runward.handlers.facts import Session
+from runward.handlers.facts import JobState, Session
 
 TAKE_BACK: Final = (
     "update jobs set state = 'waiting', token = null, epoch = ?, updated_at = ?"
@@ -101,6 +101,12 @@ async def states_under(store: Store, numbers: Iterable[int]) -> dict[int, tuple[
     return {
         _int(number): (str(state), None if token is None else str(token)) for number, state, token in rows
     }
+
+
+async def job_states(store: Store, numbers: Iterable[int]) -> dict[int, JobState]:
+    """How each of these jobs stands; those that don't exist are left out."""
+    states = await states_under(store, numbers)
+    return {number: JobState(state) for number, (state, _) in states.items()}
 
 
 async def known_events(store: Store, keys: Iterable[str]) -> frozenset[str]:

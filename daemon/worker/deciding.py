@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from runward.daemon.ports import Clock, Files
 from runward.daemon.store.rows import Job, Outcome
 from runward.handlers import route
-from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, TryLater
+from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, ReleaseJob, TryLater
 from runward.handlers.events import MAXIMUM_DEPTH
 from runward.handlers.facts import (
     MAXIMUM_ROUNDS,
@@ -22,6 +22,8 @@ from runward.handlers.facts import (
     ArtifactsUnder,
     Declarations,
     DeclaredContract,
+    JobState,
+    JobStateOf,
     Need,
     Question,
     Session,
@@ -38,12 +40,13 @@ Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
 
 @dataclass(slots=True)
 class View:
-    """What the jobs of a batch see: the sessions as read, then as the jobs before left them.
+    """What the jobs of a batch see: sessions and jobs as read, then as the jobs before left them.
 
     `left` counts the jobs of each lane that are still to be decided.
     """
 
     sessions: dict[str, Session | None]
+    jobs: dict[int, JobState]
     left: Counter[str]
     stopped: set[str] = field(default_factory=set)
 
@@ -56,9 +59,15 @@ class Decider:
         self._clock = clock
         self._declared = declared
 
-    def decide(self, jobs: Sequence[Job], sessions: Mapping[str, Session]) -> list[Outcome]:
-        """An outcome for each job, in order."""
-        view = View({job.lane: sessions.get(job.lane) for job in jobs}, Counter(job.lane for job in jobs))
+    def decide(
+        self, jobs: Sequence[Job], sessions: Mapping[str, Session], states: Mapping[int, JobState]
+    ) -> list[Outcome]:
+        """An outcome for each job, in order. `states` are of the jobs that the events speak of."""
+        view = View(
+            {job.lane: sessions.get(job.lane) for job in jobs},
+            dict(states),
+            Counter(job.lane for job in jobs),
+        )
         return [self._outcome(job, view) for job in jobs]
 
     def _outcome(self, job: Job, view: View) -> Outcome:
@@ -77,6 +86,7 @@ class Decider:
             return Outcome(job, "waiting", error=decision.why, run_after=now + wait)
         if view.left[job.lane] > 0:
             view.sessions[job.lane] = fold(view.sessions[job.lane], decision)
+            view.jobs |= {each.job: JobState(each.state) for each in decision if isinstance(each, ReleaseJob)}
         return Outcome(job, "done", decision)
 
     def _rounds(self, job: Job, view: View, now: float) -> Effects | TryLater:
@@ -97,6 +107,8 @@ class Decider:
                 if key not in view.sessions:
                     raise NotPrefetched(f"the session {key} is asked for outside its own lane")
                 return view.sessions[key]
+            case JobStateOf(job=number):
+                return view.jobs.get(number)
             case ArtifactsUnder(root=root, within=within, paths=paths):
                 return self._files.artifacts(root, within, paths)
             case DeclaredContract(playbook=playbook, agent=agent):

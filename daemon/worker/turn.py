@@ -7,7 +7,6 @@ run in a thread; nothing is acknowledged or performed before its commit returned
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,7 +19,7 @@ from runward.daemon.inbox.requests import load_request
 from runward.daemon.ports import Clock, Files, InboxFile
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
 from runward.daemon.store import queries
-from runward.daemon.store.rows import Outcome
+from runward.daemon.store.rows import Job, Outcome
 from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hint, Hints, Why
@@ -29,10 +28,14 @@ from runward.daemon.worker.deciding import Decider, waves
 from runward.daemon.worker.look import Looked, Looker, recorded
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
 from runward.handlers.effects import EndAttempt
-from runward.handlers.facts import Session
+from runward.handlers.events import JobDiscardRequested, JobRetryRequested
+from runward.handlers.facts import JobState, Session
 
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
+
+ABOUT_JOBS: Final = (JobRetryRequested, JobDiscardRequested)
+"""The events that are about another job than their own."""
 
 
 class StoppedInTrouble(Exception):
@@ -202,15 +205,18 @@ class Worker:
         """Decide and complete the claimed jobs. Once claimed they are seen through."""
         if not claim.jobs:
             return
-        sessions = await self._sessions({job.lane for job in claim.jobs})
-        outcomes = await anyio.to_thread.run_sync(self.decider.decide, claim.jobs, sessions)
+        sessions, states = await self._known(claim.jobs)
+        outcomes = await anyio.to_thread.run_sync(self.decider.decide, claim.jobs, sessions, states)
         for wave in waves(outcomes):
             await self._complete(claim, wave)
 
-    async def _sessions(self, keys: AbstractSet[str]) -> Mapping[str, Session]:
+    async def _known(self, jobs: Sequence[Job]) -> tuple[Mapping[str, Session], Mapping[int, JobState]]:
+        """What the store knows of the sessions and jobs that these jobs are about."""
+        asked = [each.event.job for each in jobs if isinstance(each.event, ABOUT_JOBS)]
         while True:
             try:
-                return await queries.sessions(self.store, keys)
+                sessions = await queries.sessions(self.store, {job.lane for job in jobs})
+                return sessions, await queries.job_states(self.store, asked) if asked else {}
             except sqlite3.Error as error:
                 await self._wait_out(str(error))
 

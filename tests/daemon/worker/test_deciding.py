@@ -43,14 +43,14 @@ def with_handler(monkeypatch: pytest.MonkeyPatch, decide: Decide) -> None:
 
 
 def test_a_job_sees_what_the_jobs_before_it_in_its_lane_did(decider: Decider) -> None:
-    outcomes = decider.decide(jobs(started("a"), ended("a"), started("a", 2), ended("a", 2)), {})
+    outcomes = decider.decide(jobs(started("a"), ended("a"), started("a", 2), ended("a", 2)), {}, {})
     kinds = [type(outcome.effects[0]) for outcome in outcomes]
     assert kinds == [OpenSession, EndAttempt, OpenAttempt, EndAttempt]
     assert {outcome.state for outcome in outcomes} == {"done"}
 
 
 def test_lanes_do_not_see_one_another(decider: Decider) -> None:
-    outcomes = decider.decide(jobs(started("a"), ended("b")), {})
+    outcomes = decider.decide(jobs(started("a"), ended("b")), {}, {})
     assert [type(outcome.effects[0]) for outcome in outcomes] == [OpenSession, Explain]
 
 
@@ -59,7 +59,7 @@ def test_a_handler_that_fails_stops_its_own_lane_and_nobody_elses(decider: Decid
         raise ZeroDivisionError("a bug of ours")
 
     decider = Decider(RealFiles(Path()), StillClock(), fails)
-    outcomes = decider.decide(jobs(started("a", playbook="p"), ended("a"), started("b"), ended("b")), {})
+    outcomes = decider.decide(jobs(started("a", playbook="p"), ended("a"), started("b"), ended("b")), {}, {})
     assert [outcome.state for outcome in outcomes] == ["held", "waiting", "done", "done"]
     assert outcomes[0].error is not None
     assert "ZeroDivisionError: a bug of ours" in outcomes[0].error
@@ -73,7 +73,7 @@ def test_what_the_world_refuses_is_tried_again_with_backoff_for_ever(
     decider: Decider, tries: int, wait: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_handler(monkeypatch, lambda *asked: TryLater("the disk is busy"))
-    (first, second) = decider.decide(jobs(started("a"), ended("a"), tries=tries), {})
+    (first, second) = decider.decide(jobs(started("a"), ended("a"), tries=tries), {}, {})
     assert (first.state, first.error, first.run_after) == (
         "waiting",
         "the disk is busy",
@@ -92,7 +92,7 @@ def test_a_handler_that_asks_for_ever_is_a_bug_and_held(
         return Need((SessionOf(event.lane),))
 
     with_handler(monkeypatch, ask)
-    (outcome,) = decider.decide(jobs(started("a")), {})
+    (outcome,) = decider.decide(jobs(started("a")), {}, {})
     assert outcome.state == "held"
     assert "TooManyRounds" in str(outcome.error)
     assert len(asked) == MAXIMUM_ROUNDS + 1
@@ -102,13 +102,13 @@ def test_a_handler_that_asks_for_another_lanes_session_is_a_bug_and_held(
     decider: Decider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_handler(monkeypatch, lambda *asked: Need((SessionOf("somebody else"),)))
-    (outcome,) = decider.decide(jobs(started("a")), {})
+    (outcome,) = decider.decide(jobs(started("a")), {}, {})
     assert (outcome.state, "NotPrefetched" in str(outcome.error)) == ("held", True)
 
 
 def test_events_that_cause_one_another_too_deeply_are_held(decider: Decider) -> None:
-    assert decider.decide(jobs(started("a"), depth=MAXIMUM_DEPTH - 1), {})[0].state == "done"
-    (outcome,) = decider.decide(jobs(started("a"), depth=MAXIMUM_DEPTH), {})
+    assert decider.decide(jobs(started("a"), depth=MAXIMUM_DEPTH - 1), {}, {})[0].state == "done"
+    (outcome,) = decider.decide(jobs(started("a"), depth=MAXIMUM_DEPTH), {}, {})
     assert (outcome.state, "LoopOfEvents" in str(outcome.error)) == ("held", True)
 
 
@@ -122,7 +122,7 @@ def test_each_end_of_a_session_that_goes_on_has_a_transaction_of_its_own(decider
         ended("a", 2),
         started("a", 3),
     ]
-    outcomes = decider.decide(jobs(*events), {})
+    outcomes = decider.decide(jobs(*events), {}, {})
     found = [[outcome.job.event.key for outcome in wave] for wave in waves(outcomes)]
     assert found == [
         ["a#1/started", "a#1/ended", "b#1/started", "b#1/ended"],
@@ -132,5 +132,5 @@ def test_each_end_of_a_session_that_goes_on_has_a_transaction_of_its_own(decider
 
 
 def test_an_ordinary_batch_is_one_transaction(decider: Decider) -> None:
-    outcomes: list[Outcome] = decider.decide(jobs(started("a"), ended("a"), started("b")), {})
+    outcomes: list[Outcome] = decider.decide(jobs(started("a"), ended("a"), started("b")), {}, {})
     assert waves(outcomes) == [outcomes]
