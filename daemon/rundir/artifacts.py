@@ -159,6 +159,6 @@ def _through_links(root: int, parts: list[str]) -> FileFact:
 
 
 def _below(root: int, target: str) -> str | None:
-    """An absolute link's way below `root`, or None where it leads elsewhere."""
+    """An absolute link's way below `root` ("" for the root itself), or None where it leads elsewhere."""
     place = os.readlink(f"/proc/self/fd/{root}")
-    return target[len(place) + 1 :] if target.startswith(place + "/") else None
+    return target[len(place) + 1 :] if f"{target}/".startswith(f"{place}/") else None

@@ -46,8 +46,8 @@ class RealFiles:
     def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended:
         return journals.append(line, epoch, lambda: read_epoch(self._state))
 
-    def sync(self, lines: Sequence[tuple[str, str]]) -> None:
-        journals.sync(lines, self._sync_file_system)
+    def sync(self, lines: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], str]:
+        return journals.sync(lines, self._sync_file_system)
 
     def inbox(self) -> tuple[InboxFile, ...]:
         return spool.list_inbox(self._state)

@@ -2,8 +2,8 @@
 
 One write with O_APPEND a line, under a lock on the file. Inside the lock the epoch is read, so a
 daemon that was frozen and woke up after its successor took over writes nothing. A line that may
-have been written before a crash is looked for first; what a crash or a full disk tore off is
-completed. Foreign bytes are never touched: a foreign torn line is closed off with a newline, and
+have been written before a crash, or whose sync failed, is looked for first and written again at its
+own place; what a crash or a full disk tore off is completed. Foreign bytes are never touched: a foreign torn line is closed off with a newline, and
 only when the run is over.
 """
 
@@ -12,7 +12,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from runward.daemon.faults import point
 from runward.daemon.ports import Appended, EpochPassed, JournalLine, NotAppended
@@ -28,6 +28,9 @@ CLOSING: Final = b" \n"
 """What closes off a torn line. The space is how it is known again, also after a crash."""
 
 _CHUNK: Final = 1 << 20
+
+Journal: TypeAlias = tuple[str, str]
+"""A run's directory and the name of the journal in it."""
 
 
 def append(line: JournalLine, epoch: int, current_epoch: Callable[[], int]) -> Appended | NotAppended:
@@ -78,6 +81,7 @@ def _locked(
             return Appended(standing, already=True, closed=_closed_before(descriptor, standing))
         begun = _begun(descriptor, content, end, size)
         if begun:
+            _write_again(descriptor, content[:begun], size - begun)
             return _begins_at(standing, _write(descriptor, content[begun:], size, -begun))
     torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
     if not torn:
@@ -117,10 +121,25 @@ def _owed(descriptor: int, content: bytes, size: int) -> tuple[bytes, int, int]:
         if found < 0:
             owed.append(line)
             continue
+        _write_again(descriptor, line, found)
         end = max(end, found + len(line))
         if number == 0:
             first = found
     return b"".join(owed), first, end
+
+
+def _write_again(descriptor: int, line: bytes, offset: int) -> None:
+    """Write over our own line with itself, so that the next sync means it.
+
+    The cache may show what the disk refused: after a failed sync its pages count as written (fsyncgate).
+    """
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags & ~os.O_APPEND)  # with it, Linux appends whatever the offset
+    try:
+        if os.pwrite(descriptor, line, offset) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
 
 
 def _begins_at(standing: int, result: Appended | NotAppended) -> Appended | NotAppended:
@@ -171,38 +190,61 @@ def _closed_before(descriptor: int, offset: int) -> int:
     return len(torn) - (torn.rfind(b"\n") + 1)
 
 
-def sync(journals: Sequence[tuple[str, str]], sync_file_system: Callable[[int], None]) -> None:
-    """Have the lines of these journals (directory, name) survive a power cut.
+def sync(journals: Sequence[Journal], sync_file_system: Callable[[int], None]) -> dict[Journal, str]:
+    """Have the lines of these journals survive a power cut; returns those that may not, and why.
 
-    A journal that is gone needs no sync. Raises `OSError` where the disk refuses.
+    A journal whose run directory is gone needs no sync; one whose root is away may be back. What the
+    disk refused once must be written again, for the next sync may only say that nothing is left to do.
     """
+    refused: dict[Journal, str] = {}
     if len(journals) > MANY:
-        for root in {os.path.dirname(directory) for directory, _ in journals}:
-            _sync_whole(root, sync_file_system)
-        return
+        by_root: dict[str, list[Journal]] = {}
+        for journal in journals:
+            by_root.setdefault(os.path.dirname(journal[0]), []).append(journal)
+        for root, below in by_root.items():
+            why = _sync_whole(root, sync_file_system)
+            if why is not None:
+                refused.update(dict.fromkeys(below, why))
+        return refused
     for directory, name in journals:
-        try:
-            descriptor = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno in REFUSED:
-                _sync_whole(os.path.dirname(directory), sync_file_system)
-            elif error.errno not in (*ABSENT, errno.ELOOP, errno.ENXIO):
-                raise
-            continue
-        try:
-            # What isn't a file any more has no lines of ours, and may not be able to sync.
-            if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        why = _sync_one(directory, name, sync_file_system)
+        if why is not None:
+            refused[directory, name] = why
+    return refused
 
 
-def _sync_whole(root: str, sync_file_system: Callable[[int], None]) -> None:
+def _sync_one(directory: str, name: str, sync_file_system: Callable[[int], None]) -> str | None:
+    root = os.path.dirname(directory)
+    try:
+        descriptor = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in REFUSED:
+            return _sync_whole(root, sync_file_system)
+        if error.errno in ABSENT and not os.path.isdir(root):
+            return "its root is away"
+        return None if error.errno in (*ABSENT, errno.ELOOP, errno.ENXIO) else error.strerror
+    try:
+        # What isn't a file any more has no lines of ours, and may not be able to sync.
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fsync(descriptor)
+    except OSError as error:
+        return f"not synced: {error.strerror}"
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _sync_whole(root: str, sync_file_system: Callable[[int], None]) -> str | None:
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
-        return
+        return "its root is away"
+    except OSError as error:
+        return f"its root can't be synced: {error.strerror}"
     try:
         sync_file_system(descriptor)
+    except OSError as error:
+        return f"its file system isn't synced: {error.strerror}"
     finally:
         os.close(descriptor)
+    return None

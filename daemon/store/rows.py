@@ -96,6 +96,23 @@ class OwedLine(NamedTuple):
     live: bool
     check: bool = False
 
+    @property
+    def journal(self) -> tuple[str, str]:
+        return self.directory, self.name
+
+
+class LinePlace(NamedTuple):
+    """Where an owed line stands; without an offset it never will, and why. The row of `journal_lines`."""
+
+    id: int
+    event: int
+    directory: str
+    name: str
+    offset: int | None
+    length: int
+    hash: str
+    why: str | None
+
 
 class Counters(NamedTuple):
     """Where the next event and outbox row go. One writer, so they are counted in memory."""

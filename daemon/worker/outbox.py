@@ -7,10 +7,10 @@ for one. What the world refuses is tried again with backoff, and shown.
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -19,10 +19,11 @@ import structlog
 from runward.daemon.faults import point
 from runward.daemon.ports import Appended, Clock, Files, JournalLine, NotAppended
 from runward.daemon.rundir.journals import MANY as SYNC_MANY
+from runward.daemon.rundir.journals import Journal
 from runward.daemon.store import queries
-from runward.daemon.store.rows import OwedLine
+from runward.daemon.store.rows import LinePlace, OwedLine
 from runward.daemon.store.store import Store
-from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 
 SWEEP: Final = 5.0
 """Seconds between sweeps of syncs: what a power cut may take back, and the next start restores."""
@@ -36,8 +37,6 @@ MANY_UNSYNCED: Final = 4_000
 
 PATIENT: Final = 100
 """How often a sweep looks whether verdicts have passed before it goes on anyway."""
-
-Journal: TypeAlias = tuple[str, str]
 
 
 @dataclass(slots=True)
@@ -71,14 +70,15 @@ class Outbox:
     _owed: dict[Journal, deque[OwedLine]] = field(default_factory=dict)
     _delayed: dict[Journal, Delayed] = field(default_factory=dict)
     _written: list[Written] = field(default_factory=list)
-    _discarded: list[tuple[OwedLine, str]] = field(default_factory=list)
+    _given_up: list[tuple[OwedLine, str]] = field(default_factory=list)
+    _not_synced: dict[Journal, str] = field(default_factory=dict)
     _count: int = 0
     _wake: anyio.Event = field(default_factory=anyio.Event)
 
     def add(self, lines: Sequence[OwedLine]) -> None:
         """Owe these lines; returns at once."""
         for line in lines:
-            self._owed.setdefault((line.directory, line.name), deque()).append(line)
+            self._owed.setdefault(line.journal, deque()).append(line)
         self._count += len(lines)
         if lines:
             self._wake.set()
@@ -98,17 +98,13 @@ class Outbox:
     @property
     def unsynced(self) -> int:
         """How many rows stand in their files but are not marked done."""
-        return len(self._written) + len(self._discarded)
+        return len(self._written) + len(self._given_up)
 
     def degraded(self) -> list[str]:
         """What keeps lines from being written, for `status`."""
-        return sorted(
-            {
-                f"journal {directory}/{name}: {delayed.why}"
-                for (directory, name), delayed in self._delayed.items()
-                if delayed.tries > 2
-            }
-        )
+        refused = {journal: each.why for journal, each in self._delayed.items() if each.tries > 2}
+        refused |= self._not_synced
+        return sorted(f"journal {directory}/{name}: {why}" for (directory, name), why in refused.items())
 
     async def run(self) -> None:
         """Carry out until cancelled."""
@@ -158,6 +154,7 @@ class Outbox:
             # Shielded, for a thread can't be cancelled and what it wrote must be known.
             results = await anyio.to_thread.run_sync(self._perform, lines, epoch)
             self._note(results)
+            await self._mark_given_up()
         return True
 
     def _next(self) -> list[OwedLine]:
@@ -190,7 +187,7 @@ class Outbox:
     def _note(self, results: Sequence[tuple[OwedLine, Appended | NotAppended]]) -> None:
         written = 0
         for line, result in results:
-            journal = (line.directory, line.name)
+            journal = line.journal
             match result:
                 case Appended():
                     self._written.append(Written(line, result.offset, result.closed))
@@ -204,7 +201,7 @@ class Outbox:
                             bytes=result.closed,
                         )
                 case NotAppended(for_good=True):
-                    self._discarded.append((line, result.why))
+                    self._given_up.append((line, result.why))
                     self._done_with(journal)
                     self.log.warning("journal.gone", session=line.key, journal=line.name, why=result.why)
                 case NotAppended():
@@ -235,7 +232,9 @@ class Outbox:
         `gently`: a few files at a time, letting verdicts pass in between, for their commits wait behind
         our syncs. Where very much is written that would never end: then everything at once.
         """
-        left = max(len(self._written), len(self._discarded))
+        with anyio.CancelScope(shield=True):
+            await self._mark_given_up()
+        left = len(self._written)
         few = gently and left <= MANY_UNSYNCED
         while left > 0:
             size = min(left, SYNC_MANY if few else left)
@@ -249,38 +248,54 @@ class Outbox:
                 await anyio.sleep(0.005)
 
     async def _sweep_part(self, size: int) -> bool:
-        if not await self._sync(self._written[:size]):
-            return False
-        for start in range(0, size, BATCH):
-            written, discarded = self._written[: min(BATCH, size - start)], self._discarded[:BATCH]
-            marked = await self._mark(written, discarded)
-            self._written[: len(written)] = [each for each in written if each.line.id not in marked]
-            self._discarded[: len(discarded)] = [each for each in discarded if each[0].id not in marked]
-            if len(marked) < len(written) + len(discarded):
-                return False
-        return True
+        """Sync and mark the oldest `size` lines; returns whether the sweep may go on."""
+        head = self._written[:size]
+        refused = await self._sync(list(dict.fromkeys(each.line.journal for each in head)))
+        synced = [each for each in head if each.line.journal not in refused]
+        done: set[int] = set()
+        for start in range(0, len(synced), BATCH):
+            part = synced[start : start + BATCH]
+            marked = await self._mark([_stands(each) for each in part])
+            done |= marked
+            if len(marked) < len(part):
+                break
+        self._written = [each for each in self._written if each.line.id not in done]
+        for each in synced:
+            self._not_synced.pop(each.line.journal, None)
+        for journal, why in refused.items():
+            self._owe_again(journal, why)
+        return len(done) == len(synced)
 
-    async def _sync(self, written: Sequence[Written]) -> bool:
-        journals = list(dict.fromkeys((each.line.directory, each.line.name) for each in written))
-        try:
-            point("sweep.sync.before")
-            await anyio.to_thread.run_sync(self.files.sync, journals)
-        except OSError as error:
-            self.log.error("journals.not_synced", why=error.strerror)
-            return False
-        return True
+    async def _sync(self, journals: Sequence[Journal]) -> Mapping[Journal, str]:
+        point("sweep.sync.before")
+        return await anyio.to_thread.run_sync(self.files.sync, journals)
 
-    async def _mark(
-        self, written: Sequence[Written], discarded: Sequence[tuple[OwedLine, str]]
-    ) -> frozenset[int]:
-        """Mark these rows done; returns those that are."""
-        places = [
-            *(_place(each.line, each.offset, _said(each.closed)) for each in written),
-            *(_place(line, None, why) for line, why in discarded),
-        ]
-        numbers = frozenset([*(each.line.id for each in written), *(line.id for line, _ in discarded)])
+    def _owe_again(self, journal: Journal, why: str) -> None:
+        """What may not have reached the disk is to be written over itself, before it is synced again."""
+        again = [each.line for each in self._written if each.line.journal == journal]
+        self._written = [each for each in self._written if each.line.journal != journal]
+        waiting = self._owed.setdefault(journal, deque())
+        waiting.extendleft(line._replace(check=True) for line in reversed(again))
+        self._count += len(again)
+        if journal not in self._not_synced:
+            self.log.error("journal.not_synced", session=waiting[0].key, journal=journal[1], why=why)
+        self._not_synced[journal] = why
+        self._delay(journal, waiting[0], why)
+
+    async def _mark_given_up(self) -> None:
+        """Record which lines will never stand, before the lines after them do: their directory may be back."""
+        while self._given_up:
+            part = self._given_up[:BATCH]
+            marked = await self._mark([_place(line, None, why) for line, why in part])
+            self._given_up[: len(part)] = [each for each in part if each[0].id not in marked]
+            if len(marked) < len(part):
+                return
+
+    async def _mark(self, places: Sequence[LinePlace]) -> frozenset[int]:
+        """Mark these rows done; returns the numbers of those that are."""
+        numbers = frozenset(place.id for place in places)
         statements = [
-            Statement(queries.LINE_DONE, [(row[0],) for row in places], exact=True),
+            Statement(queries.LINE_DONE, [(place.id,) for place in places], exact=True),
             Statement(queries.LINE_STANDS, places, exact=True),
         ]
         try:
@@ -304,10 +319,13 @@ class Outbox:
             return frozenset()
 
 
-def _place(line: OwedLine, offset: int | None, why: str | None) -> Row:
-    """Where a line stands, for the store; without an offset it never will, and why."""
+def _place(line: OwedLine, offset: int | None, why: str | None) -> LinePlace:
     digest = sha256(line.content).hexdigest()
-    return line.id, line.seq, line.directory, line.name, offset, len(line.content), digest, why
+    return LinePlace(line.id, line.seq, line.directory, line.name, offset, len(line.content), digest, why)
+
+
+def _stands(written: Written) -> LinePlace:
+    return _place(written.line, written.offset, _said(written.closed))
 
 
 def _said(closed: int) -> str | None:

@@ -42,6 +42,8 @@ class Node:
     name: str = ""
     locked_by: int | None = None
     synced: int = 0
+    refused: int | None = None
+    """From where on a failed sync left bytes that aren't on the disk, though they count as if they were."""
     pieces: list[tuple[str, int]] = field(default_factory=list)
     torn: bool = False
     """A write was short, or a power cut took bytes back."""
@@ -134,6 +136,7 @@ class Kernel:
     stat_result = os.stat_result
     PathLike = os.PathLike
     LOCK_EX, LOCK_NB = 2, 4
+    F_GETFL, F_SETFL = 3, 4
     SEEK_CUR = os.SEEK_CUR
     O_RDONLY, O_WRONLY, O_RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
     O_CREAT, O_EXCL, O_APPEND = os.O_CREAT, os.O_EXCL, os.O_APPEND
@@ -265,9 +268,41 @@ class Kernel:
         return self._open[descriptor].position
 
     def fsync(self, descriptor: int) -> None:
-        self._weather.before("fsync", "")
+        self._sync([self._open[descriptor].node])
+
+    def syncfs(self) -> None:
+        self._sync([node for _, node in self.files()])
+
+    def _sync(self, nodes: list[Node]) -> None:
+        try:
+            self._weather.before("fsync", "")
+        except OSError:
+            # The pages count as written all the same: the next sync finds nothing left to do.
+            for node in nodes:
+                if node.synced < len(node.data):
+                    node.refused = node.synced if node.refused is None else min(node.refused, node.synced)
+                    node.synced = len(node.data)
+            raise
+        for node in nodes:
+            node.synced = len(node.data)
+
+    def pwrite(self, descriptor: int, content: bytes, offset: int) -> int:
+        """Over what is there; the simulated files are so small that one page holds all of it."""
         node = self._open[descriptor].node
-        node.synced = len(node.data)
+        assert not self._open[descriptor].flags & os.O_APPEND
+        assert offset + len(content) <= len(node.data)
+        node.data[offset : offset + len(content)] = content
+        node.synced = min(node.synced, offset if node.refused is None else min(node.refused, offset))
+        node.refused = None
+        self._touch(node)
+        return len(content)
+
+    def fcntl(self, descriptor: int, command: int, argument: int = 0) -> int:
+        assert command in (self.F_GETFL, self.F_SETFL)
+        opened = self._open[descriptor]
+        if command == self.F_SETFL:
+            opened.flags = argument
+        return opened.flags
 
     def rename(
         self, source: str, target: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None

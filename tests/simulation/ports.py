@@ -115,9 +115,7 @@ class SimulatedFiles(RealFiles):
             self._kernel.unlink(path)
 
     def _sync_file_system(self, descriptor: int) -> None:
-        self._kernel.fsync(descriptor)
-        for _, node in self._kernel.files():
-            node.synced = len(node.data)
+        self._kernel.syncfs()
 
 
 @dataclass(slots=True, eq=False)

@@ -231,7 +231,9 @@ class Universe:
                 daemon.connection.abandon()
                 self.kernel.end(daemon.process.name)
         for path, node in self.kernel.files():
-            kept = self._dice.randint(node.synced, len(node.data)) if len(node.data) > node.synced else None
+            safe = node.synced if node.refused is None else min(node.refused, node.synced)
+            node.refused = None
+            kept = self._dice.randint(safe, len(node.data)) if len(node.data) > safe else None
             if kept is not None:
                 self.say(f"of {path} {kept} of {len(node.data)} bytes are left")
                 cut_pieces(node, kept)

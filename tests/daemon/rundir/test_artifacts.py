@@ -177,6 +177,9 @@ def test_a_link_counts_as_what_it_leads_to_while_it_stays_inside(
 def test_an_absolute_link_to_a_place_inside_counts(run: Path) -> None:
     put(run / "artifacts" / "sub" / "real.md")
     (run / "artifacts" / "review.md").symlink_to(run / "artifacts" / "sub" / "real.md")
+    (run / "artifacts" / "top").symlink_to(run / "artifacts")
+    assert state(run, "top/sub/real.md") == "file"
+    assert state(run, "top") == "not_regular"
     (run / "artifacts" / "winding.md").symlink_to(f"{run}/artifacts/sub/../../artifacts/sub/real.md")
     assert state(run, "review.md") == "file"
     assert state(run, "winding.md") == "outside"

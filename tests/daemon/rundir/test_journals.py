@@ -315,8 +315,43 @@ def test_a_disk_that_refuses_to_sync_is_reported(tmp_path: Path, monkeypatch: py
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "fsync", broken)
-    with pytest.raises(OSError, match="Input/output error"):
-        journals.sync([(str(tmp_path), "events.jsonl")], refuse_to_sync)
+    refused = journals.sync([(str(tmp_path), "events.jsonl")], refuse_to_sync)
+    assert refused == {(str(tmp_path), "events.jsonl"): "not synced: Input/output error"}
+
+
+def test_a_file_system_that_refuses_to_sync_is_reported_for_each_of_its_journals(tmp_path: Path) -> None:
+    def broken(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    many = [(str(tmp_path / str(number)), "events.jsonl") for number in range(journals.MANY + 1)]
+    refused = journals.sync(many, broken)
+    assert refused == dict.fromkeys(many, "its file system isn't synced: Input/output error")
+
+
+def test_a_journal_whose_root_is_away_is_not_synced_and_one_whose_run_is_gone_needs_it_not(
+    tmp_path: Path,
+) -> None:
+    away = (str(tmp_path / "root" / "run"), "events.jsonl")
+    assert journals.sync([away], refuse_to_sync) == {away: "its root is away"}
+    (tmp_path / "root").mkdir()
+    assert journals.sync([away], refuse_to_sync) == {}
+
+
+def test_a_line_that_stands_already_is_written_over_itself_so_that_the_next_sync_means_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(tmp_path, FIRST + THEIRS)
+    written: list[tuple[bytes, int]] = []
+    really = os.pwrite
+
+    def noted(descriptor: int, content: bytes, offset: int) -> int:
+        written.append((content, offset))
+        return really(descriptor, content, offset)
+
+    monkeypatch.setattr(os, "pwrite", noted)
+    assert isinstance(append(tmp_path, FIRST, check=True), Appended)
+    assert written == [(STARTED, 0), (SNAPSHOT, len(STARTED))]
+    assert path.read_bytes() == FIRST + THEIRS
 
 
 def test_the_lines_of_these_tests_are_like_ours() -> None:

@@ -16,24 +16,26 @@ from runward.handlers.facts import RootFacts
 
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
-NAMES = ["a", "b", "c"]
-paths = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
+# Few names, so that declarations and links often meet what is there.
+paths = st.sampled_from(["a", "b", "c", "a/a", "a/b", "b/a", "b/b", "a/b/a"])
 declared_paths = paths | st.builds(
     lambda path, how: how.format(path), paths, st.sampled_from(["./{}", "{}/", "a/./{}", "b//{}"])
 )
 # Links that leave the root and come back are left out: Runward never follows one that leaves, the reference does.
 targets = st.sampled_from(
-    ["a", "b", "c", "a/b", "b/c", "./c", "../a", "../b", "../c", "../../b", "../../../a", "../../../../outside",
-     "/etc/hostname", "/", ".", "..", "../outside", "missing", "INSIDE/a", "INSIDE/b/c", "INSIDE", "INSIDE-not/a"]
+    ["a", "b", "c", "a/b", "b/a", "./c", "../a", "../b", "../c", "../../b", "../../../a", "../../../../outside",
+     "/etc/hostname", "/", ".", "..", "../outside", "missing",
+     "INSIDE/a", "INSIDE/b", "INSIDE/c", "INSIDE/a/b", "INSIDE", "INSIDE-not/a"]
 )  # fmt: skip
 nodes = st.lists(
     st.one_of(
-        st.tuples(st.just("file"), paths, st.sampled_from(["", "x", "work"])),
+        st.tuples(st.just("file"), paths, st.sampled_from(["", "x", "work", "work"])),
         st.tuples(st.just("link"), paths, targets),
         st.tuples(st.just("directory"), paths, st.just("")),
         st.tuples(st.just("fifo"), paths, st.just("")),
     ),
-    max_size=8,
+    min_size=2,
+    max_size=10,
 )
 entries = st.builds(
     lambda identifier, path, required: Entry(id=identifier, path=path, required=required, source=""),
@@ -114,6 +116,7 @@ def check(
 trees = st.none() | nodes | nodes | nodes
 
 
+@settings(max_examples=500)
 @given(declarations, declarations, trees)
 def test_declarations_are_merged_and_verified_as_the_reference_does(
     playbook: list[Entry] | None, agent: list[Entry] | None, tree: list[tuple[str, str, str]] | None
