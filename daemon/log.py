@@ -7,8 +7,9 @@ content of a file.
 import json
 import logging
 import os
-from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, MutableMapping
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NoReturn, TextIO
 
@@ -69,26 +70,29 @@ class Sinks:
         self._level = _LEVELS[level]
         self._lines: list[bytes] = []
         self._texts: list[str] = []
-        self._holding = False
 
     def __call__(self, logger: object, method: str, event: MutableMapping[str, object]) -> NoReturn:
+        self._put(method, event)
+        self._release()
+        raise structlog.DropEvent
+
+    def _put(self, method: str, event: MutableMapping[str, object]) -> None:
         if self._file is not None:
             self._lines.append(render(event))
         if self._console is not None and _LEVELS.get(method, 20) >= self._level:
             self._texts.append(_for_people(event))
-        if not self._holding:
-            self._release()
-        raise structlog.DropEvent
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Write what is logged inside in one go, at the end."""
-        self._holding = True
-        try:
-            yield
-        finally:
-            self._holding = False
-            self._release()
+    def add(self, events: Iterable[dict[str, object]]) -> None:
+        """Lines at level info, all with the time of now, in one go.
+
+        A batch has hundreds of verdicts: what a logger does for each would take a tenth of a burst's time.
+        """
+        now = datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+        for event in events:
+            event["level"] = "info"
+            event["ts"] = now
+            self._put("info", event)
+        self._release()
 
     def _release(self) -> None:
         lines, self._lines = self._lines, []

@@ -97,7 +97,7 @@ async def _serve(
 
         try:
             supervisor = Supervisor(state, settings, world, store, log, make_alarm)
-            supervisor.worker.together = sinks.together
+            supervisor.worker.tell = sinks.add
             _collect_rarely()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_signals, supervisor, declarer, log, reload)

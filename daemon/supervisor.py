@@ -24,7 +24,7 @@ from runward.daemon.queue.queue import Queue
 from runward.daemon.report import Report, RootReport, percentile, write_report
 from runward.daemon.schedule.alarm import Alarm
 from runward.daemon.store import queries
-from runward.daemon.store.epoch import read_epoch, write_epoch
+from runward.daemon.store.epoch import epoch_file, read_epoch, write_epoch
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, Statement
 from runward.daemon.watch.coverage import Coverage
@@ -87,6 +87,7 @@ class Supervisor:
         self._stopping = False
         self._working = anyio.CancelScope()
         self._alarm_at: float | None = None
+        self._epoch_file = (0, 0)
         self.roots: dict[str, WatchedRoot] = {}
         self.coverage = Coverage()
         self.hints = Hints(self.wake)
@@ -147,6 +148,7 @@ class Supervisor:
         epoch = await self._store.take_over()
         if self._state is not None:
             write_epoch(self._state, epoch)
+            self._epoch_file = epoch_file(self._state)
         await self.queue.start()
         await self._set_roots(self._settings)
         owed = await queries.owed_lines(self._store)
@@ -347,10 +349,15 @@ class Supervisor:
             return
         try:
             current = read_epoch(self._state)
+            replaced = epoch_file(self._state) != self._epoch_file
+        except FileNotFoundError:
+            raise EpochPassed(f"the state directory {self._state} was removed") from None
         except OSError as error:
             # Not readable is not over: every write finds out by itself.
             self._log.warning("epoch.unreadable", why=error.strerror)
             return
+        if replaced:
+            raise EpochPassed(f"the state directory {self._state} was replaced by another")
         if current != self._store.epoch:
             raise EpochPassed(
                 f"another daemon took the state directory over: this one's epoch is {self._store.epoch},"

@@ -21,6 +21,12 @@ def read_epoch(state: Path) -> int:
         os.close(descriptor)
 
 
+def epoch_file(state: Path) -> tuple[int, int]:
+    """Which file the epoch stands in: another one means that the state directory was replaced. Raises `OSError`."""
+    status = os.stat(state / NAME)
+    return status.st_dev, status.st_ino
+
+
 def write_epoch(state: Path, epoch: int) -> None:
     """Make `epoch` the one that writers of journals must have. In place, so that it never vanishes.
 

@@ -4,38 +4,42 @@ Bounded by construction: there is at most one hint for a run directory, however 
 """
 
 from collections.abc import Callable, Iterable
-from enum import IntFlag
 from itertools import islice
+from typing import Final
 
 
-class Why(IntFlag):
-    """Where a hint came from. What only `SCAN` found is what the watch had lost."""
+class Why:
+    """Where a hint came from, as bits. What only `SCAN` found is what the watch had lost.
 
-    WATCH = 1
-    SCAN = 2
-    PROCESS = 4
-    START = 8
-    AGAIN = 16
+    Plain numbers: a burst brings thousands, and an enum's `|` alone would take as long as half a look.
+    """
+
+    WATCH: Final = 1
+    SCAN: Final = 2
+    PROCESS: Final = 4
+    START: Final = 8
+    AGAIN: Final = 16
 
 
 Target = tuple[str, str]
 """A root's name and the name of a directory in it."""
 
-Hint = tuple[Target, Why]
+Hint = tuple[Target, int]
+"""A target and the bits of `Why` that say who hinted at it."""
 
 
 class Hints:
     """What is to be looked at. `wake` is called when there is something new."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self._waiting: dict[Target, Why] = {}
+        self._waiting: dict[Target, int] = {}
         self._wake = wake
 
-    def add(self, targets: Iterable[Target], why: Why) -> None:
+    def add(self, targets: Iterable[Target], why: int) -> None:
         """Have these run directories looked at."""
         waiting = self._waiting
         for target in targets:
-            waiting[target] = waiting.get(target, Why(0)) | why
+            waiting[target] = waiting.get(target, 0) | why
         if waiting:
             self._wake()
 

@@ -108,7 +108,7 @@ class Rounds:
         self._scan_at = self.clock.monotonic() + max(self.period, COST_FACTOR * cost)
         return found
 
-    def _settle(self, scanned: Scanned, why: Why) -> int:
+    def _settle(self, scanned: Scanned, why: int) -> int:
         complaint = settle(scanned)
         if complaint is not None:
             self.log.warning("root.problem", root=scanned.root.name, path=scanned.root.path, why=complaint)

@@ -10,7 +10,7 @@ from runward.daemon.ports import Clock, Files, Gone, Processes, Sight
 from runward.daemon.queue.queue import Observation
 from runward.daemon.store.rows import DELETE_PROBLEMS, INSERT_PROBLEM, UPSERT_CURSOR
 from runward.daemon.store.transaction import Statement
-from runward.daemon.watch.hints import Target, Why
+from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import RACY, UNTRUSTED, WatchedRoot, mark
 from runward.handlers.events import AttemptEnded, AttemptStarted
 from runward.handlers.facts import Unreadable
@@ -42,7 +42,7 @@ class Looked(NamedTuple):
 
     root: WatchedRoot
     directory: str
-    why: Why
+    why: int
     after: Watched
     events: tuple[AttemptStarted | AttemptEnded, ...]
     statements: tuple[Statement, ...]
@@ -66,7 +66,7 @@ class Looker:
 
     def look(
         self,
-        hints: Sequence[tuple[Target, Why]],
+        hints: Sequence[Hint],
         roots: Mapping[str, WatchedRoot],
         remembered: Mapping[str, str],
     ) -> list[Looked]:
@@ -77,7 +77,7 @@ class Looker:
             if name in roots
         ]
 
-    def _one(self, root: WatchedRoot, directory: str, why: Why, text: str | None) -> Looked:
+    def _one(self, root: WatchedRoot, directory: str, why: int, text: str | None) -> Looked:
         watched = load_watched(text) if text is not None else NEVER_SEEN
         key = native.session_key(root.name, directory)
         now = self._clock.now()

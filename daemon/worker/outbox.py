@@ -29,7 +29,10 @@ SWEEP: Final = 5.0
 """Seconds between sweeps of syncs: what a power cut may take back, and the next start restores."""
 
 BATCH: Final = 256
-MANY_OWED: Final = 20_000
+FEW: Final = 8
+"""Rows that are carried out first in what may be but a moment between verdicts; then twice as many each time."""
+
+MANY_OWED: Final = 60_000
 """Rows in memory from which on the worker waits for the outbox."""
 
 MANY_UNSYNCED: Final = 4_000
@@ -110,9 +113,11 @@ class Outbox:
         """Carry out until cancelled."""
         next_sweep = self.clock.monotonic() + SWEEP
         while True:
+            few = FEW
             while not self.busy() or self._count > MANY_OWED // 2:
-                if not await self.carry_out():
+                if not await self.carry_out(few):
                     break
+                few = min(BATCH, 2 * few)
             now = self.clock.monotonic()
             if now >= next_sweep:
                 next_sweep = now + SWEEP
@@ -144,9 +149,9 @@ class Outbox:
         wait = max(0.05, min(delayed.at for delayed in self._delayed.values()) - self.clock.monotonic())
         return wait if wait <= within else None
 
-    async def carry_out(self) -> bool:
-        """Write the next lines; returns whether there was anything that could be done."""
-        lines = self._next()
+    async def carry_out(self, most: int = BATCH) -> bool:
+        """Write the next lines, at most so many; returns whether there was anything that could be done."""
+        lines = self._next(most)
         if not lines:
             return False
         epoch = self.store.epoch
@@ -157,8 +162,8 @@ class Outbox:
             await self._mark_given_up()
         return True
 
-    def _next(self) -> list[OwedLine]:
-        """The next line of each journal that isn't delayed, up to a batch."""
+    def _next(self, most: int) -> list[OwedLine]:
+        """The next line of each journal that isn't delayed, at most so many."""
         now = self.clock.monotonic()
         lines: list[OwedLine] = []
         for journal, waiting in self._owed.items():
@@ -169,7 +174,7 @@ class Outbox:
             if line.live and not waiting[-1].live:
                 line = line._replace(live=False)  # the run is over: nobody will complete its torn line
             lines.append(line)
-            if len(lines) == BATCH:
+            if len(lines) == most:
                 break
         return lines
 

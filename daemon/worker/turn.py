@@ -7,7 +7,6 @@ run in a thread; nothing is acknowledged or performed before its commit returned
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -59,8 +58,8 @@ class Worker:
     roots: dict[str, WatchedRoot]
     request_scan: Callable[[], None]
     batch: int = 256
-    together: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Has log lines that are written inside appended in one go."""
+    tell: Callable[[Sequence[dict[str, object]]], None] = lambda lines: None
+    """Logs the verdicts of a batch in one go."""
     inbox_waits: bool = True
     trouble: str | None = None
     """What keeps the worker from working, for `status`."""
@@ -230,8 +229,7 @@ class Worker:
                 await self._wait_out(str(error))
             done = {outcome.job.id for outcome in completed.outcomes}
             left = [outcome for outcome in left if outcome.job.id not in done]
-            with self.together():
-                self._report(completed)
+            self._report(completed)
 
     def _report(self, completed: Completed) -> None:
         """Hand on what is durable now: lines to the outbox, verdicts to the log."""
@@ -239,6 +237,7 @@ class Worker:
         if completed.scan:
             self.request_scan()
         now = self.clock.now()
+        verdicts: list[dict[str, object]] = []
         for outcome in completed.outcomes:
             if outcome.state != "done":
                 self._report_trouble(outcome)
@@ -247,16 +246,9 @@ class Worker:
                 if isinstance(effect, EndAttempt):
                     self.verdicts += 1
                     self.lag.append(now - effect.at)
-                    self.log.info(
-                        "session.finished",
-                        session=effect.key,
-                        attempt=effect.attempt,
-                        status=effect.status,
-                        reason=effect.reason.code,
-                        delivery=effect.delivery,
-                        ended_by=effect.ended_by,
-                        committed_at=now,
-                    )
+                    verdicts.append(_verdict(effect, now))
+        if verdicts:
+            self.tell(verdicts)
 
     def _report_trouble(self, outcome: Outcome) -> None:
         job = outcome.job
@@ -271,3 +263,17 @@ class Worker:
             )
         elif outcome.error is not None:
             self.log.warning("job.delayed", job=job.id, handler=job.handler, lane=job.lane, why=outcome.error)
+
+
+def _verdict(effect: EndAttempt, now: float) -> dict[str, object]:
+    """A verdict as the log has it."""
+    return {
+        "session": effect.key,
+        "attempt": effect.attempt,
+        "status": effect.status,
+        "reason": effect.reason.code,
+        "delivery": effect.delivery,
+        "ended_by": effect.ended_by,
+        "committed_at": now,
+        "event": "session.finished",
+    }

@@ -39,7 +39,7 @@ def test_without_file_and_environment_everything_has_a_default() -> None:
         agents=("/home/me/.config/runward/agents",),
         roots=(Root("runs", "/home/me/.local/state/runward/runs"),),
         batch=256,
-        watch=Watch(step=5, debounce=5, limit_share=0.5),
+        watch=Watch(step=2, debounce=5, limit_share=0.5),
         scan=Scan(period=30),
         origin=settings.origin,
     )
@@ -154,7 +154,7 @@ def test_a_variable_replaces_its_whole_key() -> None:
     )
     assert settings.state_dir == "/work/state"
     assert settings.batch == 12
-    assert settings.watch == Watch(5, 9, 0.5)
+    assert settings.watch == Watch(2, 9, 0.5)
     assert settings.roots == (Root("b", "/work/b"),)
     assert settings.playbooks == ("/home/me",)
     assert settings.agents == ("/etc/runward/agents",)
@@ -306,7 +306,7 @@ def test_the_settings_as_json_hold_every_key() -> None:
         "agents": ["/etc/runward/agents"],
         "roots": [{"name": "a", "path": "/a", "layout": "native", "history": "live", "ignore": ["x"]}],
         "batch": 256,
-        "watch": {"step": 5, "debounce": 5, "limit_share": 0.5},
+        "watch": {"step": 2, "debounce": 5, "limit_share": 0.5},
         "scan": {"period": 30.0},
     }
 

@@ -172,15 +172,20 @@ def test_a_log_that_can_not_be_set_aside_loses_lines_until_it_can(
     assert _lines(tmp_path)[-1]["event"] == "after"
 
 
-def test_lines_written_together_keep_their_order(file: LogFile, tmp_path: Path) -> None:
-    sinks = Sinks(file, None)
+def test_lines_that_are_added_in_one_go_are_like_others_and_keep_their_order(
+    file: LogFile, tmp_path: Path
+) -> None:
+    console = io.StringIO()
+    sinks = Sinks(file, console)
     log = open_log(sinks)
-    log.info("before")
-    with sinks.together():
-        log.info("one")
-        log.info("two")
-    log.info("after")
-    assert [line["event"] for line in _lines(tmp_path)] == ["before", "one", "two", "after"]
+    log.info("before", number=1)
+    sinks.add([{"number": 2, "event": "one"}, {"number": 3, "event": "two"}])
+    log.info("after", number=4)
+    lines = _lines(tmp_path)
+    assert [line["event"] for line in lines] == ["before", "one", "two", "after"]
+    assert [list(line) for line in lines] == [["number", "event", "level", "ts"]] * 4
+    assert len({len(str(line["ts"])) for line in lines}) == 1
+    assert [line.split()[1] for line in console.getvalue().splitlines()] == ["before", "one", "two", "after"]
 
 
 def test_a_rendered_line_is_one_line() -> None:

@@ -1,6 +1,7 @@
 """One daemon a state directory: the second one is refused, and told who holds it."""
 
 import os
+import shutil
 import signal
 
 from tests.proof.place import Place
@@ -33,3 +34,27 @@ def test_the_lock_of_a_killed_daemon_holds_nobody_up(place: Place) -> None:
     assert first.wait() == -signal.SIGKILL
     with place.serving():
         assert place.rows("select epoch from daemon") == [(2,)]
+
+
+def test_a_daemon_whose_state_directory_was_removed_ends_for_it_could_only_judge_into_the_void(
+    place: Place,
+) -> None:
+    daemon = place.daemon()
+    place.wait_ready(daemon)
+    shutil.rmtree(place.state)
+    assert daemon.wait() == TRY_AGAIN
+    assert f"the state directory {place.state} was removed" in daemon.said()
+
+
+def test_a_daemon_whose_state_directory_was_replaced_leaves_it_to_the_new_one(place: Place) -> None:
+    first = place.daemon()
+    place.wait_ready(first)
+    first.stop()
+    place.state.rename(place.state.with_name("aside"))
+    with place.serving() as second:
+        first.go_on()
+        assert first.wait() == TRY_AGAIN
+        assert f"the state directory {place.state} was replaced by another" in first.said()
+        place.finished_run("made-later")
+        place.wait_ended(1)
+        assert second.pid == place.status()["pid"]
