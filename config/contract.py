@@ -165,7 +165,7 @@ def _artifact(
     path = _text(spec, "path", loc, complaints)
     required, description = spec.get("required", True), spec.get("description", "")
     if identifier is not None:
-        _check_id(identifier, (*loc, "id"), complaints)
+        check_id(identifier, (*loc, "id"), complaints)
     if path is not None:
         _check_path(path, (*loc, "path"), complaints)
     if not isinstance(required, bool):
@@ -185,7 +185,8 @@ def _artifact(
     return ExpectedArtifact(identifier, path, required, description)
 
 
-def _check_id(identifier: str, loc: Location, complaints: list[Complaint]) -> None:
+def check_id(identifier: str, loc: Location, complaints: list[Complaint]) -> None:
+    """Adds a complaint where `identifier` is no id."""
     plain = identifier.replace("-", "").replace("_", "")
     if not (plain.isascii() and plain.isalnum()):
         message = f"{quoted(identifier)} is no id"

@@ -6,6 +6,9 @@ from runward.config.contract import MAX_DESCRIPTION, MAX_EXPECTED, MAX_ID
 from runward.config.json_value import JsonValue
 from runward.config.path_rule import MAX_PATH_BYTES
 
+ID_PATTERN: Final = "^[-_]*[A-Za-z0-9][A-Za-z0-9_-]*$"
+PATH_PATTERN: Final = r"^(?!/)(?!(.*/)?\.\.(/|$))(?!(\.?/)*\.?$)[^*?\[\]\u0000]+$"
+
 DECLARATION_SCHEMA: Final[dict[str, JsonValue]] = {
     "type": ["object", "null"],
     "properties": {
@@ -19,14 +22,14 @@ DECLARATION_SCHEMA: Final[dict[str, JsonValue]] = {
                 "properties": {
                     "id": {
                         "type": "string",
-                        "pattern": "^[-_]*[A-Za-z0-9][A-Za-z0-9_-]*$",
+                        "pattern": ID_PATTERN,
                         "maxLength": MAX_ID,
                         "description": "Names the artifact wherever it is spoken of; "
                         "a playbook's entry replaces the agent's with the same id.",
                     },
                     "path": {
                         "type": "string",
-                        "pattern": r"^(?!/)(?!(.*/)?\.\.(/|$))(?!(\.?/)*\.?$)[^*?\[\]\u0000]+$",
+                        "pattern": PATH_PATTERN,
                         "maxLength": MAX_PATH_BYTES,
                         "description": "The file, relative to the run's artifacts: no leading /, no .., no globs.",
                     },

@@ -3,7 +3,8 @@
 A playbook may belong to other tools too: keys that Runward doesn't know are warned of, not refused.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, WithJsonSchema
@@ -13,8 +14,9 @@ from runward.config.contract import ExpectedArtifact, declared_artifacts
 from runward.config.contract_schema import DECLARATION_SCHEMA
 from runward.config.document import Document
 from runward.config.duration import Duration
-from runward.config.problem import Complaint, Parsed, has_errors, quoted, unknown_key
+from runward.config.problem import Complaint, Parsed, has_errors, nearest, quoted, unknown_key
 from runward.config.pydantic_problems import complaints_of
+from runward.config.template import TemplateError, names_used, parse_template
 from runward.config.yaml_document import read_yaml
 
 PLAYBOOK_SUFFIX = ".playbook.yaml"
@@ -27,8 +29,9 @@ FOREIGN_KEYS: Final = ("model", "prompt", "description")
 class Playbook:
     """One playbook. Durations are seconds; None means that the playbook says nothing about it.
 
-    `command` still holds its templates (`{{ with.pr }}`). `artifacts` is what its contract adds to the agent's
-    defaults: None where nothing is declared, empty where the declaration lists nothing.
+    `command` still holds its templates (`{{ with.pr }}`), which `fill_command` fills in. `artifacts` is what its
+    contract adds to the agent's defaults: None where nothing is declared, empty where the declaration lists
+    nothing. `document` is the text that it was read from, for complaints to name their places.
     """
 
     name: str
@@ -37,12 +40,27 @@ class Playbook:
     grace: float | None = None
     agent: str | None = None
     artifacts: tuple[ExpectedArtifact, ...] | None = None
+    document: Document | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """The names of the values that its command must be given."""
+        return names_used([parse_template(word) for word in self.command or ()])
 
 
 def _refuse_nul(text: str) -> str:
     if "\0" in text:
         raise PydanticCustomError("nul", "has a NUL character in it", {"mend": "remove it"})
     return text
+
+
+def _refuse_no_template(word: str) -> str:
+    try:
+        parse_template(word)
+    except TemplateError as error:
+        # pydantic fills braces in by itself, so they are handed over as values
+        raise PydanticCustomError("no_template", "{said}", {"said": str(error), "mend": error.mend}) from None
+    return _refuse_nul(word)
 
 
 def _refuse_no_name(name: str) -> str:
@@ -67,12 +85,14 @@ class PlaybookFile(BaseModel):
         None, description="The playbook's name. Default: the file's name without .playbook.yaml."
     )
     command: (
-        Annotated[list[Annotated[str, AfterValidator(_refuse_nul)]], AfterValidator(_refuse_empty_program)]
+        Annotated[
+            list[Annotated[str, AfterValidator(_refuse_no_template)]], AfterValidator(_refuse_empty_program)
+        ]
         | None
     ) = Field(
         None,
         description="The program and its arguments, one text each, started without a shell. "
-        "'{{ with.KEY }}' stands for a value given at the start.",
+        "'{{ with.KEY }}' stands for a value given to 'runward play run'.",
     )
     timeout: Duration | None = Field(
         None,
@@ -135,7 +155,39 @@ def _playbook(document: Document, complaints: list[Complaint]) -> Playbook | Non
         grace=file.grace,
         agent=file.agent,
         artifacts=artifacts,
+        document=document,
     )
+
+
+def fill_command(playbook: Playbook, given: Mapping[str, JsonValue]) -> Parsed[tuple[str, ...]]:
+    """The playbook's command with the given values in it, or everything that is wrong with the two together.
+
+    A value that no word of the command uses is refused: it was meant to do something.
+    """
+    complaints: list[Complaint] = []
+    words: list[str] = []
+    for index, word in enumerate(playbook.command or ()):
+        try:
+            words.append(parse_template(word).fill(given))
+        except TemplateError as error:
+            complaints.append(Complaint(("command", index), str(error), error.mend))
+    if playbook.command is None:
+        mend = 'write the program and its arguments: command: ["python3", "review.py"]'
+        complaints.append(Complaint((), "has no 'command', so nothing can be started", mend))
+    else:
+        complaints += [_unused(name, playbook.takes) for name in given if name not in playbook.takes]
+    if not complaints and not words[0]:
+        complaints.append(Complaint(("command", 0), "names no program", "give it a value that isn't empty"))
+    document = playbook.document or Document(playbook.name, None, {})
+    problems = document.problems(complaints)
+    return Parsed(None if problems else tuple(words), problems)
+
+
+def _unused(name: str, known: tuple[str, ...]) -> Complaint:
+    guess = nearest(name, known)
+    takes = f"it takes {', '.join(known)}" if known else "it takes none"
+    mend = f"did you mean {guess!r}?" if guess else takes
+    return Complaint(("command",), f"uses no value that is called {quoted(name)}", mend)
 
 
 def _name(declared: str | None, file: str, complaints: list[Complaint]) -> str:

@@ -31,8 +31,14 @@ def _agent() -> Mapping[str, JsonValue]:
     return AgentFrontmatter.model_json_schema()
 
 
+def _flow() -> Mapping[str, JsonValue]:
+    from runward.config.flow_schema import FLOW_SCHEMA
+
+    return FLOW_SCHEMA
+
+
 _MAKERS: Final[Mapping[str, Callable[[], Mapping[str, JsonValue]]]] = MappingProxyType(
-    {"settings": _settings, "playbook": _playbook, "agent": _agent}
+    {"settings": _settings, "playbook": _playbook, "agent": _agent, "flow": _flow}
 )
 
 SCHEMAS: Final = tuple(_MAKERS)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from runward.config.contract_rules import ContractRule
 from runward.config.json_value import JsonValue
 from runward.config.problem import Parsed, Problem, has_errors
 from runward.config.root_rules import OWN_ROOTS, misplaced_roots
@@ -26,7 +27,7 @@ from runward.config.settings_layers import (
     merge_layers,
 )
 
-__all__ = ["Root", "Scan", "Settings", "Source", "Watch", "read_settings", "settings_to_json"]
+__all__ = ["ContractRule", "Root", "Scan", "Settings", "Source", "Watch", "read_settings", "settings_to_json"]
 
 
 class Root(NamedTuple):
@@ -56,8 +57,8 @@ class Scan(NamedTuple):
 class Settings(NamedTuple):
     """All settings in force; every path is absolute.
 
-    `origin` says of each key (`state_dir`, `watch.step`, `roots.<name>`, …) where it was set: `file:line`,
-    `environment VARIABLE` or `default`.
+    `contracts` are the rules in the order in which they are asked. `origin` says of each key (`state_dir`,
+    `watch.step`, `roots.<name>`, `contracts[0]`, …) where it was set: `file:line`, `environment VARIABLE` or `default`.
     """
 
     state_dir: str
@@ -67,6 +68,7 @@ class Settings(NamedTuple):
     batch: int = DEFAULT_BATCH
     watch: Watch = Watch()
     scan: Scan = Scan()
+    contracts: tuple[ContractRule, ...] = ()
     origin: Mapping[str, str] = MappingProxyType({})
 
     @property
@@ -115,6 +117,7 @@ def settings_to_json(settings: Settings) -> JsonValue:
         "playbooks": list(settings.playbooks),
         "agents": list(settings.agents),
         "roots": roots,
+        "contracts": [{"match": dict(rule.match), "playbook": rule.playbook} for rule in settings.contracts],
         "batch": settings.batch,
         "watch": {
             "step": settings.watch.step,
@@ -153,9 +156,10 @@ def _with_defaults(merged: Layer, defaults: Mapping[str, Placed]) -> Layer:
     """What was written, over the defaults; and where no root was, the native one in the state directory."""
     values = {**defaults, **merged.values}
     if merged.roots is not None:
-        return Layer(values, merged.roots)
+        return merged._replace(values=values)
     path = f"{values['state_dir'].value}/{OWN_ROOTS}"
-    return Layer(values, {OWN_ROOTS: Placed({"name": OWN_ROOTS, "path": path}, DEFAULT)})
+    roots = {OWN_ROOTS: Placed({"name": OWN_ROOTS, "path": path}, DEFAULT)}
+    return merged._replace(values=values, roots=roots)
 
 
 def _settings(merged: Layer) -> Settings:
@@ -164,6 +168,7 @@ def _settings(merged: Layer) -> Settings:
     roots = merged.roots or {}
     origin = {key: placed.origin for key, placed in merged.values.items()}
     origin |= {f"roots.{name}": placed.origin for name, placed in roots.items()}
+    origin |= {f"contracts[{number}]": placed.origin for number, placed in enumerate(merged.contracts)}
     return Settings(
         state_dir=str(values["state_dir"]),
         playbooks=_texts(values["playbooks"]),
@@ -176,6 +181,7 @@ def _settings(merged: Layer) -> Settings:
             limit_share=_number(values["watch.limit_share"]),
         ),
         scan=Scan(period=_number(values["scan.period"])),
+        contracts=tuple(_rule(placed) for placed in merged.contracts),
         origin=MappingProxyType(origin),
     )
 
@@ -189,6 +195,14 @@ def _root(value: JsonValue) -> Root:
         history="record" if value.get("history") == "record" else "live",
         ignore=_texts(value.get("ignore", [])),
     )
+
+
+def _rule(placed: Placed) -> ContractRule:
+    assert isinstance(placed.value, dict)
+    match = placed.value["match"]
+    assert isinstance(match, dict)
+    globs = {key: str(glob) for key, glob in match.items()}
+    return ContractRule(str(placed.value["playbook"]), **globs, named_at=placed)
 
 
 def _texts(value: JsonValue) -> tuple[str, ...]:

@@ -3,17 +3,19 @@
 from types import MappingProxyType
 from typing import Final
 
-from runward.config.shape import Choice, DurationText, ListOf, Shape, Share, Table, Text, WholeNumber
+from runward.config.shape import Choice, DurationText, Glob, ListOf, Shape, Share, Table, Text, WholeNumber
 
 LAYOUTS: Final = ("native",)
 """The layouts that this version reads."""
 
-LAYOUTS_NOT_YET: Final = ("auto", "ctcp", "adjutant", "lionagi", "claude-code", "codex")
+FOREIGN_LAYOUTS: Final = ("ctcp", "adjutant", "lionagi", "claude-code", "codex")
+"""The layouts of other tools: what a rule of `[[contracts]]` may be about."""
+
+LAYOUTS_NOT_YET: Final = ("auto", *FOREIGN_LAYOUTS)
 
 KEYS_NOT_YET: Final = MappingProxyType(
     {
         "chains": "directories of chains",
-        "contracts": "playbooks for the sessions of foreign agents",
         "actions": "commands for chains to call",
     }
 )
@@ -37,6 +39,8 @@ DEFAULT_SCAN_PERIOD_S: Final = 30.0
 _LONGEST_PATH = 4096
 _MOST_DIRECTORIES = 100
 _MOST_ROOTS = 100
+_MOST_RULES = 1000
+_LONGEST_GLOB = 4096
 
 _PATH: Final = Text("A path, absolute, from ~, or relative to the directory of this file.", _LONGEST_PATH)
 
@@ -70,6 +74,29 @@ _ROOT: Final = Table(
     not_yet=ROOT_KEYS_NOT_YET,
 )
 
+_RULE: Final = Table(
+    "Which sessions of other tools' agents are held to which playbook. The first rule that matches holds.",
+    {
+        "match": Table(
+            "What a session must say of itself: all that is named here. Case counts.",
+            {
+                "layout": Glob("A glob of the session's layout.", _LONGEST_GLOB),
+                "cwd": Glob(
+                    "A glob of the session's working directory: absolute, from ~, relative to the directory of "
+                    "this file, or beginning with **/ for anywhere. DIR/** is DIR and all below it.",
+                    _LONGEST_GLOB,
+                    of_path=True,
+                ),
+                "agent": Glob("A glob of the agent's name.", _LONGEST_GLOB),
+                "prompt": Glob("A glob of the whole first prompt; * is anything in it.", _LONGEST_GLOB),
+            },
+            some=True,
+        ),
+        "playbook": Text("The playbook's name.", 255, "/"),
+    },
+    required=("match", "playbook"),
+)
+
 _WATCH: Final = Table(
     "How changes in the roots are noticed.",
     {
@@ -100,6 +127,7 @@ _KEYS: Final[dict[str, Shape]] = {
         _MOST_DIRECTORIES,
     ),
     "roots": ListOf("The directories to watch. Default: <state_dir>/runs.", _ROOT, _MOST_ROOTS),
+    "contracts": ListOf("Playbooks for the sessions of other tools' agents.", _RULE, _MOST_RULES),
     "batch": WholeNumber("The most jobs that one turn of the worker takes. Default: 256.", 1, 256),
     "watch": _WATCH,
     "scan": _SCAN,

@@ -1,8 +1,9 @@
 """Layers of settings: the file, its drop-ins, the environment; what each says, and how a later one wins.
 
 Over files a later value replaces an earlier one key by key (`watch.step` by itself), a later list replaces the
-whole list, and `[[roots]]` are added, one of the same name taking the other's position. An environment variable
-replaces its whole key.
+whole list, and `[[roots]]` are added, one of the same name taking the other's position. `[[contracts]]` are added
+too, a later file's before an earlier one's, for the first that matches holds. An environment variable replaces its
+whole key.
 """
 
 import posixpath
@@ -13,7 +14,14 @@ from typing import Final, NamedTuple
 from runward.config.document import Document
 from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, Parsed, Place, Problem, nearest, quoted
-from runward.config.settings_keys import KEYS_NOT_YET, PATHS, ROOT_NAME, SETTINGS
+from runward.config.settings_keys import (
+    DEFAULT_LAYOUT,
+    FOREIGN_LAYOUTS,
+    KEYS_NOT_YET,
+    PATHS,
+    ROOT_NAME,
+    SETTINGS,
+)
 
 DEFAULT: Final = "default"
 PREFIX: Final = "RUNWARD_"
@@ -23,6 +31,7 @@ OTHER_VARIABLES: Final = (
     "RUNWARD_RUN_DIR",
     "RUNWARD_ARTIFACTS_DIR",
     "RUNWARD_FAULT",
+    "RUNWARD_RUN_FAULT",
     "RUNWARD_TEST_MATERIAL",
 )
 """Variables with our prefix that are no settings."""
@@ -56,17 +65,22 @@ class Placed(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """What one place says: values by dotted key, roots by name; `whole` are the keys that it replaces entirely."""
+    """What one place says: values by dotted key, roots by name, rules, each placed where it names its playbook.
+
+    `whole` are the keys that it replaces entirely.
+    """
 
     values: Mapping[str, Placed] = MappingProxyType({})
     roots: Mapping[str, Placed] | None = None
     whole: frozenset[str] = frozenset()
+    contracts: tuple[Placed, ...] = ()
 
 
 def merge_layers(layers: Iterable[Layer]) -> Layer:
     """All layers as one, later ones winning as the module says."""
     values: dict[str, Placed] = {}
     roots: dict[str, Placed] | None = None
+    contracts: tuple[Placed, ...] = ()
     for layer in layers:
         values = {key: value for key, value in values.items() if key.split(".")[0] not in layer.whole}
         values.update(layer.values)
@@ -74,7 +88,8 @@ def merge_layers(layers: Iterable[Layer]) -> Layer:
             roots = None
         if layer.roots is not None:
             roots = {**(roots or {}), **layer.roots}
-    return Layer(values, roots)
+        contracts = layer.contracts + (() if "contracts" in layer.whole else contracts)
+    return Layer(values, roots, contracts=contracts)
 
 
 def layer_of_file(source: Source, home: str) -> tuple[Layer, tuple[Problem, ...]]:
@@ -123,9 +138,12 @@ def _layer(
     checked = SETTINGS.check(document.root, (), complaints.append)
     values: dict[str, Placed] = {}
     roots: dict[str, Placed] | None = None
+    contracts: list[Placed] = []
     for key, value in checked.items() if isinstance(checked, dict) else ():
         if key == "roots" and isinstance(value, list):
             roots = _roots(document, value, base, home, complaints)
+        elif key == "contracts" and isinstance(value, list):
+            contracts = _rules(document, value, base, home, complaints)
         elif isinstance(value, dict):
             for inner, item in value.items():
                 values[f"{key}.{inner}"] = _placed(document, item, (key, inner))
@@ -134,7 +152,7 @@ def _layer(
         else:
             values[key] = _placed(document, value, (key,))
     right = {key: value for key, value in values.items() if value.value is not None}
-    return Layer(right, roots, whole), document.problems(complaints)
+    return Layer(right, roots, whole, tuple(contracts)), document.problems(complaints)
 
 
 def _roots(
@@ -157,6 +175,49 @@ def _roots(
         else:
             roots[name] = _placed(document, {**item, "name": name, "path": path}, loc)
     return roots
+
+
+def _rules(
+    document: Document, items: Sequence[JsonValue], base: str, home: str, complaints: list[Complaint]
+) -> list[Placed]:
+    """The rules, each with its whole `cwd`; those without match or playbook are left out."""
+    rules: list[Placed] = []
+    for index, item in enumerate(items):
+        loc: Location = ("contracts", index)
+        match = item.get("match") if isinstance(item, dict) else None
+        if not isinstance(item, dict) or not isinstance(match, dict):
+            continue
+        cwd, layout = match.get("cwd"), match.get("layout")
+        if isinstance(cwd, str):
+            match = {**match, "cwd": _whole_glob(cwd, (*loc, "match", "cwd"), base, home, complaints)}
+        if isinstance(layout, str):
+            _check_layout(layout, (*loc, "match", "layout"), complaints)
+        if item.get("playbook") is not None:
+            place = document.place((*loc, "playbook"))
+            rules.append(Placed({**item, "match": match}, document.name, place))
+    return rules
+
+
+def _whole_glob(pattern: str, loc: Location, base: str, home: str, complaints: list[Complaint]) -> JsonValue:
+    """The glob as one of absolute paths: what stands before it is no glob, whatever characters are in it."""
+    from runward.config.glob_rule import ANY_DEPTH, escaped
+
+    if pattern.split("/")[0] == ANY_DEPTH:
+        return f"/{pattern}"
+    return _resolved(pattern, loc, escaped(base), escaped(home), complaints)
+
+
+def _check_layout(pattern: str, loc: Location, complaints: list[Complaint]) -> None:
+    from runward.config.glob_rule import text_matches
+
+    if any(text_matches(layout, pattern) for layout in FOREIGN_LAYOUTS):
+        return
+    if text_matches(DEFAULT_LAYOUT, pattern):
+        message, mend = "native runs name their playbook themselves", "name another tool's layout"
+        complaints.append(Complaint(loc, f"{quoted(pattern)} holds for nothing: {message}", mend))
+    else:
+        mend = f"one of: {', '.join(FOREIGN_LAYOUTS)}, or a glob of them"
+        complaints.append(Complaint(loc, f"{quoted(pattern)} is no layout that is known", mend))
 
 
 def _name_of(path: JsonValue, loc: Location, complaints: list[Complaint]) -> JsonValue:

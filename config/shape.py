@@ -67,6 +67,30 @@ class Text(NamedTuple):
         return schema
 
 
+class Glob(NamedTuple):
+    """A glob of a text, or `of_path`, of 1 to `longest` characters."""
+
+    description: str
+    longest: int
+    of_path: bool = False
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        from runward.config.glob_rule import GlobError, check_path_glob, check_text_glob
+
+        text = Text(self.description, self.longest).check(value, loc, complain)
+        if not isinstance(text, str):
+            return None
+        try:
+            (check_path_glob if self.of_path else check_text_glob)(text)
+        except GlobError as error:
+            complain(Complaint(loc, f"{quoted(text)} {error}", error.mend))
+            return None
+        return text
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        return {"type": "string", "minLength": 1, "maxLength": self.longest}
+
+
 class Choice(NamedTuple):
     """One of a few words; those of `not_yet` are known, and refused until a later version supports them."""
 
@@ -171,12 +195,13 @@ class ListOf(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table of known keys; those of `not_yet` are known, and refused until a later version supports them."""
+    """A table of known keys, with `some` at least one; those of `not_yet` are refused until they are supported."""
 
     description: str
     keys: Mapping[str, Shape]
     required: tuple[str, ...] = ()
     not_yet: Mapping[str, str] = MappingProxyType({})
+    some: bool = False
 
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
         """A table of the keys that are there and right."""
@@ -186,6 +211,8 @@ class Table(NamedTuple):
         for key in self.required:
             if key not in value:
                 complain(Complaint(loc, f"has no '{key}'", f"add {key} = …"))
+        if self.some and not value:
+            complain(Complaint(loc, "is empty", f"name at least one of: {', '.join(self.keys)}"))
         checked: dict[str, JsonValue] = {}
         for key, item in value.items():
             if key in self.keys:
@@ -203,7 +230,11 @@ class Table(NamedTuple):
             "additionalProperties": False,
             "properties": {key: described(shape) for key, shape in self.keys.items()},
         }
-        return schema | {"required": list(self.required)} if self.required else schema
+        if self.required:
+            schema["required"] = list(self.required)
+        if self.some:
+            schema["minProperties"] = 1
+        return schema
 
 
 def described(shape: Shape) -> dict[str, JsonValue]:

@@ -1,15 +1,21 @@
-"""Named points at which a test may kill or stop the daemon. In ordinary use they do nothing.
+"""Named points at which a test may kill or stop the daemon or a launcher. In ordinary use they do nothing.
 
 `RUNWARD_FAULT=kill@N` or `stop@N` sends the process SIGKILL or SIGSTOP at the N-th point it
 reaches, `kill@NAME` at the first of that name (and at no other), `list` prints the points to stderr as they pass.
+For `runward run` the variable is `RUNWARD_RUN_FAULT`, for a daemon hands its own on to what it starts.
 """
+
+from __future__ import annotations
 
 import signal
 import sys
-import threading
-from collections.abc import Callable
 
-Hook = Callable[[str], None]
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    Hook: TypeAlias = Callable[[str], None]
 
 
 def _nothing(name: str) -> None:
@@ -48,6 +54,8 @@ def from_environment(text: str | None) -> None:
         passed += 1
         if where == name or where == str(passed):
             install(_nothing)
+            import threading
+
             # To this very thread: another one might take a stop while this one still goes on for a while.
             signal.pthread_kill(threading.get_ident(), sent)
 

@@ -4,11 +4,12 @@ Everything else is ordinary code, so that a whole daemon runs in one process and
 under `tests/simulation/`. Calls are plain and blocking; the worker makes them in bounded threads.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from runward.handlers.facts import RootFacts, Unreadable
+from runward.handlers.effects import StartRun
+from runward.handlers.facts import EarlyLegs, LegsBefore, RootFacts, RunProcesses, Unreadable
 from runward.handlers.layouts.scanner import Document, RecordedProcess, Signature
 from runward.handlers.sessions.observe import ProcessState
 
@@ -27,12 +28,50 @@ class Randomness(Protocol):
     def token(self) -> str: ...
 
 
+class RunPlace(NamedTuple):
+    """A run directory as it stands: its owner's uid, which one it is, and why no word could be left in it."""
+
+    owner: int
+    device: int
+    inode: int
+    problem: str | None = None
+
+
+class Told(NamedTuple):
+    """A process was told to end; `who` says which."""
+
+    who: str
+
+
+class NotTold(NamedTuple):
+    """Nobody could be told to end, and asking again changes nothing."""
+
+    why: str
+
+
+class Begun(NamedTuple):
+    """A run that was ordered has begun, now or earlier: its `run.json` stands, and its command may have run."""
+
+
+class NotBegun(NamedTuple):
+    """A run that was ordered has not begun. `for_good` means that it never can."""
+
+    why: str
+    for_good: bool = False
+
+
 class Processes(Protocol):
-    """What the machine knows of processes that were recorded by pid, start time and boot."""
+    """What the machine knows of processes that were recorded by pid, start time and boot; and runs to be started."""
 
     def host(self) -> str: ...
 
     def state(self, process: RecordedProcess) -> ProcessState: ...
+
+    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold: ...
+
+    def start(self, order: StartRun, epoch: int) -> Begun | NotBegun: ...
+
+    def forget_starts(self, owed: Collection[str]) -> None: ...
 
 
 class Sight(NamedTuple):
@@ -113,7 +152,13 @@ class Files(Protocol):
 
     def artifacts(self, root: str, within: str, paths: Sequence[str]) -> RootFacts | Unreadable: ...
 
+    def early_legs(self, question: LegsBefore) -> EarlyLegs | Unreadable: ...
+
+    def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]: ...
+
     def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended: ...
+
+    def leave_word(self, directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone: ...
 
     def sync(self, journals: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], str]: ...
 

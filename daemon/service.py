@@ -19,7 +19,7 @@ from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log import Sinks
 from runward.daemon.notify import notify
 from runward.daemon.ports import EpochPassed
-from runward.daemon.processes.machine import RealProcesses
+from runward.daemon.processes.starting import StartingProcesses
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.schedule.alarm import SchedulerAlarm
 from runward.daemon.store.checkpoint import Checkpointer
@@ -90,7 +90,16 @@ async def _serve(
             settings.watch.limit_share,
             settings.scan.period,
         )
-        world = World(SystemClock(), RealFiles(state), RealProcesses(), SystemRandomness(), inotify, declarer)
+        world = World(
+            SystemClock(),
+            RealFiles(state),
+            StartingProcesses(state),
+            SystemRandomness(),
+            inotify,
+            declarer,
+            declarer.ruled,
+            declarer.play,
+        )
 
         def make_alarm(ring: Callable[[], None]) -> SchedulerAlarm:
             return stack.enter_context(SchedulerAlarm(ring))

@@ -4,15 +4,20 @@
 there is no settings file, for the launcher's start-up.
 """
 
-import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from __future__ import annotations
 
+import os
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Final
+
     from runward.config.agent import AgentProfile
     from runward.config.playbook import Playbook
     from runward.config.problem import Parsed, Problem
     from runward.config.settings import Settings
+
 
 SYSTEM_FILE: Final = "/etc/runward/runward.toml"
 MAXIMUM_FILE: Final = 1 << 20
@@ -23,7 +28,7 @@ class NotFound(LookupError):
     """There is no playbook or agent of this name, or no such file."""
 
 
-def load_settings(config: str | None, environment: Mapping[str, str], cwd: str) -> "Parsed[Settings]":
+def load_settings(config: str | None, environment: Mapping[str, str], cwd: str) -> Parsed[Settings]:
     """The settings in force: `--config`, `$RUNWARD_CONFIG`, then the usual places; then the environment."""
     from runward.config.problem import Parsed, Problem
     from runward.config.settings import Source, read_settings
@@ -71,7 +76,7 @@ def _drop_ins(file: str) -> list[str]:
     return [f"{file}.d/{name}" for name in names if name.endswith(".toml")]
 
 
-def find_playbook(settings: "Settings", name: str) -> "Parsed[Playbook]":
+def find_playbook(settings: Settings, name: str) -> Parsed[Playbook]:
     """The playbook of this name, or in the file of this name. Raises `NotFound`."""
     from runward.config.playbook import PLAYBOOK_SUFFIX, read_playbook
     from runward.config.problem import Parsed, Problem
@@ -81,7 +86,7 @@ def find_playbook(settings: "Settings", name: str) -> "Parsed[Playbook]":
     return Parsed(None, (text,)) if isinstance(text, Problem) else read_playbook(text, path)
 
 
-def find_agent(settings: "Settings", name: str) -> "Parsed[AgentProfile]":
+def find_agent(settings: Settings, name: str) -> Parsed[AgentProfile]:
     """The agent profile of this name, or in the file of this name. Raises `NotFound`."""
     from runward.config.agent import read_agent
     from runward.config.problem import Parsed, Problem
@@ -91,14 +96,14 @@ def find_agent(settings: "Settings", name: str) -> "Parsed[AgentProfile]":
     return Parsed(None, (text,)) if isinstance(text, Problem) else read_agent(text, path)
 
 
-def playbook_names(settings: "Settings") -> tuple[str, ...]:
+def playbook_names(settings: Settings) -> tuple[str, ...]:
     """The names of all playbooks in the directories of the settings."""
     from runward.config.playbook import PLAYBOOK_SUFFIX
 
     return _names(settings.playbooks, PLAYBOOK_SUFFIX)
 
 
-def agent_names(settings: "Settings") -> tuple[str, ...]:
+def agent_names(settings: Settings) -> tuple[str, ...]:
     """The names of all agent profiles in the directories of the settings: `NAME.md` or `NAME/NAME.md`."""
     found = set(_names(settings.agents, ".md"))
     for directory in settings.agents:
@@ -140,7 +145,7 @@ def _suggestion(name: str, directories: tuple[str, ...], suffix: str) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _read(path: str) -> "str | Problem":
+def _read(path: str) -> str | Problem:
     """The text of one of the operator's files, or what is wrong with it."""
     from runward.config.problem import Problem
 

@@ -32,10 +32,13 @@ from runward.daemon.watch.hints import Hints, Target, Why
 from runward.daemon.watch.notifications import CannotWatch, Notifications, Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
-from runward.daemon.worker.deciding import Decider, Declared
+from runward.daemon.worker.deciding import Decider, Declared, Playable, Ruling, no_playbooks, no_rules
 from runward.daemon.worker.look import Looker, recorded
+from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import Outbox
+from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import StoppedInTrouble, Worker
+from runward.handlers.effects import StartRun
 from runward.handlers.sessions.observe import load_watched
 
 SOON: Final = 10.0
@@ -57,6 +60,8 @@ class World:
     randomness: Randomness
     notifications: Notifications
     declared: Declared
+    ruled: Ruling = no_rules
+    playable: Playable = no_playbooks
 
 
 class SettingsNotTaken(Exception):
@@ -112,7 +117,7 @@ class Supervisor:
             store,
             self.queue,
             Looker(world.files, world.processes, world.clock),
-            Decider(world.files, world.clock, world.declared),
+            Decider(world.files, world.clock, world.declared, world.ruled, world.playable),
             self.hints,
             self.outbox,
             self.coverage,
@@ -122,6 +127,10 @@ class Supervisor:
             settings.batch,
         )
         self.outbox.busy = lambda: self.worker.busy
+        self.orders = CancelOrders(world.files, world.processes, store, world.clock, log)
+        self.worker.cancelled = self.orders.wake
+        self.starts = Starts(world.processes, store, world.clock, log, self._run_begun)
+        self.worker.ordered = self.starts.wake
         self.alarm = make_alarm(self._due)
 
     @property
@@ -153,6 +162,7 @@ class Supervisor:
         await self._set_roots(self._settings)
         owed = await queries.owed_lines(self._store)
         self.outbox.add(owed)
+        await self.starts.begin()
         self._log.info(
             "started",
             version=__version__,
@@ -222,6 +232,8 @@ class Supervisor:
             ready()
             tasks.start_soon(self.rounds.run)
             tasks.start_soon(self.outbox.run)
+            tasks.start_soon(self.orders.run)
+            tasks.start_soon(self.starts.run)
             tasks.start_soon(self._report)
             try:
                 await self._work()
@@ -242,6 +254,9 @@ class Supervisor:
                     pass
                 while await self.outbox.carry_out():
                     pass
+                await self.orders.carry_out()
+                while await self.starts.carry_out():
+                    pass
                 if len(self.hints):
                     continue
                 patience = await self._patience()
@@ -260,7 +275,8 @@ class Supervisor:
         due = await self.worker.next_due()
         if due is not None and due - self._world.clock.now() < SOON:
             return max(0.05, due - self._world.clock.now())
-        return self.outbox.next_try(SOON)
+        waits = [self.outbox.next_try(SOON), self.starts.next_try(SOON)]
+        return min((wait for wait in waits if wait is not None), default=None)
 
     async def _work(self) -> None:
         with self._working:
@@ -313,6 +329,12 @@ class Supervisor:
 
     def _hint(self, targets: list[Target]) -> None:
         self.hints.add(targets, Why.WATCH)
+
+    def _run_begun(self, order: StartRun) -> None:
+        """A run that was ordered has begun: a look finds it, also where nothing is watched."""
+        names = {root.path: root.name for root in self.roots.values()}
+        if order.root in names:
+            self.hints.add([(names[order.root], order.name)], Why.WATCH)
 
     def _inbox(self) -> None:
         self.worker.inbox_waits = True
@@ -371,6 +393,9 @@ class Supervisor:
         trouble = self.queue.uncertain or self.worker.trouble
         if trouble is not None:
             degraded.append(f"store: {trouble}")
+        degraded += self.starts.degraded()
+        if self.orders.trouble is not None:
+            degraded.append(self.orders.trouble)
         degraded += [f"root {root.name}: {root.problem}" for root in self.roots.values() if root.problem]
         degraded += [
             f"root {name} is watched flat: running sessions are looked at every second"

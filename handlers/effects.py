@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.events import DeliveryState, Event, Evidence, Origin, SessionDeclaration, Status
+from runward.handlers.facts import RunProcesses
 
 ContractBasis: TypeAlias = Literal["launcher", "hook", "first_look", "late"]
 Source: TypeAlias = Literal["daemon", "launcher", "hook", "person", "schedule"]
@@ -54,6 +55,24 @@ class OpenAttempt(NamedTuple):
     replaces: Status
     reason: Reason
     source: Source
+
+
+class FoldContract(NamedTuple):
+    """Put the contract with the legs of a flow in place of the session's, once, while its first attempt runs.
+
+    `contract_basis` counts where the session had no contract before.
+    """
+
+    key: str
+    contract_json: str | None
+    contract_basis: ContractBasis | None
+
+
+class RefuseFold(NamedTuple):
+    """Keep with the session why the legs of a plan are not in its contract, beside what may be wrong with it already."""
+
+    key: str
+    problem: str
 
 
 class EndAttempt(NamedTuple):
@@ -107,6 +126,43 @@ class ReleaseJob(NamedTuple):
     reason: str
 
 
+class CancelRun(NamedTuple):
+    """Have the launcher of an attempt in `directory` end it, or its process where no launcher is left.
+
+    `attempt` names the row of what is owed; the processes are told only if they still are who was recorded.
+    """
+
+    key: str
+    attempt: int
+    directory: str
+    processes: RunProcesses
+    said_by: str
+    reason: str
+
+
+class StartRun(NamedTuple):
+    """Have a command run by a launcher as a native run, after the commit and exactly once for its `key`.
+
+    It becomes the directory `name` in `root` (the path of a root) and, once its `run.json` stands, the session
+    `session`. `command` are the words after all templates, `environment` what they get beside the daemon's own
+    variables, `contract` is the snapshot as JSON, `timeout` and `grace` are seconds. `metadata` goes into `run.json`.
+    """
+
+    key: str
+    session: str
+    root: str
+    name: str
+    command: tuple[str, ...]
+    cwd: str
+    environment: tuple[tuple[str, str], ...] = ()
+    playbook: str | None = None
+    agent: str | None = None
+    contract: JsonValue = None
+    timeout: float | None = None
+    grace: float | None = None
+    metadata: tuple[tuple[str, JsonValue], ...] = ()
+
+
 class ScanRoots(NamedTuple):
     """Have every root scanned soon. Safe to repeat, so it needs no row in the outbox."""
 
@@ -119,6 +175,17 @@ class TryLater:
 
 
 Effect: TypeAlias = (
-    OpenSession | OpenAttempt | EndAttempt | AppendLines | Emit | Explain | ReleaseJob | ScanRoots
+    OpenSession
+    | OpenAttempt
+    | FoldContract
+    | RefuseFold
+    | EndAttempt
+    | AppendLines
+    | Emit
+    | Explain
+    | ReleaseJob
+    | CancelRun
+    | StartRun
+    | ScanRoots
 )
 Effects: TypeAlias = tuple[Effect, ...]

@@ -11,6 +11,8 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from runward.config.flow import Leg
+
 Evidence: TypeAlias = Literal["declared", "process_gone", "deadline", "quiet"]
 """What a conclusion rests on, strongest first."""
 
@@ -31,7 +33,8 @@ class SessionDeclaration:
     """What a run says of itself when it starts.
 
     `contract` is the launcher's snapshot as JSON where the run carries one; `has_snapshot` tells
-    an explicit "no contract" from silence. `artifacts_path` is absolute.
+    an explicit "no contract" from silence. `artifacts_path` is absolute. `cwd` and `prompt` are the
+    session's working directory and its first prompt (see `clip_prompt`) where its layout knows them.
     """
 
     session_id: str
@@ -46,6 +49,8 @@ class SessionDeclaration:
     containment: str | None = None
     has_snapshot: bool = False
     contract: JsonValue = None
+    cwd: str | None = None
+    prompt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,37 @@ class AttemptStarted:
     @property
     def key(self) -> str:
         return f"{self.session_key}#{self.attempt}/started"
+
+    @property
+    def lane(self) -> str:
+        return self.session_key
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPlanned:
+    """A session's files name the legs of its flow. `digest` tells one plan from another.
+
+    `at` is when it was planned (Unix seconds); `modified_ns` and `changed_ns` are the times of the plan's file.
+    `filled` are the directories of the artifacts in which something was seen before there was a plan, `seen_over`
+    that the look which found the plan also found the attempt's end.
+    """
+
+    type: ClassVar[str] = "FlowPlanned"
+    version: ClassVar[int] = 1
+
+    session_key: str
+    attempt: int
+    at: float
+    digest: str
+    legs: tuple[Leg, ...]
+    modified_ns: int
+    changed_ns: int
+    filled: tuple[str, ...] = ()
+    seen_over: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.session_key}#{self.attempt}/planned/{self.digest}"
 
     @property
     def lane(self) -> str:
@@ -173,6 +209,56 @@ class JobDiscardRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionCancelRequested:
+    """A person wants a session's running attempt ended. It means the attempt that they saw, and no later one."""
+
+    type: ClassVar[str] = "SessionCancelRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    session_key: str
+    attempt: int
+    reason: str = ""
+    said_by: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.request
+
+    @property
+    def lane(self) -> str:
+        return self.session_key
+
+
+@dataclass(frozen=True, slots=True)
+class PlayRunRequested:
+    """A person wants a playbook's command started, with the given values, in their directory `cwd`.
+
+    `traceparent` is the trace that they are in (W3C Trace Context), or "".
+    """
+
+    type: ClassVar[str] = "PlayRunRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    playbook: str
+    given: dict[str, JsonValue]
+    cwd: str
+    traceparent: str = ""
+    said_by: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.request
+
+    @property
+    def lane(self) -> str:
+        return f"play:{self.request}"
+
+
+@dataclass(frozen=True, slots=True)
 class ScanRequested:
     """A person or `daemon --once` wants every root scanned now."""
 
@@ -193,15 +279,26 @@ class ScanRequested:
 
 
 Event: TypeAlias = (
-    AttemptStarted | AttemptEnded | SessionFinished | JobRetryRequested | JobDiscardRequested | ScanRequested
+    AttemptStarted
+    | FlowPlanned
+    | AttemptEnded
+    | SessionFinished
+    | JobRetryRequested
+    | JobDiscardRequested
+    | SessionCancelRequested
+    | PlayRunRequested
+    | ScanRequested
 )
 
 _CLASSES: Final[tuple[type[Event], ...]] = (
     AttemptStarted,
+    FlowPlanned,
     AttemptEnded,
     SessionFinished,
     JobRetryRequested,
     JobDiscardRequested,
+    SessionCancelRequested,
+    PlayRunRequested,
     ScanRequested,
 )
 _ADAPTERS: Final[dict[str, TypeAdapter[Event]]] = {each.type: TypeAdapter(each) for each in _CLASSES}

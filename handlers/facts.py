@@ -10,7 +10,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
+from runward.config.playbook import Playbook
 from runward.handlers.events import Origin, Status
+from runward.handlers.layouts.scanner import RecordedProcess
 
 MAXIMUM_ROUNDS: Final = 4
 """How often a handler may ask before it must decide."""
@@ -43,6 +45,8 @@ class Session(NamedTuple):
     agent: str | None
     started_at: float
     origin: Origin
+    contract_problem: str | None = None
+    folded: bool = False
 
 
 class DeclaredContract(NamedTuple):
@@ -50,6 +54,26 @@ class DeclaredContract(NamedTuple):
 
     playbook: str | None
     agent: str | None
+
+
+class RuledPlaybook(NamedTuple):
+    """Question: what a session that says this of itself falls under by the settings in force. Answer: `Ruled`."""
+
+    layout: str
+    cwd: str | None
+    agent: str | None
+    prompt: str | None
+
+
+class Ruled(NamedTuple):
+    """The playbook of the first `[[contracts]]` rule that matches, and where that `rule` is written.
+
+    `agent` is the session's own where a profile has its name: another tool's agent needs none.
+    """
+
+    playbook: str | None = None
+    agent: str | None = None
+    rule: str | None = None
 
 
 class Declarations(NamedTuple):
@@ -71,6 +95,26 @@ class ArtifactsUnder(NamedTuple):
     paths: tuple[str, ...]
 
 
+class LegsBefore(NamedTuple):
+    """Question: which of a flow's legs worked before the plan? Answer: `EarlyLegs` or `Unreadable`.
+
+    `paths` are the legs' directories below `root`, which lies in `within` unless that is ""; `modified_ns` and
+    `changed_ns` are the times of the plan's file.
+    """
+
+    root: str
+    within: str
+    paths: tuple[str, ...]
+    modified_ns: int
+    changed_ns: int
+
+
+class EarlyLegs(NamedTuple):
+    """The legs' directories in which something older than the plan lies, each with one such thing, below the root."""
+
+    found: tuple[tuple[str, str], ...]
+
+
 class JobStateOf(NamedTuple):
     """Question: how the job stands. Answer: `JobState`, or None where there is no such job."""
 
@@ -81,6 +125,59 @@ class JobState(NamedTuple):
     """How a job stands: `waiting`, `running`, `done`, `held` or `discarded`."""
 
     state: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessesOf:
+    """Question: whom the files of a session's run name. Answer: `RunProcesses`.
+
+    No named tuple, which would equal the `SessionOf` of the same key.
+    """
+
+    key: str
+
+
+class RunProcesses(NamedTuple):
+    """The processes that a run's files name, and the host that they name, each None where none is named."""
+
+    launcher: RecordedProcess | None = None
+    process: RecordedProcess | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CancellationOf:
+    """Question: was this attempt's process told to end by a person's order? Answer: `Cancellation` or None."""
+
+    key: str
+    attempt: int
+
+
+class Cancellation(NamedTuple):
+    """A person's order to end an attempt, which its process was told. `reason` may be empty."""
+
+    said_by: str
+    reason: str
+
+
+class PlayOf(NamedTuple):
+    """Question: what a playbook of this name would start now, and in which root. Answer: `Play`."""
+
+    playbook: str
+
+
+class Play(NamedTuple):
+    """What can be started: the playbook, its agent with the defaults that it declares, and the root for the run.
+
+    `problem` says why nothing can, which is the operator's to mend; the rest means nothing then.
+    """
+
+    playbook: Playbook | None
+    agent: str | None = None
+    defaults: tuple[ExpectedArtifact, ...] | None = None
+    root_name: str = ""
+    root_path: str = ""
+    problem: str | None = None
 
 
 FileState: TypeAlias = Literal["file", "absent", "empty", "not_regular", "outside", "denied"]
@@ -101,8 +198,30 @@ class RootFacts(NamedTuple):
     files: tuple[FileFact, ...] = ()
 
 
-Question: TypeAlias = SessionOf | DeclaredContract | ArtifactsUnder | JobStateOf
-Answer: TypeAlias = Session | Declarations | RootFacts | JobState | Unreadable | None
+Question: TypeAlias = (
+    SessionOf
+    | RuledPlaybook
+    | DeclaredContract
+    | ArtifactsUnder
+    | LegsBefore
+    | JobStateOf
+    | ProcessesOf
+    | CancellationOf
+    | PlayOf
+)
+Answer: TypeAlias = (
+    Session
+    | Ruled
+    | Declarations
+    | RootFacts
+    | EarlyLegs
+    | JobState
+    | RunProcesses
+    | Cancellation
+    | Play
+    | Unreadable
+    | None
+)
 Facts: TypeAlias = Mapping[Question, Answer]
 
 
@@ -124,7 +243,17 @@ def question_as_json(question: Question) -> JsonValue:
             return {"session": key}
         case DeclaredContract(playbook=playbook, agent=agent):
             return {"declared_contract": {"playbook": playbook, "agent": agent}}
+        case RuledPlaybook(layout=layout, cwd=cwd, agent=agent, prompt=prompt):
+            return {"ruled_playbook": {"layout": layout, "cwd": cwd, "agent": agent, "prompt": prompt}}
         case ArtifactsUnder(root=root, paths=paths):
             return {"artifacts_under": {"root": root, "paths": list(paths)}}
+        case LegsBefore(root=root, paths=paths):
+            return {"legs_before": {"root": root, "paths": list(paths)}}
         case JobStateOf(job=job):
             return {"job_state": job}
+        case ProcessesOf(key=key):
+            return {"processes_of": key}
+        case CancellationOf(key=key, attempt=attempt):
+            return {"cancellation_of": {"session": key, "attempt": attempt}}
+        case PlayOf(playbook=playbook):
+            return {"play_of": playbook}

@@ -3,10 +3,13 @@
 | event                 | handler           | what it decides                                    |
 | --------------------- | ----------------- | -------------------------------------------------- |
 | `AttemptStarted`      | `sessions/opened` | opens the session or its next attempt; the contract |
+| `FlowPlanned`         | `contracts/planned` | folds what its legs are to leave into the contract |
 | `AttemptEnded`        | `sessions/ended`  | verifies, sets the status, emits `SessionFinished`  |
 | `SessionFinished`     | nobody yet        | it is the record of the verdict                     |
 | `JobRetryRequested`   | `requests/retry`  | puts a held job back into its lane                  |
 | `JobDiscardRequested` | `requests/discard`| gives a held job up                                 |
+| `SessionCancelRequested` | `requests/cancel` | has a running session ended                      |
+| `PlayRunRequested`    | `requests/play`   | has a playbook's command started                    |
 | `ScanRequested`       | `requests/scan`   | has every root scanned                              |
 
 A handler is `decide(event, event_hash, facts, now)`: it returns effects, the questions that it
@@ -15,28 +18,35 @@ needs answered first, or that the world must be tried again later.
 
 from typing import Final, TypeAlias
 
+from runward.handlers.contracts import planned
 from runward.handlers.effects import Effects, TryLater
 from runward.handlers.events import (
     AttemptEnded,
     AttemptStarted,
     Event,
+    FlowPlanned,
     JobDiscardRequested,
     JobRetryRequested,
+    PlayRunRequested,
     ScanRequested,
+    SessionCancelRequested,
     SessionFinished,
 )
 from runward.handlers.facts import Facts, Need
-from runward.handlers.requests import queue
+from runward.handlers.requests import cancel, play, queue
 from runward.handlers.sessions import ended, opened
 
 Decision: TypeAlias = Effects | Need | TryLater
 
 HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     AttemptStarted.type: ("sessions/opened",),
+    FlowPlanned.type: ("contracts/planned",),
     AttemptEnded.type: ("sessions/ended",),
     SessionFinished.type: (),
     JobRetryRequested.type: ("requests/retry",),
     JobDiscardRequested.type: ("requests/discard",),
+    SessionCancelRequested.type: ("requests/cancel",),
+    PlayRunRequested.type: ("requests/play",),
     ScanRequested.type: ("requests/scan",),
 }
 """The names of the handlers of each event type; each gets a job of its own."""
@@ -51,12 +61,18 @@ def decide(handler: str, event: Event, event_hash: str, facts: Facts, now: float
     match handler, event:
         case "sessions/opened", AttemptStarted():
             return opened.decide(event, event_hash, facts, now)
+        case "contracts/planned", FlowPlanned():
+            return planned.decide(event, event_hash, facts, now)
         case "sessions/ended", AttemptEnded():
             return ended.decide(event, event_hash, facts, now)
         case "requests/retry", JobRetryRequested():
             return queue.retry(event, event_hash, facts, now)
         case "requests/discard", JobDiscardRequested():
             return queue.discard(event, event_hash, facts, now)
+        case "requests/cancel", SessionCancelRequested():
+            return cancel.cancel(event, event_hash, facts, now)
+        case "requests/play", PlayRunRequested():
+            return play.run(event, event_hash, facts, now)
         case "requests/scan", ScanRequested():
             return queue.scan(event, event_hash, facts, now)
     raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")

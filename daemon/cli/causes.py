@@ -11,16 +11,17 @@ from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.output import duration, iso, local
-from runward.daemon.store import reading, reading_causes
+from runward.daemon.store import reading, reading_causes, reading_starts
 from runward.daemon.store.reading import StatusChange
-from runward.daemon.store.reading_causes import DecisionRow, EventRow, JobRow, LineRow
+from runward.daemon.store.reading_causes import CancellationRow, DecisionRow, EventRow, JobRow, LineRow
+from runward.handlers.requests.subjects import of_start
 
 _LATE = 2.0
 """Seconds between a fact and its record from which on it is worth a word."""
 
 
 class Entry(NamedTuple):
-    """One cause. `kind` is event, decision, status, journal or job; `at` Unix seconds; `notes` its evidence."""
+    """One cause. `kind` is event, decision, order, status, journal or job; `at` Unix seconds; `notes` its evidence."""
 
     kind: str
     at: float
@@ -46,7 +47,18 @@ def causes_of_session(connection: sqlite3.Connection, key: str, directory: str) 
     decisions = reading_causes.decisions_about(connection, key)
     history = reading.status_history(connection, key)
     lines = reading_causes.lines_of(connection, key, directory)
-    return list(_entries(events, jobs, decisions, history, lines, key))
+    orders = reading_causes.cancellations(connection, key)
+    found = list(_entries(events, jobs, decisions, history, lines, key, orders))
+    start = reading_starts.start_of_session(connection, key)
+    return found if start is None else [*causes_of_start(connection, start.name), *found]
+
+
+def causes_of_start(connection: sqlite3.Connection, name: str) -> list[Entry]:
+    """Who asked for the run called `name`, and what came of that, the first cause first."""
+    decisions = reading_causes.decisions_about(connection, of_start(name))
+    events = reading_causes.events_with_causes(connection, {each.event for each in decisions})
+    jobs = reading_causes.jobs_for_events(connection, [event.seq for event in events])
+    return list(_entries(events, jobs, decisions, (), (), ""))
 
 
 def causes_of_job(connection: sqlite3.Connection, job: JobRow) -> list[Entry]:
@@ -68,12 +80,16 @@ def _entries(
     history: Sequence[StatusChange],
     lines: Sequence[LineRow],
     key: str,
+    orders: Sequence[CancellationRow] = (),
 ) -> Iterator[Entry]:
     for event in events:
         yield _event(event)
         for decision in decisions:
             if decision.event == event.seq:
                 yield _decision(event, decision)
+        for order in orders:
+            if order.event == event.seq:
+                yield _order(event, order)
         for change in history:
             if _brought_about(key, change) == event.key:
                 yield _status(event, change)
@@ -117,6 +133,15 @@ def _said(kind: str, fact: Mapping[str, JsonValue]) -> str:
         case "AttemptStarted":
             over = ", and was over when it was first seen" if fact.get("seen_over") else ""
             return f"attempt {fact.get('attempt')} began{over}"
+        case "FlowPlanned":
+            legs = fact.get("legs")
+            named = (
+                [str(leg.get("id")) for leg in legs if isinstance(leg, dict)]
+                if isinstance(legs, list)
+                else []
+            )
+            more = f" and {len(named) - 5} more" if len(named) > 5 else ""
+            return f"a flow was planned, with the legs {', '.join(named[:5])}{more}"
         case "AttemptEnded":
             return f"attempt {fact.get('attempt')} ended: {fact.get('reason_summary')} (evidence: {fact.get('evidence')})"
         case "SessionFinished":
@@ -124,6 +149,12 @@ def _said(kind: str, fact: Mapping[str, JsonValue]) -> str:
             return f"the verdict on attempt {fact.get('attempt')}: {fact.get('status')}{delivery}"
         case "JobRetryRequested":
             return f"{fact.get('said_by')} asked to retry job {fact.get('job')}"
+        case "PlayRunRequested":
+            given = json.dumps(fact["given"], ensure_ascii=False) if fact.get("given") else "nothing"
+            return f"{fact.get('said_by')} asked for the playbook {fact.get('playbook')} with {given}"
+        case "SessionCancelRequested":
+            why = f": {fact['reason']}" if fact.get("reason") else ""
+            return f"{fact.get('said_by')} asked to cancel attempt {fact.get('attempt')}{why}"
         case "JobDiscardRequested":
             return f"{fact.get('said_by')} asked to discard job {fact.get('job')}: {fact.get('reason')}"
         case _:
@@ -143,6 +174,18 @@ def _decision(event: EventRow, decision: DecisionRow) -> Entry:
         f"{decision.handler} {decision.verdict}: {decision.summary}",
         {"verdict": decision.verdict, "handler": decision.handler, "known": known},
         tuple(notes),
+    )
+
+
+def _order(event: EventRow, order: CancellationRow) -> Entry:
+    """What came of an order to end the run."""
+    done = "nobody could be told to end: " if order.told is False else ""
+    return Entry(
+        "order",
+        event.recorded_at if order.at is None else order.at,
+        event.key,
+        f"{done}{order.outcome}" if order.outcome is not None else "the run is still to be told to end",
+        {"attempt": order.attempt, "told": order.told, "outcome": order.outcome},
     )
 
 

@@ -1,15 +1,19 @@
 """What the shell completes ids and names with: the store read-only, and never a word on the terminal."""
 
 import os
+import re
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from runward.config.settings import Settings
-from runward.daemon.settings import load_settings, playbook_names
+from runward.daemon.settings import NotFound, find_playbook, load_settings, playbook_names
 from runward.daemon.store import reading, reading_causes
 
 _OFFERED = 200
+_PLAIN: Final = re.compile(r"[\w@%+=:,./-]+")
+"""What a shell takes as it stands: a run may call itself `x;sh`, and what is offered is put on the command line."""
 
 
 def sessions(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -26,7 +30,7 @@ def sessions(context: click.Context, parameter: click.Parameter, incomplete: str
         (identifier if identifier.startswith(incomplete) else key, status)
         for key, identifier, status in found
     ]
-    return [CompletionItem(word, help=status) for word, status in words if word.isprintable()]
+    return [CompletionItem(word, help=status) for word, status in words if _PLAIN.fullmatch(word)]
 
 
 def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -53,6 +57,20 @@ def playbooks(context: click.Context, parameter: click.Parameter, incomplete: st
     settings = _settings(context)
     names = playbook_names(settings) if settings is not None else ()
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def values(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The values that the named playbook's command takes and that aren't given yet, each with its `=`."""
+    settings, name = _settings(context), context.params.get("playbook")
+    if settings is None or not isinstance(name, str) or "/" in name:
+        return []
+    try:
+        playbook = find_playbook(settings, name).value
+    except NotFound:
+        return []
+    given = {word.partition("=")[0].rstrip(":") for word in context.params.get("values") or ()}
+    words = [f"{each}=" for each in playbook.takes if each not in given] if playbook is not None else []
+    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
 def _settings(context: click.Context) -> Settings | None:

@@ -57,6 +57,10 @@ def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
             for root in each:
                 assert isinstance(root, dict)
                 yield f"roots.{root['name']}", _text({name: root[name] for name in root if name != "name"})
+        elif key == "contracts":
+            assert isinstance(each, list)
+            for number, rule in enumerate(each):
+                yield f"contracts[{number}]", _text(rule)
         elif isinstance(each, dict):
             for name, inner in each.items():
                 yield f"{key}.{name}", _text(inner)

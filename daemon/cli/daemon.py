@@ -5,7 +5,8 @@ import sys
 
 import click
 
-from runward.config.problem import has_errors
+from runward.config.problem import Problem, has_errors
+from runward.config.settings import Settings
 from runward.daemon.cli.context import read_settings_of, settings_in_force
 from runward.daemon.cli.exits import GOOD, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.output import complain, fail
@@ -103,7 +104,7 @@ def _ask_for_scan(state_dir: str) -> bool:
 
 
 def _check(context: click.Context) -> int:
-    """Every complaint about the settings, the playbooks and the agent profiles."""
+    """Every complaint about the settings, the playbooks, the agent profiles, and rules that name no playbook."""
     from runward.daemon.cli.declared import declared
     from runward.daemon.settings import agent_names, find_agent, playbook_names
 
@@ -113,9 +114,27 @@ def _check(context: click.Context) -> int:
         return WRONG_SETTINGS
     found = [declared(parsed.value, name, None).problems for name in playbook_names(parsed.value)]
     found += [find_agent(parsed.value, name).problems for name in agent_names(parsed.value)]
+    found.append(_rules_without_playbook(parsed.value))
     problems = dict.fromkeys(problem for each in found for problem in each)
     complain(problems)
     wrong = has_errors(problems)
     if not wrong:
         click.echo("the configuration is right")
     return WRONG_USAGE if wrong else GOOD
+
+
+def _rules_without_playbook(settings: Settings) -> tuple[Problem, ...]:
+    """The rules whose playbook isn't there; what is wrong with one that is, is said at the playbook itself."""
+    from runward.daemon.declarations import Declarer
+    from runward.daemon.settings import playbook_names
+
+    there, declarer = playbook_names(settings), Declarer(settings)
+    return tuple(
+        rule.named_at.problem(
+            ("contracts", number, "playbook"),
+            str(declarer(rule.playbook, None).problem),
+            "write the playbook, or correct the rule",
+        )
+        for number, rule in enumerate(settings.contracts)
+        if rule.playbook not in there
+    )

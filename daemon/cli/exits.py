@@ -1,6 +1,11 @@
 """Exit codes: the one table. Scripts rely on them."""
 
-from typing import Final
+from __future__ import annotations
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from typing import Final
+
 
 GOOD: Final = 0
 NOT_SO: Final = 1
@@ -20,6 +25,15 @@ INTERRUPTED: Final = 130
 READER_GONE: Final = 141
 """Nobody reads the output any more: what SIGPIPE would have been."""
 TERMINATED: Final = 143
+
+BY_STATUS: Final = {
+    "completed": GOOD,
+    "failed": NOT_SO,
+    "timed_out": TIMED_OUT,
+    "aborted": INTERRUPTED,
+    "cancelled": TERMINATED,
+}
+"""What a command that waited for a session ends with, by the session's status."""
 
 MEANINGS: Final = {
     GOOD: "done and good",

@@ -9,6 +9,7 @@ from runward.daemon.cli.output import local
 from runward.daemon.store import reading, reading_causes
 from runward.daemon.store.reading import SessionRow
 from runward.daemon.store.reading_causes import JobRow
+from runward.daemon.store.reading_starts import StartRow
 
 _START = "start `runward daemon`"
 _SYNCED_WITHIN = 15.0
@@ -33,8 +34,7 @@ def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now
     jobs = reading_causes.jobs_for_events(connection, recorded)
     found = [hindrance for job in jobs for hindrance in of_job(connection, job, is_up, now)]
     if row.contract_problem is not None:
-        mend = "mend what it names; this session keeps no contract, the next one gets it"
-        found.append(Hindrance("it has no contract", row.contract_problem, mend))
+        found.append(_of_contract(row, row.contract_problem))
     for line in reading_causes.lines_of(connection, row.key, row.path):
         if line.state == "discarded":
             found.append(Hindrance(f"{line.name} lacks {line.length} bytes", line.why or "given up", None))
@@ -44,6 +44,33 @@ def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now
     if row.status == "running":
         found.append(_not_over(connection, row, is_up))
     return [*found, *of_directory(connection, row.path)]
+
+
+def not_taken_up(is_up: bool) -> Hindrance:
+    """Why a request is still in the inbox."""
+    why = "the daemon has not come to it yet" if is_up else "no daemon is running"
+    return Hindrance("it has not begun", why, None if is_up else _START)
+
+
+def of_start(start: StartRow, is_up: bool) -> list[Hindrance]:
+    """What keeps a run that was ordered from being a session."""
+    if start.state == "failed":
+        return [Hindrance("it never began", start.why or "it could not", "ask for it again")]
+    if start.state == "begun":
+        mend = None if is_up else _START
+        return [Hindrance("it is no session yet", f"no run.json was seen in {start.directory}", mend)]
+    if not is_up:
+        return [Hindrance("it has not begun", "no daemon is running", _START)]
+    mend = "`runward status` says what keeps it back"
+    return [Hindrance("it has not begun", "the daemon has not had it started yet", mend)]
+
+
+def _of_contract(row: SessionRow, problem: str) -> Hindrance:
+    if row.artifact_contract_json is None:
+        mend = "mend what it names; this session keeps no contract, the next one gets it"
+        return Hindrance("it has no contract", problem, mend)
+    mend = "plan once, before any leg works; this session keeps its contract as it is"
+    return Hindrance("a plan's legs are not in its contract", problem, mend)
 
 
 def of_directory(connection: sqlite3.Connection, path: str) -> list[Hindrance]:

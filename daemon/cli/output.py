@@ -56,13 +56,20 @@ def coloured(word: str, text: str | None = None) -> str:
 
 def print_json(value: JsonValue) -> None:
     """One JSON value; indented for a person, on one line for a pipe."""
-    indent = 2 if sys.stdout.isatty() else None
-    click.echo(json.dumps(value, ensure_ascii=False, indent=indent))
+    click.echo(_json_text(value, indent=2 if sys.stdout.isatty() else None))
 
 
 def print_json_line(value: JsonValue) -> None:
     """One JSON value of a stream, on a line of its own, written at once."""
-    click.echo(json.dumps(value, ensure_ascii=False))
+    click.echo(_json_text(value))
+
+
+def _json_text(value: JsonValue, indent: int | None = None) -> str:
+    """The value as JSON in which everything that a terminal might obey is escaped, as JSON may escape it."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if text.isprintable():
+        return text
+    return "".join(each if each == "\n" or each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

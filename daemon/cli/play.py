@@ -1,4 +1,4 @@
-"""`runward play`: playbooks, what they ask for and whether they are right."""
+"""`runward play`: playbooks, what they ask for and whether they are right, and starting their commands."""
 
 import sys
 
@@ -22,8 +22,8 @@ def play() -> None:
 
     \b
     Example:
-      runward play list
       runward play check review
+      runward play run review pr=12
     """
 
 
@@ -67,10 +67,40 @@ def _playbook_as_json(name: str, found: Declared) -> JsonValue:
     return {
         "name": name,
         "command": list(book.command) if book is not None and book.command is not None else None,
+        "takes": list(book.takes) if book is not None else [],
         "timeout": book.timeout if book is not None else None,
         "agent": book.agent if book is not None else None,
         **_as_json(found),
     }
+
+
+@play.command()
+@click.argument("playbook", metavar="NAME", shell_complete=completing.playbooks)
+@click.argument("values", metavar="[KEY=VALUE]...", nargs=-1, shell_complete=completing.values)
+@click.option("--wait", is_flag=True, help="Wait until it is over, and end by what became of it.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="As --wait, and show its output and its journal meanwhile."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --follow a value a line.")
+@click.pass_context
+def run(
+    context: click.Context, playbook: str, values: tuple[str, ...], wait: bool, follow: bool, as_json: bool
+) -> None:
+    """Have the daemon start a playbook's command, in this directory; print the session that it will be.
+
+    KEY=VALUE gives a text for {{ with.KEY }}, KEY:=JSON anything else. It is started once, also if the
+    daemon is down now or is killed meanwhile. Ctrl-C ends only the waiting.
+
+    Exit code with --wait: 0 completed, 1 failed, 124 timed out, 130 aborted, 143 cancelled; 2: refused.
+
+    \b
+    Example:
+      runward play run review pr=12
+      runward play run review pr=12 --follow
+    """
+    from runward.daemon.cli.play_run import run_and_end
+
+    run_and_end(settings_in_force(context), playbook, values, wait, follow, as_json)
 
 
 @play.command()

@@ -4,10 +4,10 @@ It is dispatched before the rest of the command line is imported, and imports li
 must cost hardly more than a bare interpreter.
 """
 
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from runward.daemon.cli.exits import (
     GOOD,
@@ -18,9 +18,15 @@ from runward.daemon.cli.exits import (
     WRONG_SETTINGS,
     WRONG_USAGE,
 )
+from runward.daemon.processes.values import Value
 
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn
+
     from runward.daemon.processes.launch import Launched, Order
+
 
 USAGE = """\
 Usage: runward run [OPTIONS] -- COMMAND [ARGUMENT]...
@@ -57,6 +63,7 @@ _BEFORE_RUN = frozenset({"--config", "--color", "--debug"})
 
 DEFAULT_GRACE_S = 5.0
 
+_PLAN = "flow.json"
 _NOT_STARTED = 126
 _EXIT_CODES = {"settings": WRONG_SETTINGS, "not_found": NOT_FOUND, "wrong_input": WRONG_USAGE}
 
@@ -69,7 +76,7 @@ class Refusal(Exception):
         self.exit_code = exit_code
 
 
-class Arguments(NamedTuple):
+class Arguments(Value):
     """The command line, taken apart but not yet understood."""
 
     options: Mapping[str, str]
@@ -89,6 +96,10 @@ def words_of_run(arguments: Sequence[str]) -> list[str] | None:
 
 def run_and_end(arguments: Sequence[str]) -> NoReturn:
     """`main`, and at once the end of this process: to take the interpreter apart takes as long as to fork it."""
+    if fault := os.environ.pop("RUNWARD_RUN_FAULT", None):
+        from runward.daemon import faults
+
+        faults.from_environment(fault)
     code = main(arguments)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -106,7 +117,9 @@ def main(arguments: Sequence[str]) -> int:
         if "help" in parsed.options:
             sys.stdout.write(USAGE)
             return GOOD
-        return _launch(_order(parsed), is_verified="no-verify" not in parsed.options)
+        cwd = os.getcwd()
+        order, config = _order(parsed, cwd), parsed.options.get("config")
+        return _launch(order, config, cwd, is_verified="no-verify" not in parsed.options)
     except Refusal as refusal:
         _complain(str(refusal))
         return refusal.exit_code
@@ -143,11 +156,11 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
     return Arguments(options, tuple(rest))
 
 
-def _order(arguments: Arguments) -> "Order":
+def _order(arguments: Arguments, cwd: str) -> Order:
     """What to launch, from the command line and from what it names. Raises Refusal."""
     from runward.daemon.processes.terms import TermsRefused, begin_terms
 
-    options, cwd = arguments.options, os.getcwd()
+    options = arguments.options
     if not arguments.command:
         raise Refusal(WRONG_USAGE, "no command given: write it after --, as runward run --help shows")
     if not arguments.command[0]:
@@ -180,7 +193,7 @@ def _order(arguments: Arguments) -> "Order":
     )
 
 
-def _launch(order: "Order", *, is_verified: bool) -> int:
+def _launch(order: Order, config: str | None, cwd: str, *, is_verified: bool) -> int:
     from runward.daemon.processes.launch import launch
     from runward.daemon.processes.means import ContainmentUnavailable
 
@@ -197,16 +210,30 @@ def _launch(order: "Order", *, is_verified: bool) -> int:
     ending = launched.ending
     for complaint in launched.complaints:
         _complain(complaint)
-    if is_verified and order.contract is not None and ending.cause == "exited" and ending.exit_code == 0:
-        return _verify(order, launched)
+    if is_verified and ending.cause == "exited" and ending.exit_code == 0:
+        return _verify(order, launched, config, cwd)
     return ending.launcher_code
 
 
-def _verify(order: "Order", launched: "Launched") -> int:
-    from runward.daemon.processes.verdict import why_not_delivered
+def _verify(order: Order, launched: Launched, config: str | None, cwd: str) -> int:
+    is_planned = os.path.lexists(os.path.join(launched.path, _PLAN))
+    if order.contract is None and not is_planned:
+        return GOOD
+    from runward.daemon.processes.verdict import contract_of, why_not_delivered
 
     within = launched.path if order.artifacts is None else ""
-    summary = why_not_delivered(order.contract, launched.artifacts, within, launched.session_id)
+    contract = contract_of(order.contract)
+    if is_planned:
+        from runward.daemon.processes.flow import NotFolded, Place, declarer_of, with_legs
+
+        place = Place(launched.path, launched.artifacts, within)
+        try:
+            contract = with_legs(contract, place, lambda: declarer_of(config, os.environ, cwd))
+        except NotFolded as error:
+            _complain(f"{_PLAN}: its legs are not in the contract: {error}")
+    if contract is None:
+        return GOOD
+    summary = why_not_delivered(contract, launched.artifacts, within, launched.session_id)
     if summary is None:
         return GOOD
     _say(summary)

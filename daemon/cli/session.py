@@ -9,7 +9,7 @@ from runward.daemon.cli import completing
 from runward.daemon.cli.context import settings_in_force, store_to_read
 from runward.daemon.cli.finding import find_session
 from runward.daemon.cli.groups import Group
-from runward.daemon.cli.moments import Moment
+from runward.daemon.cli.moments import Length, Moment
 from runward.daemon.cli.output import ago, coloured, duration, print_json, print_table, safe
 from runward.daemon.cli.session_json import details_of, summary_of, verification_of
 from runward.daemon.store import reading
@@ -137,3 +137,33 @@ def tail(context: click.Context, identifier: str, follow: bool, count: int | Non
     from runward.daemon.cli.journal_tail import print_journal
 
     print_journal(settings.state_dir, row, follow, count, as_json)
+
+
+@session.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the session.")
+@click.option("--wait", is_flag=True, help="Wait until the session is over.")
+@click.option(
+    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the request, with --wait what came of it.")
+@click.pass_context
+def cancel(
+    context: click.Context, identifier: str, reason: str, wait: bool, timeout: float, as_json: bool
+) -> None:
+    """End a running session: its launcher asks the whole process tree to end, and kills it after the grace.
+
+    The request is durable when this returns, the daemon up or down. With --wait, exit code 0: the
+    session is over. 1: it can't be cancelled. 75: no daemon is running. 124: it took too long.
+
+    \b
+    Example:
+      runward session cancel @last --reason "wrong branch" --wait
+    """
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = reading.session(connection, find_session(connection, identifier))
+    assert row is not None, "it was found in the same transaction"
+    from runward.daemon.cli.session_cancel import cancel as carry_out
+
+    carry_out(settings, row, reason, timeout if wait else None, as_json)

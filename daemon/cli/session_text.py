@@ -66,9 +66,12 @@ def _facts(row: SessionRow, now: float) -> list[tuple[str, str]]:
 
 
 def _contract(row: SessionRow) -> str | None:
-    if row.contract_problem is not None:
-        return f"{coloured('warning', 'none')}: {safe(row.contract_problem)}"
-    return f"fixed ({row.contract_basis})" if row.contract_basis is not None else None
+    """What became of the contract; silence where none was declared, and nothing is wrong."""
+    problem = f": {safe(row.contract_problem)}" if row.contract_problem is not None else ""
+    if row.artifact_contract_json is None:
+        return f"{coloured('warning', 'none')}{problem}" if problem else None
+    fixed = f"fixed ({row.contract_basis})" + (", with the legs of flow.json" if row.folded else "")
+    return f"{fixed}; {coloured('warning', 'not folded')}{problem}" if problem else fixed
 
 
 def _timeline(history: Sequence[StatusChange]) -> list[str]:

@@ -23,8 +23,9 @@ from runward.daemon.cli.finding import (
 )
 from runward.daemon.cli.hindrances import Hindrance
 from runward.daemon.cli.output import coloured, fail, local, print_json, safe
-from runward.daemon.store import reading, reading_causes
+from runward.daemon.store import reading, reading_causes, reading_starts
 from runward.daemon.store.ownership import holder
+from runward.handlers.requests.subjects import START, of_start
 
 _JOB = "job:"
 
@@ -56,8 +57,8 @@ class Story(NamedTuple):
 def why(context: click.Context, identifier: str, as_json: bool) -> None:
     """Why it is as it is: every event, decision and evidence in order, the first cause first.
 
-    ID is that of a session, of a run directory that is no session yet, or of a job (its number, or
-    job:NUMBER). @last is the newest thing that ended or was refused. What did not happen, and why,
+    ID is that of a session, of a run that was asked for, of a run directory that is no session yet, or of a
+    job (its number, or job:NUMBER). @last is the newest thing that ended or was refused. What did not happen, and why,
     comes at the end.
 
     \b
@@ -67,11 +68,34 @@ def why(context: click.Context, identifier: str, as_json: bool) -> None:
     settings = settings_in_force(context)
     is_up = holder(Path(settings.state_dir)) is not None
     with store_to_read(settings) as connection:
-        story = _story(connection, identifier, is_up, time.time())
+        story = _waiting(settings.state_dir, identifier, is_up) or _story(
+            connection, identifier, is_up, time.time()
+        )
     if as_json:
         print_json(story.as_json())
     else:
         click.echo("\n".join(_lines(story)))
+
+
+def _waiting(state: str, text: str, is_up: bool) -> Story | None:
+    """A run that was asked for and that no daemon has recorded yet: the request still lies in the inbox."""
+    from runward.daemon.inbox.spool import list_inbox
+
+    files = list_inbox(Path(state))
+    if not files:
+        return None
+    from runward.daemon.inbox.requests import load_request
+    from runward.handlers.events import PlayRunRequested
+    from runward.handlers.requests.play import run_name
+
+    for file in files:
+        event = load_request(file)
+        if isinstance(event, PlayRunRequested):
+            name = run_name(event.playbook, event.at, event.request)
+            if text and name.startswith(text):
+                headline = f"{event.said_by} asked for the playbook {event.playbook}"
+                return Story("start", name, "asked", headline, [], [hindrances.not_taken_up(is_up)])
+    return None
 
 
 def _story(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
@@ -79,6 +103,8 @@ def _story(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -
         text = _newest(connection)
     if text.startswith(_JOB):
         return _of_job(connection, text.removeprefix(_JOB), is_up, now)
+    if text.startswith(START):
+        return _of_start(connection, text.removeprefix(START), is_up)
     if not text:
         fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
     exact = reading.session(connection, text)
@@ -89,7 +115,10 @@ def _story(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -
     key = exact.key if exact is not None else session_called(connection, text)
     if key is not None:
         return _of_session(connection, key, is_up, now)
-    return _of_directory(connection, text)
+    starts = reading_starts.runs_called(connection, text, 9)
+    if len(starts) > 1:
+        refuse_ambiguous(text, starts)
+    return _of_start(connection, starts[0], is_up) if starts else _of_directory(connection, text)
 
 
 def _newest(connection: sqlite3.Connection) -> str:
@@ -115,6 +144,22 @@ def _of_job(connection: sqlite3.Connection, text: str, is_up: bool, now: float) 
         f"{job.handler} of {job.event_type} in {job.lane}{error}",
         causes.causes_of_job(connection, job),
         list(hindrances.of_job(connection, job, is_up, now)),
+    )
+
+
+def _of_start(connection: sqlite3.Connection, name: str, is_up: bool) -> Story:
+    """A run that somebody asked for and that is no session: refused, or not begun."""
+    start = reading_starts.start_called(connection, name)
+    decided = reading_causes.decisions_about(connection, of_start(name))
+    if not decided:
+        refuse_unknown("session", name, session_names(connection))
+    return Story(
+        "start",
+        name,
+        "refused" if start is None else start.state,
+        decided[-1].summary,
+        causes.causes_of_start(connection, name),
+        [] if start is None else hindrances.of_start(start, is_up),
     )
 
 

@@ -11,15 +11,23 @@ from runward.handlers.events import (
     Event,
     JobDiscardRequested,
     JobRetryRequested,
+    PlayRunRequested,
     ScanRequested,
+    SessionCancelRequested,
     UnknownEvent,
     dump_payload,
     load_payload,
 )
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 
-Request = JobRetryRequested | JobDiscardRequested | ScanRequested
-REQUESTS: Final = (JobRetryRequested, JobDiscardRequested, ScanRequested)
+Request = JobRetryRequested | JobDiscardRequested | SessionCancelRequested | PlayRunRequested | ScanRequested
+REQUESTS: Final = (
+    JobRetryRequested,
+    JobDiscardRequested,
+    SessionCancelRequested,
+    PlayRunRequested,
+    ScanRequested,
+)
 
 
 def dump_request(request: Request) -> bytes:

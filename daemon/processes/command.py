@@ -1,11 +1,19 @@
 """One command as a child that waits at a gate until its launcher lets it run."""
 
+from __future__ import annotations
+
 import errno
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from typing import NamedTuple, NoReturn
+
+from runward.daemon.processes.values import Value
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+    from typing import NoReturn
+
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -15,14 +23,14 @@ _NEVER_RELEASED = 125
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-class StartFailure(NamedTuple):
+class StartFailure(Value):
     """Why a command could not be started: the exit code that a shell gives, and what to tell people."""
 
     exit_code: int
     message: str
 
 
-class Forked(NamedTuple):
+class Forked(Value):
     """A forked child, the pipe by which it is released, and the one by which it says why it can't start."""
 
     pid: int
@@ -82,12 +90,14 @@ def fork_command(
     *,
     streams: Mapping[int, int],
     signal_mask: AbstractSet[int],
+    cwd: str | None = None,
     prepare: Callable[[tuple[int, ...]], None] | None = None,
 ) -> GatedCommand:
     """Forks the child that will become `arguments`, at the gate.
 
-    `streams` says which descriptor (1, 2) the command gets from which of ours; it keeps the others, the
-    directory, the process group and the terminal of the caller. `signal_mask` is the one to run under.
+    `streams` says which descriptor (1, 2) the command gets from which of ours; it keeps the others, the process
+    group and the terminal of the caller, and its directory unless `cwd` is another. `signal_mask` is the one to
+    run under.
     `prepare` is called in the child first; it may fork, and closes in others what only the command may hold.
     """
     gate_out, gate_in = os.pipe()
@@ -96,7 +106,7 @@ def fork_command(
     if pid == 0:
         os.close(gate_in)
         os.close(report_out)
-        _become(arguments, environment, streams, signal_mask, prepare, gate_out, report_in)
+        _become(arguments, environment, streams, signal_mask, cwd, prepare, gate_out, report_in)
     os.close(gate_out)
     os.close(report_in)
     return GatedCommand(Forked(pid, gate_in, report_out))
@@ -107,6 +117,7 @@ def _become(
     environment: Mapping[str, str],
     streams: Mapping[int, int],
     signal_mask: AbstractSet[int],
+    cwd: str | None,
     prepare: Callable[[tuple[int, ...]], None] | None,
     gate: int,
     report: int,
@@ -118,16 +129,26 @@ def _become(
             os.dup2(descriptor, number)
         if not os.read(gate, 1):
             os._exit(_NEVER_RELEASED)
+        if cwd is not None:
+            _enter(cwd)
         for number in _IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
         _execute(arguments, environment)
     except OSError as error:
         os.write(report, f"{error.errno} {error.strerror}".encode())
-    except ValueError as error:  # a NUL or a lone surrogate in a word
+    except ValueError as error:  # a NUL or a lone surrogate in a word, or no such directory
         os.write(report, f"0 {error}".encode(errors="replace"))
     finally:
         os._exit(NOT_EXECUTABLE)  # whatever happened: the child must not return into its parent's stack
+
+
+def _enter(directory: str) -> None:
+    """Raises ValueError: that a directory is missing doesn't mean that the command is not found."""
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        raise ValueError(f"its directory {directory} can't be entered: {error.strerror}") from None
 
 
 def _execute(arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:

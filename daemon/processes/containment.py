@@ -5,37 +5,24 @@ it is beside the other two as well. A command notices none of them. A PID namesp
 write their own pids down), so that is only made when asked for.
 """
 
+from __future__ import annotations
+
 import os
 import signal
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
 
 from runward.daemon.processes import tree
 from runward.daemon.processes.kernel import become_subreaper
 from runward.daemon.processes.means import ContainmentUnavailable, Held
 
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from runward.daemon.processes.cgroup import Cgroup
+    from runward.daemon.processes.protocols import Containment
+
 
 _AUTO = ("scope", "cgroup", "subreaper")
-
-
-class Containment(Protocol):
-    """A hold on a process tree. `name` is what `run.json` records."""
-
-    name: str
-
-    def is_empty(self) -> bool:
-        """Whether nothing of the tree is left, once the command was waited for."""
-
-    def terminate(self) -> None:
-        """Asks everybody in it to end (SIGTERM)."""
-
-    def kill(self) -> tree.Killed:
-        """Ends everybody in it, and returns when they are gone."""
-
-    def close(self) -> None:
-        """Gives back what the hold itself took."""
 
 
 def contain(means: str, held: Held) -> Containment:
@@ -101,7 +88,7 @@ class InCgroup(Subreaper):
         super().__init__(held)
         self._cgroup = self._enter(held)
 
-    def _enter(self, held: Held) -> "Cgroup":
+    def _enter(self, held: Held) -> Cgroup:
         from runward.daemon.processes.cgroup import PREFIX, make_cgroup
 
         return make_cgroup(f"{PREFIX}{held.name[:50]}-{os.urandom(3).hex()}", held.pid)
@@ -133,7 +120,7 @@ class InScope(InCgroup):
 
     name = "scope"
 
-    def _enter(self, held: Held) -> "Cgroup":
+    def _enter(self, held: Held) -> Cgroup:
         from runward.daemon.processes.scope import make_scope
 
         return make_scope(f"runward-{os.urandom(6).hex()}.scope", held, os.environ)

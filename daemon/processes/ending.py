@@ -1,16 +1,36 @@
 """How a run ended: what `exit.json` says (the native layout) and the code that the launcher ends with."""
 
+from __future__ import annotations
+
 import os
 import signal
-from typing import Literal, NamedTuple, TypeAlias
 
-Cause: TypeAlias = Literal["exited", "signalled", "timed_out", "cancelled", "not_started"]
+from runward.daemon.processes.values import Value
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
+
+    Cause: TypeAlias = Literal["exited", "signalled", "timed_out", "cancelled", "not_started"]
+
 
 TIMED_OUT = 124
+CANCELLED = 143
 BY_SIGNAL = 128
 
+BY_THE_SYSTEM = frozenset({signal.SIGTERM, signal.SIGHUP})
+"""What a system that shuts down sends, as a person may."""
+SHUTDOWN = "shutdown"
+"""The error of a run that the system's shutdown ended (the native layout)."""
 
-class Ending(NamedTuple):
+
+class Cancellation(Value):
+    """An order to end the run that was no signal to it; `order` says whose it was, where that is known."""
+
+    order: str | None
+
+
+class Ending(Value):
     """The end of a run. `exit_code` is None where there is a `signal`; the times are of the command's end."""
 
     cause: Cause
@@ -28,18 +48,28 @@ class Ending(NamedTuple):
             return TIMED_OUT
         if self.signal is not None:
             return BY_SIGNAL + self.signal
+        if self.cause == "cancelled":
+            return CANCELLED
         assert self.exit_code is not None
         return self.exit_code
 
 
 def ending_of(
-    status: int, *, cancelled_by: int | None, timed_out: bool, finished_at: float, duration_s: float
+    status: int,
+    *,
+    cancelled_by: int | None,
+    cancellation: Cancellation | None = None,
+    timed_out: bool,
+    finished_at: float,
+    duration_s: float,
 ) -> Ending:
     """The ending for a command's wait status, and for what the launcher did to it meanwhile."""
     code = os.waitstatus_to_exitcode(status)
     exit_code, by_signal = (code, None) if code >= 0 else (None, -code)
     if timed_out:
         return Ending("timed_out", exit_code, by_signal, finished_at, duration_s)
+    if cancellation is not None:
+        return Ending("cancelled", None, None, finished_at, duration_s, error=cancellation.order)
     if cancelled_by is not None:
         return Ending("cancelled", None, cancelled_by, finished_at, duration_s)
     cause: Cause = "exited" if by_signal is None else "signalled"

@@ -5,16 +5,24 @@ Nothing here needs more than /proc, and nothing that costs the launcher start-up
 named tuples (dataclasses import `inspect`, 10 ms).
 """
 
-import os
-from typing import Literal, NamedTuple, TypeAlias
+from __future__ import annotations
 
-ProcessState: TypeAlias = Literal["alive", "gone", "unknown"]
+import os
+
+from runward.daemon.processes.values import Value
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
+
+    ProcessState: TypeAlias = Literal["alive", "gone", "unknown"]
+
 
 _PROC = "/proc"
 _DEAD_STATES = "ZXx"
 
 
-class ProcessIdentity(NamedTuple):
+class ProcessIdentity(Value):
     """One process for all time: its number, its start (clock ticks since the boot), and the boot."""
 
     pid: int
@@ -22,7 +30,7 @@ class ProcessIdentity(NamedTuple):
     boot_id: str
 
 
-class ProcessStat(NamedTuple):
+class ProcessStat(Value):
     """What /proc/PID/stat says, as far as anybody here needs it (proc(5))."""
 
     pid: int

@@ -2,9 +2,15 @@
 mount(2).
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
-from collections.abc import Iterable
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000

@@ -4,31 +4,45 @@ It needs no daemon. Whatever happens after `run.json` stands, `exit.json` is wri
 itself is killed; then `process.json` says who the command is.
 """
 
+from __future__ import annotations
+
 import os
 import time
-from collections.abc import Mapping
-from typing import NamedTuple
 
-from runward.config.json_value import JsonValue
+from runward.daemon.faults import point
 from runward.daemon.processes import record
+from runward.daemon.processes.cancelling import read_word
 from runward.daemon.processes.command import NOT_EXECUTABLE, GatedCommand, StartFailure, fork_command
-from runward.daemon.processes.containment import Containment, contain
-from runward.daemon.processes.ending import Ending
+from runward.daemon.processes.containment import contain
+from runward.daemon.processes.ending import BY_THE_SYSTEM, SHUTDOWN, Ending
 from runward.daemon.processes.identity import identity_of
 from runward.daemon.processes.means import Held
 from runward.daemon.processes.output import PassedStream, open_sink
-from runward.daemon.processes.record import RunDirectory
 from runward.daemon.processes.requests import SignalInbox
 from runward.daemon.processes.supervision import Supervision, pass_on_rest
-from runward.daemon.rundir.durable import ReservedFile
+from runward.daemon.processes.values import Value
 
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from runward.config.json_value import JsonValue
+    from runward.daemon.processes.protocols import Containment
+    from runward.daemon.processes.record import RunDirectory
+    from runward.daemon.rundir.durable import ReservedFile
+
+
+_HEX = frozenset("0123456789abcdef")
 _OUR_MISTAKE = 125
 """What docker(1) and timeout(1) end with when they themselves fail."""
-_LOGS = {1: "stdout.log", 2: "stderr.log"}
+_LOGS = {1: record.LOGS[0], 2: record.LOGS[1]}
 
 
-class Order(NamedTuple):
-    """What to launch. `root` is where run directories lie, `artifacts` absolute or None for the run's own."""
+class Order(Value):
+    """What to launch. `root` is where run directories lie, `artifacts` absolute or None for the run's own.
+
+    `cwd` is the command's directory, None for the launcher's own. `metadata` is for `run.json`.
+    """
 
     command: tuple[str, ...]
     root: str
@@ -40,9 +54,11 @@ class Order(NamedTuple):
     timeout: float | None = None
     grace: float = 5.0
     containment: str = "auto"
+    cwd: str | None = None
+    metadata: Mapping[str, JsonValue] | None = None
 
 
-class Launched(NamedTuple):
+class Launched(Value):
     """What came of it; `complaints` are for people to read."""
 
     session_id: str
@@ -52,8 +68,16 @@ class Launched(NamedTuple):
     complaints: tuple[str, ...]
 
 
-def launch(order: Order, environment: Mapping[str, str]) -> Launched:
-    """Runs the command to its end.
+def launch(
+    order: Order,
+    environment: Mapping[str, str],
+    directory: RunDirectory | None = None,
+    before_release: Callable[[], None] = lambda: None,
+) -> Launched:
+    """Runs the command to its end, in the empty run `directory` or else in one that is made.
+
+    `before_release` is called when all is written down and the command may be let go; if it raises OSError, the
+    command isn't.
 
     Raises FileExistsError where the name is taken, ContainmentUnavailable, and OSError where there can be no
     run directory; nothing was started then, and nothing is left.
@@ -61,9 +85,11 @@ def launch(order: Order, environment: Mapping[str, str]) -> Launched:
     _open_standard_streams()
     signals = SignalInbox()
     started_at = time.time()
-    directory = record.make_run_directory(order.root, order.name or record.new_name(started_at))
+    if directory is None:
+        directory = record.make_run_directory(order.root, order.name or record.new_name(started_at))
+    point("launch.directory")
     try:
-        return _Launch(order, environment, directory, signals, started_at).run()
+        return _Launch(order, environment, directory, signals, started_at, before_release).run()
     finally:
         directory.close()
 
@@ -76,8 +102,10 @@ class _Launch:
         directory: RunDirectory,
         signals: SignalInbox,
         started_at: float,
+        before_release: Callable[[], None],
     ) -> None:
         self._order = order
+        self._before_release = before_release
         self._directory = directory
         self._signals = signals
         self._started_at = started_at
@@ -89,11 +117,14 @@ class _Launch:
         command, containment, room = self._prepare()
         ending, left = self._perform(command, containment)
         containment.close()
+        ending = _by_whom(ending)
+        point("launch.ended")
         complaints = [ending.error] if ending.error is not None else []
         try:
             self._directory.write_exit(room, ending)
         except OSError as error:
             complaints.append(f"exit.json can't be written: {error}")
+        point("launch.exit_json")
         complaints += self._finish(ending)
         if left:
             complaints.append(f"could not be killed and live on: {' '.join(map(str, sorted(left)))}")
@@ -111,7 +142,9 @@ class _Launch:
             command = self._fork(streams)
             for descriptor in streams.values():
                 os.close(descriptor)
+            point("launch.forked")
             containment = self._contain(command)
+            point("launch.contained")
             room = self._directory.reserve_exit()
             self._directory.write_json(record.RUN, self._run_json(containment.name))
         except BaseException:
@@ -121,19 +154,23 @@ class _Launch:
                 containment.close()
             self._directory.discard()  # without run.json nobody took it for a session
             raise
+        point("launch.run_json")
         return command, containment, room
 
     def _perform(self, command: GatedCommand, containment: Containment) -> tuple[Ending, frozenset[int]]:
         """Lets the command run, and watches it to its end and that of all its tree."""
         try:
             self._directory.write_json(record.PROCESS, record.process_json(identity_of(command.pid)))
+            point("launch.process_json")
+            self._before_release()
         except OSError as error:
             command.abandon()
-            return self._not_started(StartFailure(NOT_EXECUTABLE, f"process.json: {error}"))
+            return self._not_started(StartFailure(NOT_EXECUTABLE, f"it can't be written down: {error}"))
         failure = command.release()
         if failure is not None:
             command.wait()
             return self._not_started(failure)
+        point("launch.released")
         supervision = Supervision(
             command,
             signals=self._signals,
@@ -142,6 +179,7 @@ class _Launch:
             timeout=self._order.timeout,
             grace=self._order.grace,
             is_interactive=os.isatty(0) and os.isatty(1),
+            read_order=lambda: read_word(self._directory.descriptor),
         )
         try:
             return supervision.run()
@@ -151,12 +189,12 @@ class _Launch:
             return Ending("exited", _OUR_MISTAKE, None, time.time(), 0.0, error=message), killed.left
 
     def _fork(self, streams: Mapping[int, int]) -> GatedCommand:
-        mask = self._signals.caller_mask
-        if self._order.containment == "pidns":
+        order, mask = self._order, self._signals.caller_mask
+        if order.containment == "pidns":
             from runward.daemon.processes.pid_namespace import fork_namespaced_command as fork
         else:
             fork = fork_command
-        return fork(self._order.command, self._environment, streams=streams, signal_mask=mask)
+        return fork(order.command, self._environment, streams=streams, signal_mask=mask, cwd=order.cwd)
 
     def _contain(self, command: GatedCommand) -> Containment:
         order = self._order
@@ -224,18 +262,26 @@ class _Launch:
             if order.artifacts is None
             else record.as_text(order.artifacts),
             "timeout": order.timeout,
-            "metadata": {},
+            "metadata": {**(order.metadata or {}), "traceparent": self._environment["TRACEPARENT"]},
         }
+
+
+def _by_whom(ending: Ending) -> Ending:
+    """The ending, where the system's shutdown was what a signal told."""
+    if ending.cause != "cancelled" or ending.signal not in BY_THE_SYSTEM:
+        return ending
+    from runward.daemon.processes.shutdown import is_system_stopping
+
+    return ending._replace(signal=None, error=SHUTDOWN) if is_system_stopping(os.environ) else ending
 
 
 def child_traceparent(parent: str | None) -> str:
     """A W3C trace context for the command: in the caller's trace where there is one, as a span of its own."""
-    version, trace, _, flags = (
-        (parent or "").split("-") if (parent or "").count("-") == 3 else ("", "", "", "")
-    )
     span = os.urandom(8).hex()
-    if version == "00" and len(trace) == 32 and len(flags) == 2 and set(trace) <= set("0123456789abcdef"):
-        return f"00-{trace}-{span}-{flags}"
+    fields = (parent or "").split("-")
+    is_well_formed = [len(field) for field in fields] == [2, 32, 16, 2] and set("".join(fields)) <= _HEX
+    if is_well_formed and fields[0] == "00" and fields[1].strip("0") and fields[2].strip("0"):
+        return f"00-{fields[1]}-{span}-{fields[3]}"
     return f"00-{os.urandom(16).hex()}-{span}-01"
 
 

@@ -2,7 +2,10 @@
 
 import socket
 
+from runward.daemon.ports import NotTold, RunPlace, Told
 from runward.daemon.processes.identity import ProcessIdentity, state_of
+from runward.daemon.processes.telling import tell_to_end
+from runward.handlers.facts import RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState
 
@@ -18,3 +21,6 @@ class RealProcesses:
 
     def state(self, process: RecordedProcess) -> ProcessState:
         return state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
+
+    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold:
+        return tell_to_end(processes, place)

@@ -1,6 +1,8 @@
 """The means by which a run's process tree can be held together: their names, and that one can't be had."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from runward.daemon.processes.values import Value
 
 MEANS = ("auto", "none", "subreaper", "cgroup", "scope", "pidns")
 
@@ -9,7 +11,7 @@ class ContainmentUnavailable(Exception):
     """A means can't be had on this machine; the message says why."""
 
 
-class Held(NamedTuple):
+class Held(Value):
     """What is to be held: the waiting command, its processes (it and its `init`), and its run's name and longest
     time (seconds; None: no end)."""
 

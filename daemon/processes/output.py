@@ -4,23 +4,20 @@ The log comes first and is whole. A reader that is slow slows the command, as a 
 away stops neither command nor log. Nothing here ever blocks but a write to a plain file.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import stat
-from typing import Protocol
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from runward.daemon.processes.protocols import Sink
+
 
 _CHUNK = 65536
 _LARGEST_PIPE = 1 << 20
 """What /proc/sys/fs/pipe-max-size lets anybody keep in a pipe."""
-
-
-class Sink(Protocol):
-    """Where output goes on to."""
-
-    descriptor: int
-
-    def write(self, content: bytes) -> int:
-        """How much of it was taken. Raises BlockingIOError for nothing, and OSError where nobody reads."""
 
 
 class PassedStream:

@@ -55,6 +55,7 @@ def fork_namespaced_command(
     *,
     streams: Mapping[int, int],
     signal_mask: AbstractSet[int],
+    cwd: str | None = None,
 ) -> GatedCommand:
     """As `fork_command`, in a PID namespace of its own. Raises ContainmentUnavailable."""
     become_subreaper()  # before the first process ends, so that `init` becomes a child of ours
@@ -66,6 +67,7 @@ def fork_namespaced_command(
         environment,
         streams=streams,
         signal_mask=signal_mask,
+        cwd=cwd,
         prepare=lambda closed: _enter(status_in, closed),
     ).forked
     os.close(status_in)

@@ -1,22 +1,33 @@
 """The launcher's files in a run directory (the native layout, version 1), and the directory itself."""
 
-import json
+from __future__ import annotations
+
 import os
 import stat
 import time
-from collections.abc import Mapping
 
-from runward.config.json_value import JsonValue
-from runward.daemon.processes.ending import Ending
-from runward.daemon.processes.identity import ProcessIdentity
+from runward.daemon.processes.json_text import json_text
 from runward.daemon.rundir.durable import ReservedFile, sync_directory, write_durably
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runward.config.json_value import JsonValue
+    from runward.daemon.processes.ending import Ending
+    from runward.daemon.processes.identity import ProcessIdentity
+
 
 SCHEMA = "runward-run-v1"
 RUN = "run.json"
 PROCESS = "process.json"
 EXIT = "exit.json"
 ARTIFACTS = "artifacts"
+LOGS = ("stdout.log", "stderr.log")
+START = "start"
+"""The key in the metadata of `run.json` that names the start which the daemon ordered."""
 LONGEST_NAME = 200
+_LONGEST_RUN = 16 << 20
 _EXIT_ROOM = 4096
 _LONGEST_ERROR = 2000
 
@@ -119,6 +130,75 @@ def make_run_directory(root: str, name: str) -> RunDirectory:
     return RunDirectory(path, descriptor)
 
 
+class NameTaken(Exception):
+    """A run directory's name is taken by what no launcher of this start left there; the message says by what."""
+
+
+class BegunAlready(Exception):
+    """The run directory holds the `run.json` of this very start."""
+
+
+def adopt_run_directory(root: str, name: str, start: str) -> RunDirectory:
+    """The directory `root/name` that a launcher for `start` left when it died before its `run.json` stood.
+
+    What it left in it is cleared away. Raises BegunAlready, NameTaken, FileNotFoundError where it is gone again.
+    """
+    path = os.path.join(root, name)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except NotADirectoryError:  # a link is none either
+        raise NameTaken("it is no directory") from None
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise NameTaken("it belongs to another user")
+        for entry in os.listdir(descriptor):
+            _clear_leftover(descriptor, entry, start)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return RunDirectory(path, descriptor)
+
+
+def _clear_leftover(directory: int, entry: str, start: str) -> None:
+    if entry == RUN:
+        if _start_of(directory) == start:
+            raise BegunAlready
+        raise NameTaken("another run is in it")
+    status = os.stat(entry, dir_fd=directory, follow_symlinks=False)
+    if entry == ARTIFACTS and stat.S_ISDIR(status.st_mode):
+        try:
+            os.rmdir(entry, dir_fd=directory)
+        except OSError:
+            raise NameTaken("there are artifacts in it") from None
+    elif stat.S_ISREG(status.st_mode) and (_is_temporary(entry) or (entry in LOGS and status.st_size == 0)):
+        os.unlink(entry, dir_fd=directory)
+    else:
+        raise NameTaken(f"there is {entry!r} in it")
+
+
+def _is_temporary(entry: str) -> bool:
+    return entry.endswith(".tmp") and entry.startswith(tuple(f".{name}." for name in (RUN, PROCESS, EXIT)))
+
+
+def _start_of(directory: int) -> JsonValue:
+    """The start that the `run.json` in a directory names; None where it says nothing that can be read."""
+    import json  # only where a launcher died at the same start before
+
+    try:
+        descriptor = os.open(
+            RUN, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
+        )
+        try:
+            value = json.loads(os.read(descriptor, _LONGEST_RUN))
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError, RecursionError):
+        return None
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    start: JsonValue = metadata.get(START) if isinstance(metadata, dict) else None
+    return start
+
+
 def process_json(identity: ProcessIdentity) -> dict[str, JsonValue]:
     """`process.json`: who the command is."""
     return {"pid": identity.pid, "start_ticks": identity.start_ticks, "boot_id": identity.boot_id}
@@ -148,4 +228,4 @@ def _exit_json(ending: Ending) -> dict[str, JsonValue]:
 
 
 def _encoded(value: Mapping[str, JsonValue]) -> bytes:
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    return json_text(value).encode() + b"\n"

@@ -1,15 +1,25 @@
 """Signals to the launcher: who sent them, and what they ask for."""
 
+from __future__ import annotations
+
 import os
 import signal
-from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
+from runward.daemon.processes.cancelling import CANCEL
 from runward.daemon.processes.identity import read_stat
 from runward.daemon.processes.kernel import open_signal_descriptor
+from runward.daemon.processes.values import Value
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
 
 STOPPING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 """Ask for the end of the run: passed on, and after the grace the whole tree is killed."""
+
+CANCELLING = frozenset({CANCEL})
+"""A person's order by way of the daemon: the whole tree is asked to end, and after the grace killed."""
 
 PASSED_ON = frozenset({signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 """Are the command's own business: passed on, and no more."""
@@ -18,7 +28,7 @@ _SI_KERNEL = 0x80
 _FROM_KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})
 
 
-class Request(NamedTuple):
+class Request(Value):
     """One signal that the launcher got from outside."""
 
     number: int
@@ -33,7 +43,10 @@ class SignalInbox:
     def __init__(self) -> None:
         # An inherited SIG_IGN would let the kernel reap the command, and its status with it.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        wanted = {number for number in STOPPING | PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN}
+        wanted: set[int] = {
+            number for number in STOPPING | PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN
+        }
+        wanted |= CANCELLING
         self._signals = wanted | {signal.SIGCHLD}
         self.caller_mask: AbstractSet[int] = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         self.descriptor = open_signal_descriptor(self._signals)

@@ -1,11 +1,17 @@
 """A transient scope unit of the user's systemd around a process that waits."""
 
+from __future__ import annotations
+
 import os
 import time
-from collections.abc import Mapping
 
 from runward.daemon.processes.cgroup import Cgroup, cgroup_of, check_killable
 from runward.daemon.processes.means import ContainmentUnavailable, Held
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 _PATIENCE_S = 5.0
 _MARGIN_S = 10.0

@@ -4,18 +4,26 @@ One loop, one thread. The timeout counts CLOCK_MONOTONIC: a stepped clock doesn'
 machine doesn't use it up.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import signal
 import time
-from collections.abc import Sequence
 
 from runward.daemon.processes import tree
 from runward.daemon.processes.command import GatedCommand
-from runward.daemon.processes.containment import Containment
-from runward.daemon.processes.ending import Cause, Ending, ending_of, looks_interrupted
+from runward.daemon.processes.ending import Cancellation, Ending, ending_of, looks_interrupted
 from runward.daemon.processes.output import PassedStream
-from runward.daemon.processes.requests import STOPPING, Request, SignalInbox, is_below_us
+from runward.daemon.processes.requests import CANCELLING, STOPPING, Request, SignalInbox, is_below_us
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from runward.daemon.processes.ending import Cause
+    from runward.daemon.processes.protocols import Containment
+
 
 _SETTLE_S = 0.2
 """How long what a command left behind may take to end by itself: the last of a pipeline mostly does."""
@@ -36,6 +44,7 @@ class Supervision:
         timeout: float | None,
         grace: float,
         is_interactive: bool,
+        read_order: Callable[[], str | None],
     ) -> None:
         self._command = command
         self._signals = signals
@@ -43,12 +52,14 @@ class Supervision:
         self._containment = containment
         self._grace = grace
         self._is_interactive = is_interactive
+        self._read_order = read_order
         self._started = time.monotonic()
         self._deadline = self._started + timeout if timeout is not None else None
         self._kill_at: float | None = None
         self._asked_at: float | None = None
         self._timed_out = False
         self._cancelled_by: int | None = None
+        self._cancellation: Cancellation | None = None
         self._interrupted_at: float | None = None
         self._status: int | None = None
         self._ended_at = 0.0
@@ -114,6 +125,9 @@ class Supervision:
         for request in self._signals.read():
             if is_below_us(request.sender):
                 continue
+            if request.number in CANCELLING:
+                self._handle_order(now)
+                continue
             self._pass_on(request)
             if request.number in STOPPING:
                 self._handle_stop_request(request, now)
@@ -128,6 +142,16 @@ class Supervision:
             self._kill_at = now  # only leftovers are waited for
         elif now - self._asked_at > _SAME_PRESS_S:
             self._kill_at = now
+
+    def _handle_order(self, now: float) -> None:
+        """The daemon repeats an order that it may have given already: that changes nothing."""
+        if self._asked_at is None and self._status is None:
+            self._cancellation = Cancellation(self._read_order())
+            self._ask_all(now)
+
+    def _ask_all(self, now: float) -> None:
+        self._asked_at, self._kill_at = now, now + self._grace
+        self._containment.terminate()
 
     def _pass_on(self, request: Request) -> None:
         if self._status is not None or (request.from_keyboard and self._shares_our_group()):
@@ -146,8 +170,7 @@ class Supervision:
         deadline = self._next_deadline()
         if deadline is not None and now >= deadline:
             self._timed_out = True
-            self._asked_at, self._kill_at = now, now + self._grace
-            self._containment.terminate()
+            self._ask_all(now)
 
     def _ending(self) -> Ending:
         if self._status is None:
@@ -156,6 +179,7 @@ class Supervision:
             self._status,
             timed_out=self._timed_out,
             cancelled_by=self._cancelled_by or self._interruption(),
+            cancellation=self._cancellation,
             finished_at=self._finished_at,
             duration_s=self._ended_at - self._started,
         )
@@ -187,7 +211,9 @@ def pass_on_rest(streams: Sequence[PassedStream], signals: SignalInbox, patience
         for stream in waiting:
             assert stream.sink_descriptor is not None
             poll.register(stream.sink_descriptor, select.POLLOUT)
-        if (left is not None and left <= 0) or not poll.poll(left) or signals.read():
+        if (left is not None and left <= 0) or not poll.poll(left):
+            return
+        if any(request.number in STOPPING for request in signals.read()):
             return
         for stream in waiting:
             stream.pass_on()

@@ -5,26 +5,33 @@ not carry: so a forked child reads, and hands the terms back as JSON. Without a 
 ours, a playbook or an agent there is nothing to read, and the defaults are taken here and now.
 """
 
-import json
-import os
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias
+from __future__ import annotations
 
-from runward.config.json_value import JsonValue
+import os
+
+from runward.daemon.processes.values import Value
 from runward.daemon.settings import home_of, settings_file
 
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Literal, NoReturn, TypeAlias
+
+    from runward.config.json_value import JsonValue
     from runward.config.problem import Problem
     from runward.config.settings import Settings
 
-Blame: TypeAlias = Literal["settings", "not_found", "wrong_input"]
+    Blame: TypeAlias = Literal["settings", "not_found", "wrong_input"]
+
 
 _STATE_DIR = "RUNWARD_STATE_DIR"
-_NO_SETTINGS = frozenset({"RUNWARD_SESSION_ID", "RUNWARD_RUN_DIR", "RUNWARD_ARTIFACTS_DIR", _STATE_DIR})
+_NO_SETTINGS = frozenset(
+    {"RUNWARD_SESSION_ID", "RUNWARD_RUN_DIR", "RUNWARD_ARTIFACTS_DIR", "RUNWARD_RUN_FAULT", _STATE_DIR}
+)
 _OWN_ROOTS = "runs"
 
 
-class Terms(NamedTuple):
+class Terms(Value):
     """What a launch goes by. `root` is absolute; `contract` is the snapshot; durations are seconds."""
 
     root: str
@@ -99,7 +106,7 @@ def _read(
 
 
 def _read_declarations(
-    playbook: str | None, agent: str | None, settings: "Settings", warnings: tuple["Problem", ...]
+    playbook: str | None, agent: str | None, settings: Settings, warnings: tuple[Problem, ...]
 ) -> JsonValue:
     from runward.config.contract import contract_to_json, resolve_contract
     from runward.daemon.settings import find_agent, find_playbook
@@ -130,7 +137,7 @@ def _read_declarations(
     return {**terms._asdict(), "warnings": [warning.render() for warning in warnings]}
 
 
-def _refused(blame: Blame, problems: tuple["Problem", ...]) -> JsonValue:
+def _refused(blame: Blame, problems: tuple[Problem, ...]) -> JsonValue:
     return {"refused": blame, "messages": [problem.render() for problem in problems]}
 
 
@@ -143,6 +150,8 @@ def _begin_in_a_child(read: Callable[[], JsonValue]) -> Callable[[], JsonValue]:
     os.close(answer_in)
 
     def wait() -> JsonValue:
+        import json  # only where somebody wrote something
+
         with open(answer_out, encoding="utf-8") as file:
             text = file.read()
         os.waitpid(pid, 0)
@@ -155,6 +164,8 @@ def _begin_in_a_child(read: Callable[[], JsonValue]) -> Callable[[], JsonValue]:
 def _answer(read: Callable[[], JsonValue], descriptor: int) -> NoReturn:
     """Writes the answer, or what went wrong; whatever happens, the child never returns into its parent's stack."""
     try:
+        import json
+
         with open(descriptor, "w", encoding="utf-8") as file:
             try:
                 answer = json.dumps(read())

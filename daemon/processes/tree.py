@@ -6,20 +6,26 @@ and the look is repeated until it finds nobody new; stopped processes fork no mo
 that again until there is no child left.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
 from runward.daemon.processes.identity import read_stat
+from runward.daemon.processes.values import Value
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
+
 
 _PATIENCE_S = 10.0
 """How long killed processes may take to be gone: one that waits for a dead disk takes for ever."""
 
 
-class Killed(NamedTuple):
+class Killed(Value):
     """What a kill found: `exits` are wait statuses by pid, `left` those that could not be killed."""
 
     found: frozenset[int]

@@ -4,23 +4,30 @@ recorded one; this one is for whoever waits for the launcher.
 
 import time
 
-from runward.config.contract import contract_from_json
+from runward.config.contract import Contract, contract_from_json
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.handlers.contracts.verify import failure_summary, verify
 from runward.handlers.facts import Unreadable
 
 
-def why_not_delivered(snapshot: JsonValue, artifacts: str, within: str, session_id: str) -> str | None:
-    """ADR-0029's summary where a required artifact is missing from the directory `artifacts`, else None.
+def contract_of(snapshot: JsonValue) -> Contract | None:
+    """The contract of the launcher's own snapshot, which says that there is none with None."""
+    if snapshot is None:
+        return None
+    contract = contract_from_json(snapshot, "run.json").value
+    assert contract is not None, "the launcher's own snapshot can be read"
+    return contract
+
+
+def why_not_delivered(contract: Contract, artifacts: str, within: str, session_id: str) -> str | None:
+    """ADR-0029's summary where the directory `artifacts` or a required artifact in it is missing, else None.
 
     `within` is the run directory where the artifacts lie in it, else "". What can't be looked at was not
     delivered.
     """
-    contract = contract_from_json(snapshot, "run.json").value
-    assert contract is not None, "the launcher's own snapshot can be read"
     facts = artifact_facts(artifacts, within, [entry.path for entry in contract.expected])
     if isinstance(facts, Unreadable):
         return f"Run failed: its artifacts can't be verified: {facts.why}"
-    missing = verify(contract, facts, time.time()).missing_required
-    return failure_summary(missing, session_id) if missing else None
+    found = verify(contract, facts, time.time())
+    return failure_summary(found.missing_required, session_id) if found.status == "failed" else None

@@ -16,6 +16,9 @@ from runward.handlers.facts import FileFact, RootFacts, Unreadable
 MAXIMUM_LINKS: Final = 40
 """Links that are followed for one path, as the kernel does."""
 
+NOWHERE: Final = ABSENT | {errno.ENAMETOOLONG}
+"""Where a run says that its artifacts are: nothing is there, nor can be, under a name that is too long."""
+
 _ABSENT: Final = FileFact("absent")
 _OUTSIDE: Final = FileFact("outside")
 _DENIED: Final = FileFact("denied")
@@ -28,23 +31,33 @@ def artifact_facts(root: str, within: str, paths: Sequence[str]) -> RootFacts | 
     Where `within` is given, `root` lies below it and no component after `within` may be a link.
     """
     try:
-        run = _open_run(within) if within else None
+        descriptor = open_artifacts(root, within)
     except OSError as error:
         return unreadable(error)
-    if run is None and within:
+    if descriptor is None:
         return RootFacts(exists=False)
-    try:
-        descriptor = _open_root(root, within, run)
-    except OSError as error:
-        if error.errno in ABSENT or error.errno == LINK or error.errno in REFUSED:
-            return RootFacts(exists=False)
-        return unreadable(error)
     try:
         return RootFacts(True, tuple(_fact(descriptor, path) for path in paths))
     except OSError as error:
         return unreadable(error)
     finally:
         os.close(descriptor)
+
+
+def open_artifacts(root: str, within: str) -> int | None:
+    """A descriptor of the directory `root` as a place to start from; None where there is none.
+
+    Raises `OSError` where the machine is the trouble, and nothing is known.
+    """
+    run = _open_run(within) if within else None
+    if run is None and within:
+        return None
+    try:
+        return _open_root(root, within, run)
+    except OSError as error:
+        if error.errno in NOWHERE or error.errno == LINK or error.errno in REFUSED:
+            return None
+        raise
 
 
 def _open_run(path: str) -> int | None:
@@ -108,7 +121,7 @@ def _of(status: os.stat_result) -> FileFact:
 
 
 def _refusal(error: OSError) -> FileFact:
-    if error.errno in ABSENT or error.errno == errno.ENAMETOOLONG:
+    if error.errno in NOWHERE:
         return _ABSENT
     if error.errno in REFUSED:
         return _DENIED

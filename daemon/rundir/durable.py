@@ -2,8 +2,6 @@
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -16,7 +14,7 @@ def write_durably(directory: str | os.PathLike[str] | int, name: str, content: b
     a part. The temporary name begins with a dot and lies in the same directory. Raises OSError, and then
     leaves neither the temporary file nor a changed `name`.
     """
-    with _opened(directory) as descriptor:
+    with _Opened(directory) as descriptor:
         temporary = f".{name}.{os.urandom(6).hex()}.tmp"
         try:
             _write_new(descriptor, temporary, content)
@@ -79,7 +77,7 @@ class ReservedFile:
 
 def sync_directory(directory: str | os.PathLike[str] | int) -> None:
     """Makes the names in `directory` durable. A file system that can't sync directories has no need to."""
-    with _opened(directory) as descriptor:
+    with _Opened(directory) as descriptor:
         try:
             os.fsync(descriptor)
         except OSError as error:
@@ -87,16 +85,20 @@ def sync_directory(directory: str | os.PathLike[str] | int) -> None:
                 raise
 
 
-@contextmanager
-def _opened(directory: str | os.PathLike[str] | int) -> Iterator[int]:
-    if isinstance(directory, int):
-        yield directory
-        return
-    descriptor = os.open(directory, _DIRECTORY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+class _Opened:
+    """A directory's descriptor for a while: the given one, or one of its own. (contextlib costs time to import.)"""
+
+    def __init__(self, directory: str | os.PathLike[str] | int) -> None:
+        self._given = directory
+
+    def __enter__(self) -> int:
+        given = self._given
+        self._descriptor = given if isinstance(given, int) else os.open(given, _DIRECTORY)
+        return self._descriptor
+
+    def __exit__(self, *failure: object) -> None:
+        if not isinstance(self._given, int):
+            os.close(self._descriptor)
 
 
 def _write_new(directory: int, name: str, content: bytes) -> None:

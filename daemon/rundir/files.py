@@ -13,12 +13,15 @@ from runward.daemon.ports import (
     JournalLine,
     Listing,
     NotAppended,
+    RunPlace,
     Sight,
 )
 from runward.daemon.rundir import journals, looking
 from runward.daemon.rundir.artifacts import artifact_facts
+from runward.daemon.rundir.legs import early_legs, filled_without
+from runward.daemon.rundir.words import leave_word
 from runward.daemon.store.epoch import read_epoch
-from runward.handlers.facts import RootFacts, Unreadable
+from runward.handlers.facts import EarlyLegs, LegsBefore, RootFacts, Unreadable
 from runward.handlers.layouts.scanner import Signature
 
 
@@ -43,8 +46,17 @@ class RealFiles:
     def artifacts(self, root: str, within: str, paths: Sequence[str]) -> RootFacts | Unreadable:
         return artifact_facts(root, within, paths)
 
+    def early_legs(self, question: LegsBefore) -> EarlyLegs | Unreadable:
+        return early_legs(question)
+
+    def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]:
+        return filled_without(plan, run, artifacts)
+
     def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended:
         return journals.append(line, epoch, lambda: read_epoch(self._state))
+
+    def leave_word(self, directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone:
+        return leave_word(directory, name, content)
 
     def sync(self, lines: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], str]:
         return journals.sync(lines, self._sync_file_system)

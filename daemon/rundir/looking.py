@@ -16,7 +16,7 @@ from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.scanner import Document, Signature
 
 MAXIMUM_DOCUMENT: Final = 1 << 20
-"""Bytes of the largest `run.json`, `process.json` or `exit.json` that is read."""
+"""Bytes of the largest document that is read."""
 
 
 def signature(status: os.stat_result) -> Signature:
@@ -130,6 +130,6 @@ def _document(within: int, name: str, known: Signature | None) -> Document | Non
             problem = f"is larger than {MAXIMUM_DOCUMENT} bytes"
             return Document(name, found, status.st_mtime, problem=problem)
         content = os.read(descriptor, status.st_size + 1)  # a larger buffer costs more than the read
-        return Document(name, found, status.st_mtime, content)
+        return Document(name, found, status.st_mtime, content, changed_ns=status.st_ctime_ns)
     finally:
         os.close(descriptor)

@@ -36,6 +36,7 @@ def prepare(state: Path) -> None:
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     (state / "inbox").mkdir(mode=0o700, exist_ok=True)
     (state / "log").mkdir(mode=0o700, exist_ok=True)
+    (state / "starts").mkdir(mode=0o700, exist_ok=True)
 
 
 def hold(state: Path) -> Ownership:

@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
+
+from pydantic import TypeAdapter
 
 from runward.daemon.store.chain import GENESIS, Head
 from runward.daemon.store.rows import Counters, Job, OwedLine
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row, Statement
 from runward.handlers.events import UnknownEvent, load_payload
-from runward.handlers.facts import JobState, Session
+from runward.handlers.facts import Cancellation, JobState, RunProcesses, Session
+from runward.handlers.sessions.observe import load_watched
 
 TAKE_BACK: Final = (
     "update jobs set state = 'waiting', token = null, epoch = ?, updated_at = ?"
@@ -23,10 +26,25 @@ LINE_STANDS: Final = (
     'insert into journal_lines (id, event, directory, name, "offset", length, hash, why)'
     " values (?, ?, ?, ?, ?, ?, ?, ?)"
 )
+CANCELLATION_DONE: Final = "update cancellations set carried_out_at = ?, told = ?, outcome = ? where event = ? and carried_out_at is null"
 ROOT_SEEN: Final = (
     "insert into roots (name, path, layout, first_seen_at) values (?, ?, ?, ?)"
     " on conflict (name) do update set path = excluded.path, layout = excluded.layout"
 )
+
+
+_PROCESSES: Final = TypeAdapter(RunProcesses)
+
+
+class OwedCancellation(NamedTuple):
+    """A row of `cancellations` that is still to be carried out."""
+
+    event: int
+    key: str
+    directory: str
+    processes: RunProcesses
+    said_by: str
+    reason: str
 
 
 async def counters(store: Store) -> Counters:
@@ -122,7 +140,7 @@ async def sessions(store: Store, keys: Iterable[str]) -> dict[str, Session]:
     """The sessions with these keys, as handlers see them."""
     rows = await store.read(
         "select key, session_id, layout, path, status, attempt, artifacts_path, artifact_contract_json,"
-        " playbook, agent, started_at, origin from sessions where key in (select value from json_each(?))",
+        " playbook, agent, started_at, origin, contract_problem, folded from sessions where key in (select value from json_each(?))",
         (json.dumps(list(keys), ensure_ascii=False),),
     )
     return {str(row[0]): Session(*row) for row in rows}  # type: ignore[arg-type] # the schema's own types
@@ -135,6 +153,48 @@ async def cursors(store: Store, keys: Iterable[str]) -> dict[str, str]:
         (json.dumps(list(keys), ensure_ascii=False),),
     )
     return {str(key): str(state) for key, state in rows}
+
+
+async def processes_of(store: Store, keys: Iterable[str]) -> dict[str, RunProcesses]:
+    """Whom the files of these sessions' runs name, as it is remembered from the last look."""
+    places = {key.partition(":")[2]: key for key in keys}
+    found = {}
+    for place, text in (await cursors(store, places)).items() if places else ():
+        watched = load_watched(text)
+        found[places[place]] = RunProcesses(watched.launcher, watched.process, watched.host)
+    return found
+
+
+async def cancellations_of(store: Store, keys: Iterable[str]) -> dict[tuple[str, int], Cancellation]:
+    """The last order to end each attempt of these sessions whose process was told, or may have been."""
+    rows = await store.read(
+        "select session_key, attempt, said_by, reason from cancellations"
+        " where session_key in (select value from json_each(?)) and told is not 0 order by event",
+        (json.dumps(list(keys), ensure_ascii=False),),
+    )
+    return {
+        (str(key), _int(attempt)): Cancellation(str(said_by), str(reason))
+        for key, attempt, said_by, reason in rows
+    }
+
+
+async def owed_cancellations(store: Store) -> list[OwedCancellation]:
+    """The orders to end runs that are not carried out yet, in order."""
+    rows = await store.read(
+        "select event, session_key, directory, processes, said_by, reason from cancellations"
+        " where carried_out_at is null order by event"
+    )
+    return [
+        OwedCancellation(
+            _int(event),
+            str(key),
+            str(directory),
+            _PROCESSES.validate_json(str(named)),
+            str(said_by),
+            str(reason),
+        )
+        for event, key, directory, named, said_by, reason in rows
+    ]
 
 
 async def open_cursors(store: Store) -> list[tuple[str, str, str]]:

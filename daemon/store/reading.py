@@ -47,6 +47,7 @@ class SessionRow(NamedTuple):
     contract_problem: str | None
     artifact_verification_json: str | None
     delivery: str | None
+    folded: bool
 
 
 class StatusChange(NamedTuple):
@@ -183,7 +184,7 @@ def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRo
         "select key, session_id, layout, root, path, kind, status, attempt, origin, started_at, finished_at,"
         " ended_by, reason_code, reason_summary, evidence_refs, playbook, agent, invocation_id, containment,"
         " artifacts_path, artifact_contract_json, contract_basis, contract_problem,"
-        " artifact_verification_json, delivery"
+        " artifact_verification_json, delivery, folded"
         " from sessions where key in (select value from json_each(?)) order by started_at desc, key",
         (json.dumps(keys),),
     )

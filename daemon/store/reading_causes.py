@@ -54,6 +54,16 @@ class JobRow(NamedTuple):
     blocked_by: int | None
 
 
+class CancellationRow(NamedTuple):
+    """An order to end a run. `told` says whether its process was told, None while that is owed."""
+
+    event: int
+    attempt: int
+    told: bool | None
+    outcome: str | None
+    at: float | None
+
+
 class LineRow(NamedTuple):
     """Lines that a journal was owed because of an event: done where they stand at `offset`, else why not."""
 
@@ -66,9 +76,12 @@ class LineRow(NamedTuple):
 
 
 def session_events(connection: sqlite3.Connection, key: str) -> list[EventRow]:
-    """The events of a session and what caused them elsewhere, the first cause first."""
+    """The events of a session, what was asked of it, and what caused them elsewhere, the first cause first."""
     rows = connection.execute(
-        "select seq from events where key > ?1 || '#' and key < ?1 || '$' and lane = ?1", (key,)
+        "select seq from events where key > ?1 || '#' and key < ?1 || '$' and lane = ?1"
+        " union select event from decisions where subject = ?1"
+        " union select event from jobs where lane = ?1 and state in ('waiting', 'held')",
+        (key,),
     )
     return events_with_causes(connection, [seq for (seq,) in rows])
 
@@ -90,6 +103,28 @@ def event_recorded(connection: sqlite3.Connection, key: str) -> int | None:
     """The number of the event that is recorded under `key`."""
     row = connection.execute("select seq from events where key = ?", (key,)).fetchone()
     return None if row is None else int(row[0])
+
+
+def cancellations(connection: sqlite3.Connection, key: str) -> list[CancellationRow]:
+    """The orders to end runs of a session, in order."""
+    return _cancellations(connection, "session_key = ?", key)
+
+
+def cancellation(connection: sqlite3.Connection, event: int) -> CancellationRow | None:
+    """The order that came of this event."""
+    return next(iter(_cancellations(connection, "event = ?", event)), None)
+
+
+def _cancellations(connection: sqlite3.Connection, condition: str, value: str | int) -> list[CancellationRow]:
+    rows = connection.execute(
+        "select event, attempt, told, outcome, carried_out_at from cancellations"  # noqa: S608 # one of two literals
+        f" where {condition} order by event",
+        (value,),
+    )
+    return [
+        CancellationRow(event, attempt, None if told is None else bool(told), outcome, at)
+        for event, attempt, told, outcome, at in rows
+    ]
 
 
 def decisions_about(connection: sqlite3.Connection, subject: str) -> list[DecisionRow]:

@@ -14,15 +14,19 @@ from runward.daemon.store.chain import Head, Recorded, link
 from runward.daemon.store.transaction import Row, Statement
 from runward.handlers.effects import (
     AppendLines,
+    CancelRun,
     Effect,
     Emit,
     EndAttempt,
     EvidenceRef,
     Explain,
+    FoldContract,
     OpenAttempt,
     OpenSession,
+    RefuseFold,
     ReleaseJob,
     ScanRoots,
+    StartRun,
 )
 from runward.handlers.events import Event
 from runward.handlers.route import HANDLERS
@@ -41,6 +45,11 @@ _INSERT_SESSION: Final = (
 _INSERT_ATTEMPT: Final = (
     "insert into attempts (session_key, attempt, started_at, status) values (?, ?, ?, 'running')"
 )
+_FOLD_CONTRACT: Final = (
+    "update sessions set folded = 1, artifact_contract_json = ?, contract_basis = coalesce(contract_basis, ?)"
+    " where key = ? and status = 'running' and attempt = 1 and folded = 0"
+)
+_REFUSE_FOLD: Final = "update sessions set contract_problem = coalesce(contract_problem, ?) where key = ?"
 _RESUME_SESSION: Final = (
     "update sessions set status = 'running', attempt = ?, finished_at = null, ended_by = null,"
     " artifact_verification_json = null, delivery = null,"
@@ -64,6 +73,11 @@ _INSERT_DECISION: Final = "insert into decisions (event, handler, subject, at, v
 _INSERT_OUTBOX: Final = (
     "insert into outbox (id, event, directory, name, live, content) values (?, ?, ?, ?, ?, ?)"
 )
+_INSERT_CANCELLATION: Final = (
+    "insert into cancellations (event, session_key, attempt, directory, processes, said_by, reason)"
+    " values (?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_START: Final = "insert into starts (key, event, session_key, name, directory, effect, state) values (?, ?, ?, ?, ?, ?, 'owed')"
 _FINISH_JOB: Final = (
     "update jobs set state = ?, run_after = ?, token = null, tries = ?, error = ?, updated_at = ?"
     " where id = ? and token = ? and state = 'running'"
@@ -231,9 +245,17 @@ class Batch:
                 self._open(effect)
             case OpenAttempt():
                 self._resume(effect)
+            case FoldContract():
+                self._row(_FOLD_CONTRACT, (effect.contract_json, effect.contract_basis, effect.key))
+            case RefuseFold():
+                self._row(_REFUSE_FOLD, (effect.problem, effect.key))
             case ReleaseJob():
                 self.released = True
                 self._row(_RELEASE_JOB, (effect.state, effect.reason, self.now, effect.job))
+            case CancelRun():
+                self._cancel(job, effect)
+            case StartRun():
+                self._start(job, effect)
             case ScanRoots():
                 self.scan = True
 
@@ -337,6 +359,15 @@ class Batch:
             ),
         )
 
+    def _cancel(self, job: Job, effect: CancelRun) -> None:
+        row = (job.seq, effect.key, effect.attempt, effect.directory)
+        said = (to_json(effect.processes._asdict()).decode(), effect.said_by, effect.reason)
+        self._row(_INSERT_CANCELLATION, (*row, *said))
+
+    def _start(self, job: Job, effect: StartRun) -> None:
+        directory, content = f"{effect.root}/{effect.name}", to_json(effect._asdict()).decode()
+        self._row(_INSERT_START, (effect.key, job.seq, effect.session, effect.name, directory, content))
+
     def _append(self, job: Job, effect: AppendLines) -> None:
         number, content = self.counters.line, effect.content
         self.counters = Counters(self.counters.head, number + 1)
@@ -377,12 +408,16 @@ _ORDER: Final[tuple[tuple[str, bool], ...]] = (
     (_RELEASE_JOB, False),
     (_INSERT_SESSION, True),
     (_INSERT_ATTEMPT, True),
+    (_FOLD_CONTRACT, True),
+    (_REFUSE_FOLD, True),
     (_RESUME_SESSION, True),
     (_END_SESSION, True),
     (_END_ATTEMPT, True),
     (_INSERT_HISTORY, True),
     (_INSERT_DECISION, True),
     (_INSERT_OUTBOX, True),
+    (_INSERT_CANCELLATION, True),
+    (_INSERT_START, True),
 )
 """Every statement of the road, in the order that foreign keys and guards want, and its exactness."""
 

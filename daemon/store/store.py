@@ -61,6 +61,7 @@ async def connect(path: Path) -> Connection:
         "journal_mode = wal",
         "synchronous = full",
         "foreign_keys = on",
+        "recursive_triggers = on",
         "busy_timeout = 5000",
         "temp_store = memory",
         f"wal_autocheckpoint = {WRITER_PAGES}",

@@ -9,7 +9,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from runward.daemon.ports import Clock, Files
 from runward.daemon.store.rows import Job, Outcome
@@ -20,12 +20,21 @@ from runward.handlers.facts import (
     MAXIMUM_ROUNDS,
     Answer,
     ArtifactsUnder,
+    Cancellation,
+    CancellationOf,
     Declarations,
     DeclaredContract,
     JobState,
     JobStateOf,
+    LegsBefore,
     Need,
+    Play,
+    PlayOf,
+    ProcessesOf,
     Question,
+    Ruled,
+    RuledPlaybook,
+    RunProcesses,
     Session,
     SessionOf,
 )
@@ -34,8 +43,35 @@ from runward.handlers.sessions.fold import fold
 LONGEST_WAIT: Final = 60.0
 FIRST_WAIT: Final = 0.5
 
+
+class Orders(NamedTuple):
+    """What orders to end runs need and left behind: whom runs name, by key; what was told, by key and attempt."""
+
+    processes: Mapping[str, RunProcesses]
+    carried_out: Mapping[tuple[str, int], Cancellation]
+
+
+NO_ORDERS: Final = Orders({}, {})
+
 Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
 """What a playbook and an agent of these names declare now."""
+
+Ruling: TypeAlias = Callable[[RuledPlaybook], Ruled]
+"""What a session of another tool falls under by the settings in force."""
+
+
+Playable: TypeAlias = Callable[[str], Play]
+"""What a playbook of this name would start now."""
+
+
+def no_playbooks(name: str) -> Play:
+    """What can be started where there are no playbooks."""
+    return Play(None, problem=f"there is no playbook {name!r}")
+
+
+def no_rules(question: RuledPlaybook) -> Ruled:
+    """The ruling of settings without rules."""
+    return Ruled()
 
 
 @dataclass(slots=True)
@@ -48,25 +84,40 @@ class View:
     sessions: dict[str, Session | None]
     jobs: dict[int, JobState]
     left: Counter[str]
+    orders: Orders = NO_ORDERS
     stopped: set[str] = field(default_factory=set)
 
 
 class Decider:
     """Calls handlers and answers what they ask."""
 
-    def __init__(self, files: Files, clock: Clock, declared: Declared) -> None:
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        declared: Declared,
+        ruled: Ruling = no_rules,
+        playable: Playable = no_playbooks,
+    ) -> None:
         self._files = files
         self._clock = clock
         self._declared = declared
+        self._ruled = ruled
+        self._playable = playable
 
     def decide(
-        self, jobs: Sequence[Job], sessions: Mapping[str, Session], states: Mapping[int, JobState]
+        self,
+        jobs: Sequence[Job],
+        sessions: Mapping[str, Session],
+        states: Mapping[int, JobState],
+        orders: Orders = NO_ORDERS,
     ) -> list[Outcome]:
         """An outcome for each job, in order. `states` are of the jobs that the events speak of."""
         view = View(
             {job.lane: sessions.get(job.lane) for job in jobs},
             dict(states),
             Counter(job.lane for job in jobs),
+            orders,
         )
         return [self._outcome(job, view) for job in jobs]
 
@@ -109,10 +160,20 @@ class Decider:
                 return view.sessions[key]
             case JobStateOf(job=number):
                 return view.jobs.get(number)
+            case ProcessesOf(key=key):
+                return view.orders.processes.get(key, RunProcesses())
+            case CancellationOf(key=key, attempt=attempt):
+                return view.orders.carried_out.get((key, attempt))
             case ArtifactsUnder(root=root, within=within, paths=paths):
                 return self._files.artifacts(root, within, paths)
+            case LegsBefore():
+                return self._files.early_legs(question)
             case DeclaredContract(playbook=playbook, agent=agent):
                 return self._declared(playbook, agent)
+            case RuledPlaybook():
+                return self._ruled(question)
+            case PlayOf(playbook=playbook):
+                return self._playable(playbook)
 
 
 class LoopOfEvents(RuntimeError):

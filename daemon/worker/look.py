@@ -12,7 +12,6 @@ from runward.daemon.store.rows import DELETE_PROBLEMS, INSERT_PROBLEM, UPSERT_CU
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import RACY, UNTRUSTED, WatchedRoot, mark
-from runward.handlers.events import AttemptEnded, AttemptStarted
 from runward.handlers.facts import Unreadable
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -20,6 +19,7 @@ from runward.handlers.sessions.observe import (
     NEVER_SEEN,
     ProcessState,
     RootRule,
+    Seen,
     Watched,
     dump_watched,
     load_watched,
@@ -27,6 +27,7 @@ from runward.handlers.sessions.observe import (
     together,
     vanish,
     weigh,
+    without_plan,
 )
 
 WEIGHED: Final = Why.PROCESS | Why.START | Why.AGAIN
@@ -44,7 +45,7 @@ class Looked(NamedTuple):
     directory: str
     why: int
     after: Watched
-    events: tuple[AttemptStarted | AttemptEnded, ...]
+    events: tuple[Seen, ...]
     statements: tuple[Statement, ...]
     mark: int | None
     unreadable: str | None = None
@@ -84,13 +85,16 @@ class Looker:
         sight = self._files.look(root.path, directory, native.DOCUMENTS, dict(watched.signatures))
         if isinstance(sight, Unreadable):
             return Looked(root, directory, why, watched, (), (), UNTRUSTED, sight.why)
-        events: tuple[AttemptStarted | AttemptEnded, ...]
+        events: tuple[Seen, ...]
         if isinstance(sight, Gone):
             after, events = vanish(watched, key, now)
             trusted = None
         else:
             after, events = self._see(root, directory, key, watched, sight)
             trusted = UNTRUSTED if after.complaints else self._trusted(sight, now)
+            if after.unplanned is not None and after.phase == "open" and not after.plans:
+                run, artifacts = f"{root.path}/{directory}", after.unplanned.artifacts
+                after = without_plan(after, self._files.filled_without(native.FLOW, run, artifacts))
         if after.phase == "open" and why & WEIGHED:
             after, ended = weigh(after, key, self._state(after), now)
             events += ended
@@ -100,7 +104,7 @@ class Looker:
 
     def _see(
         self, root: WatchedRoot, directory: str, key: str, watched: Watched, sight: Sight
-    ) -> tuple[Watched, tuple[AttemptStarted | AttemptEnded, ...]]:
+    ) -> tuple[Watched, tuple[Seen, ...]]:
         if sight.signatures == watched.signatures and not sight.documents:
             return watched, ()
         path = f"{root.path}/{directory}"

@@ -23,10 +23,11 @@ from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hint, Hints, Why
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.deciding import Decider, waves
+from runward.daemon.worker.deciding import Decider, Orders, waves
 from runward.daemon.worker.look import Looked, Looker, recorded
+from runward.daemon.worker.orders import orders_for
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
-from runward.handlers.effects import EndAttempt
+from runward.handlers.effects import CancelRun, EndAttempt, StartRun
 from runward.handlers.events import JobDiscardRequested, JobRetryRequested
 from runward.handlers.facts import JobState, Session
 
@@ -60,6 +61,10 @@ class Worker:
     batch: int = 256
     tell: Callable[[Sequence[dict[str, object]]], None] = lambda lines: None
     """Logs the verdicts of a batch in one go."""
+    cancelled: Callable[[], None] = lambda: None
+    """Called when an order to end a run is durable."""
+    ordered: Callable[[], None] = lambda: None
+    """Called when an order to start a run is durable."""
     inbox_waits: bool = True
     trouble: str | None = None
     """What keeps the worker from working, for `status`."""
@@ -204,18 +209,21 @@ class Worker:
         """Decide and complete the claimed jobs. Once claimed they are seen through."""
         if not claim.jobs:
             return
-        sessions, states = await self._known(claim.jobs)
-        outcomes = await anyio.to_thread.run_sync(self.decider.decide, claim.jobs, sessions, states)
+        known = await self._known(claim.jobs)
+        outcomes = await anyio.to_thread.run_sync(self.decider.decide, claim.jobs, *known)
         for wave in waves(outcomes):
             await self._complete(claim, wave)
 
-    async def _known(self, jobs: Sequence[Job]) -> tuple[Mapping[str, Session], Mapping[int, JobState]]:
-        """What the store knows of the sessions and jobs that these jobs are about."""
+    async def _known(
+        self, jobs: Sequence[Job]
+    ) -> tuple[Mapping[str, Session], Mapping[int, JobState], Orders]:
+        """What the store knows of the sessions, jobs and orders that these jobs are about."""
         asked = [each.event.job for each in jobs if isinstance(each.event, ABOUT_JOBS)]
         while True:
             try:
                 sessions = await queries.sessions(self.store, {job.lane for job in jobs})
-                return sessions, await queries.job_states(self.store, asked) if asked else {}
+                states = await queries.job_states(self.store, asked) if asked else {}
+                return sessions, states, await orders_for(self.store, jobs)
             except sqlite3.Error as error:
                 await self._wait_out(str(error))
 
@@ -247,6 +255,10 @@ class Worker:
                     self.verdicts += 1
                     self.lag.append(now - effect.at)
                     verdicts.append(_verdict(effect, now))
+                elif isinstance(effect, CancelRun):
+                    self.cancelled()
+                elif isinstance(effect, StartRun):
+                    self.ordered()
         if verdicts:
             self.tell(verdicts)
 

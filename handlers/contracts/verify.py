@@ -10,6 +10,7 @@ from pydantic_core import to_json
 
 from runward.config.contract import Contract, ContractEntry
 from runward.config.json_value import JsonValue
+from runward.config.problem import printable
 from runward.handlers.facts import FileFact, RootFacts
 
 VerificationStatus: TypeAlias = Literal["passed", "failed", "warning"]
@@ -111,11 +112,15 @@ def missing_summary(missing: tuple[ContractEntry, ...]) -> str:
 
 
 def failure_summary(missing: tuple[ContractEntry, ...], session_id: str) -> str:
-    """What a person reads after a run that failed for its contract alone (ADR-0029, section 9)."""
-    lines = ["Run failed: missing required artifacts."]
-    lines += [f"  {entry.id} ({entry.path}) — {entry.source}" for entry in missing]
-    lines += ["", "Run completed cleanly otherwise. Inspect with:", f"  runward session show {session_id}"]
-    return "\n".join(lines)
+    """What a person reads after a run that failed for its contract alone (ADR-0029, section 9); safe for a terminal.
+
+    Where nothing is missing, it is the artifacts' directory that is.
+    """
+    what = "missing required artifacts" if missing else "the artifacts' directory is missing"
+    lines = [f"Run failed: {what}."]
+    lines += [f"  {entry.id} ({printable(entry.path)}) — {entry.source}" for entry in missing]
+    lines += ["", "Run completed cleanly otherwise. Inspect with:"]
+    return "\n".join([*lines, f"  runward session show {printable(session_id)}"])
 
 
 def describe(fact: FileFact) -> str:

@@ -11,14 +11,22 @@ from typing import Final
 
 from pydantic_core import to_json
 
-from runward.config.contract import Contract
+from runward.config.contract import Contract, ContractEntry
 from runward.config.json_value import JsonValue
 from runward.handlers.contracts.verify import Verification
 from runward.handlers.effects import ContractBasis, Reason
-from runward.handlers.events import AttemptEnded, AttemptStarted, DeliveryState, SessionDeclaration, Status
+from runward.handlers.events import (
+    AttemptEnded,
+    AttemptStarted,
+    DeliveryState,
+    FlowPlanned,
+    SessionDeclaration,
+    Status,
+)
 
 EVENTS: Final = "events.jsonl"
 ROLE: Final = "runward"
+PLAN: Final = "flow.json"
 
 REPLAY_STATUS: Final[dict[Status, str]] = {
     "running": "Running",
@@ -62,11 +70,28 @@ def session_resumed(event: AttemptStarted, event_hash: str) -> bytes:
 def contract_snapshotted(
     event: AttemptStarted, event_hash: str, contract: Contract, basis: ContractBasis | None
 ) -> bytes:
-    expected: list[JsonValue] = [
-        {"id": entry.id, "path": entry.path, "required": entry.required, "source": entry.source}
-        for entry in contract.expected
-    ]
+    expected = [_expected(entry) for entry in contract.expected]
     return _line(event.at, "contract_snapshotted", "", event_hash, basis=basis, expected=expected)
+
+
+def _expected(entry: ContractEntry) -> JsonValue:
+    return {"id": entry.id, "path": entry.path, "required": entry.required, "source": entry.source}
+
+
+def contract_folded(
+    event: FlowPlanned, event_hash: str, added: tuple[ContractEntry, ...], basis: ContractBasis
+) -> bytes:
+    """What the legs of a flow added to the contract."""
+    legs: list[JsonValue] = [{"id": leg.id, "agent": leg.agent, "path": leg.path} for leg in event.legs]
+    return _line(
+        event.at,
+        "contract_folded",
+        PLAN,
+        event_hash,
+        basis=basis,
+        legs=legs,
+        expected=[_expected(entry) for entry in added],
+    )
 
 
 def artifact_verified(event: AttemptEnded, event_hash: str, verification: Verification) -> bytes:

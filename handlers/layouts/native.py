@@ -1,4 +1,4 @@
-"""The native layout, version 1: `run.json`, `process.json` and `exit.json` of a run directory.
+"""The native layout, version 1: `run.json`, `process.json`, `exit.json` and `flow.json` of a run directory.
 
 Each is written whole to a temporary name and renamed, so each counts as soon as it is there. The
 files are the agent's side of the story and hostile until proven otherwise: what is ill-formed
@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from runward.config.flow import Leg, flow_from_json
 from runward.config.json_value import JsonValue
 from runward.handlers.events import SessionDeclaration, Status
 from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json, sane_time
@@ -17,6 +18,7 @@ from runward.handlers.layouts.scanner import (
     Document,
     Ended,
     Item,
+    Planned,
     ProcessNamed,
     RecordedProcess,
     Started,
@@ -27,8 +29,11 @@ SCHEMA: Final = "runward-run-v1"
 RUN: Final = "run.json"
 PROCESS: Final = "process.json"
 EXIT: Final = "exit.json"
-DOCUMENTS: Final = (RUN, PROCESS, EXIT)
-"""What a look reads, in this order: a run that ends meanwhile is seen ended or seen running."""
+FLOW: Final = "flow.json"
+DOCUMENTS: Final = (RUN, PROCESS, EXIT, FLOW)
+"""What a look reads, in this order: a run that ends meanwhile is seen ended or seen running, and a plan that was
+there before the end is seen with it.
+"""
 
 UNTELLING: Final = frozenset({"artifacts", "events.jsonl", "stdout.log", "stderr.log", "trace.jsonl"})
 """Names in a known run directory whose change alone says nothing about start or end."""
@@ -36,6 +41,7 @@ UNTELLING: Final = frozenset({"artifacts", "events.jsonl", "stdout.log", "stderr
 KINDS: Final = ("agent", "flow", "step")
 CAUSES: Final = ("exited", "signalled", "timed_out", "cancelled", "not_started")
 _MAXIMUM_TEXT: Final = 4096
+_MOST_COMPLAINTS: Final = 20
 
 
 def session_key(root: str, directory: str) -> str:
@@ -49,7 +55,8 @@ def is_untelling(name: str) -> bool:
 
 
 def scan(root: str, path: str, documents: Sequence[Document]) -> Iterator[Item]:
-    """What the documents say; `root` is the root's name, `path` the absolute run directory."""
+    """What the documents say, the end last; `root` is the root's name, `path` the absolute run directory."""
+    ends: list[tuple[Document, dict[str, JsonValue]]] = []
     for document in documents:
         value = _object(document)
         if isinstance(value, Complaint):
@@ -58,8 +65,12 @@ def scan(root: str, path: str, documents: Sequence[Document]) -> Iterator[Item]:
             yield from _run(root, path, document, value)
         elif document.name == PROCESS:
             yield from _process(document, value)
+        elif document.name == FLOW:
+            yield from _flow(document, value)
         else:
-            yield from _exit(document, value)
+            ends.append((document, value))
+    for document, value in ends:
+        yield from _exit(document, value)
 
 
 def _object(document: Document) -> dict[str, JsonValue] | Complaint:
@@ -126,6 +137,21 @@ def _process(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
         yield Complaint(document.name, None, "is not {pid, start_ticks, boot_id}", "leave it to the launcher")
     else:
         yield ProcessNamed(recorded)
+
+
+def _flow(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
+    parsed = flow_from_json(value, FLOW)
+    for problem in parsed.problems[:_MOST_COMPLAINTS]:
+        yield Complaint(FLOW, None, problem.message, problem.mend)
+    if parsed.value is not None:
+        at, modified_ns = sane_time(document.modified_at), document.signature[2]
+        yield Planned(FLOW, _plan_digest(parsed.value), at, parsed.value, modified_ns, document.changed_ns)
+
+
+def _plan_digest(legs: tuple[Leg, ...]) -> str:
+    """What stays while the legs are the same, whatever else a planner keeps in the file."""
+    text = repr([(leg.id, leg.agent, leg.path) for leg in legs])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _exit(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:

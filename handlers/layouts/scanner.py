@@ -4,8 +4,9 @@ A scanner is a parser without input and output: its state and what is new go in,
 and items come out. `daemon/rundir/` reads; `handlers/sessions/observe.py` draws the conclusions.
 """
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
+from runward.config.flow import Leg
 from runward.handlers.events import SessionDeclaration, Status
 
 Signature: TypeAlias = tuple[int, int, int]
@@ -15,7 +16,8 @@ Signature: TypeAlias = tuple[int, int, int]
 class Document(NamedTuple):
     """A file of the run directory: its bytes where it could be read, else the reason why not.
 
-    `modified_at` is its modification time in Unix seconds.
+    `modified_at` is its modification time in Unix seconds, `changed_ns` when anything about it changed last (ns),
+    which nobody can set.
     """
 
     name: str
@@ -23,6 +25,7 @@ class Document(NamedTuple):
     modified_at: float
     content: bytes = b""
     problem: str | None = None
+    changed_ns: int = 0
 
 
 class RecordedProcess(NamedTuple):
@@ -64,6 +67,20 @@ class Ended(NamedTuple):
     declared_by: Literal["daemon", "launcher"]
 
 
+class Planned(NamedTuple):
+    """`file` plans the legs of a flow. `digest` tells one plan from another.
+
+    `modified_ns` and `changed_ns` are the file's times: what lies in a leg's directory may not be older.
+    """
+
+    file: str
+    digest: str
+    at: float
+    legs: tuple[Leg, ...]
+    modified_ns: int
+    changed_ns: int
+
+
 class Complaint(NamedTuple):
     """A file of the agent's is ill-formed: where, what is wrong, and what to do."""
 
@@ -73,4 +90,13 @@ class Complaint(NamedTuple):
     mend: str | None
 
 
-Item: TypeAlias = Started | ProcessNamed | Ended | Complaint
+PROMPT_KEPT: Final = 1000
+"""Characters of a first prompt that are kept: enough to tell by it what was asked for."""
+
+
+def clip_prompt(prompt: str) -> str:
+    """The beginning of a session's first prompt, as its declaration keeps it."""
+    return prompt[:PROMPT_KEPT]
+
+
+Item: TypeAlias = Started | ProcessNamed | Planned | Ended | Complaint

@@ -4,6 +4,7 @@ Precedence over a clean end only (ADR-0029, section 7): a run that failed for a 
 keeps that cause, and the verification is recorded beside it.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 from runward.config.contract import Contract
@@ -29,7 +30,10 @@ from runward.handlers.effects import (
 )
 from runward.handlers.events import AttemptEnded, SessionFinished, Status
 from runward.handlers.facts import (
+    Answer,
     ArtifactsUnder,
+    Cancellation,
+    CancellationOf,
     Facts,
     Need,
     RootFacts,
@@ -54,6 +58,11 @@ def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Ef
     if session.status != "running" or session.attempt != event.attempt:
         summary = f"attempt {event.attempt} can't end: attempt {session.attempt} is {session.status}"
         return (Explain(event.session_key, "refused", summary),)
+    if event.reason_code == "run.aborted.process_gone":
+        ordered = CancellationOf(event.session_key, event.attempt)
+        if ordered not in facts:
+            return Need((ordered,))
+        event = _as_ordered(event, facts[ordered])
     if session.contract_json is None:
         return _conclude(event, event_hash, session, None, None, None)
     contract = stored_contract(session.contract_json)
@@ -69,6 +78,20 @@ def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Ef
         raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
     verification = verify(contract, answer, now)
     return _conclude(event, event_hash, session, contract, verification, answer)
+
+
+def _as_ordered(event: AttemptEnded, order: Answer) -> AttemptEnded:
+    """A process that was told to end by a person's order and is gone went because of it, though it said nothing."""
+    if not isinstance(order, Cancellation):
+        return event
+    said = f": {order.reason}" if order.reason else ""
+    return replace(
+        event,
+        status="cancelled",
+        reason_code="run.cancelled.user",
+        reason_summary=f"told to stop: cancelled by {order.said_by}{said}",
+        source="person",
+    )
 
 
 def _within(session: Session) -> str:

@@ -1,6 +1,13 @@
 """Folding effects into a session, so that the next job in its lane sees what this one did."""
 
-from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, OpenSession
+from runward.handlers.effects import (
+    Effects,
+    EndAttempt,
+    FoldContract,
+    OpenAttempt,
+    OpenSession,
+    RefuseFold,
+)
 from runward.handlers.facts import Session
 
 
@@ -26,10 +33,17 @@ def fold(session: Session | None, effects: Effects) -> Session | None:
                     said.agent,
                     effect.at,
                     effect.origin,
+                    effect.contract_problem,
                 )
             case OpenAttempt():
                 assert session is not None
                 session = session._replace(status="running", attempt=effect.attempt)
+            case FoldContract():
+                assert session is not None
+                session = session._replace(contract_json=effect.contract_json, folded=True)
+            case RefuseFold():
+                assert session is not None
+                session = session._replace(contract_problem=session.contract_problem or effect.problem)
             case _:
                 pass
     return session

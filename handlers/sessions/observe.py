@@ -18,6 +18,7 @@ from runward.handlers.events import (
     AttemptEnded,
     AttemptStarted,
     Evidence,
+    FlowPlanned,
     Origin,
     SessionDeclaration,
 )
@@ -25,6 +26,7 @@ from runward.handlers.layouts.scanner import (
     Complaint,
     Ended,
     Item,
+    Planned,
     ProcessNamed,
     RecordedProcess,
     Signature,
@@ -40,11 +42,28 @@ GRACE: Final = 5.0
 STATE_VERSION: Final = 1
 
 
+MOST_PLANS: Final = 8
+"""Different plans of one session that are recorded; only one can count."""
+
+
+MOST_FILLED: Final = 16 << 10
+"""Characters of the names of directories that are remembered of a flow without a plan."""
+
+
+class Unplanned(NamedTuple):
+    """A run that says it is a flow: where its artifacts lie, and the directories in there that held something when
+    there was no plan yet.
+    """
+
+    artifacts: str
+    filled: tuple[str, ...] = ()
+
+
 class Watched(NamedTuple):
     """What is remembered of a run directory between looks.
 
     `signatures` are the documents' as last read, `gone_since` the time (Unix seconds) at which its
-    process was first seen gone, `complaints` what is wrong with its files now.
+    process was first seen gone, `complaints` what is wrong with its files now, `plans` the digests of its plans.
     """
 
     signatures: tuple[tuple[str, Signature], ...] = ()
@@ -60,6 +79,8 @@ class Watched(NamedTuple):
     host: str | None = None
     gone_since: float | None = None
     complaints: tuple[Complaint, ...] = ()
+    plans: tuple[str, ...] = ()
+    unplanned: Unplanned | None = None
     version: int = STATE_VERSION
 
 
@@ -76,7 +97,8 @@ class RootRule(NamedTuple):
     first_seen_at: float
 
 
-Observed: TypeAlias = tuple[Watched, tuple[AttemptStarted | AttemptEnded, ...]]
+Seen: TypeAlias = AttemptStarted | FlowPlanned | AttemptEnded
+Observed: TypeAlias = tuple[Watched, tuple[Seen, ...]]
 
 
 def see(
@@ -87,7 +109,7 @@ def see(
     items: Sequence[Item],
 ) -> Observed:
     """Fold what the files say into what is remembered, and name the events that follow."""
-    events: list[AttemptStarted | AttemptEnded] = []
+    events: list[Seen] = []
     complaints = _standing(watched, signatures)
     after = watched
     end = next((item for item in items if isinstance(item, Ended)), None)
@@ -100,6 +122,8 @@ def see(
                 after = _started(after, key, rule, item, end, events)
             case ProcessNamed(process=process):
                 after = after._replace(process=process, gone_since=None)
+            case Planned():
+                after = _planned(after, key, item, end, events, complaints)
             case Ended():
                 after = _ended(after, key, item, events, complaints)
             case Complaint():
@@ -132,7 +156,7 @@ def _started(
     rule: RootRule,
     item: Started,
     end: Ended | None,
-    events: list[AttemptStarted | AttemptEnded],
+    events: list[Seen],
 ) -> Watched:
     again = watched.phase == "over" and (watched.vanished or item.digest != watched.start_digest)
     if watched.phase != "none" and not again:
@@ -154,6 +178,7 @@ def _started(
         process=None,  # the one that it names is read after it
         host=item.host,
         gone_since=None,
+        unplanned=Unplanned(item.declaration.artifacts_path) if item.declaration.kind == "flow" else None,
     )
 
 
@@ -161,11 +186,54 @@ def _declaration(item: Started, attempt: int) -> SessionDeclaration | None:
     return item.declaration if attempt == 1 else None
 
 
+def _planned(
+    watched: Watched,
+    key: str,
+    item: Planned,
+    end: Ended | None,
+    events: list[Seen],
+    complaints: list[Complaint],
+) -> Watched:
+    if watched.phase == "none" or item.digest in watched.plans:
+        return watched  # nothing that it could be the plan of, or only touched
+    if len(watched.plans) >= MOST_PLANS:
+        complaints.append(
+            Complaint(item.file, None, "was written anew again and again", "plan once, before any leg runs")
+        )
+        return watched
+    events.append(
+        FlowPlanned(
+            key,
+            watched.attempt,
+            item.at,
+            item.digest,
+            item.legs,
+            item.modified_ns,
+            item.changed_ns,
+            watched.unplanned.filled if watched.unplanned is not None else (),
+            seen_over=end is not None,
+        )
+    )
+    return watched._replace(plans=(*watched.plans, item.digest))
+
+
+def without_plan(watched: Watched, filled: Sequence[str]) -> Watched:
+    """Remember these directories of a flow's artifacts, which held something when there was no plan."""
+    assert watched.unplanned is not None
+    kept = watched.unplanned.filled
+    room = MOST_FILLED - sum(map(len, kept))
+    for name in filled:
+        if name not in kept and len(name) <= room:
+            room -= len(name)
+            kept = (*kept, name)
+    return watched._replace(unplanned=watched.unplanned._replace(filled=kept))
+
+
 def _ended(
     watched: Watched,
     key: str,
     item: Ended,
-    events: list[AttemptStarted | AttemptEnded],
+    events: list[Seen],
     complaints: list[Complaint],
 ) -> Watched:
     attempt = watched.attempt

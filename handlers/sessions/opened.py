@@ -1,11 +1,15 @@
 """An attempt started: the first one opens the session and fixes its contract for good.
 
 The contract in force is the launcher's snapshot if there is one, else what is declared at the
-daemon's first look (ADR-0029, section 5). A playbook that is missing or wrong is the operator's
-mistake: no contract, and the problem shown.
+daemon's first look (ADR-0029, section 5): by the playbook and the agent that the session names, or
+where another tool's session names no playbook, by the rules of the settings. A playbook that is
+missing or wrong is the operator's mistake: no contract, and the problem shown.
 """
 
+from dataclasses import replace
+
 from runward.config.contract import Contract, resolve_contract
+from runward.config.json_value import JsonValue
 from runward.handlers.contracts.snapshots import NO_CONTRACT, Snapshot, snapshot_from_run, snapshot_of
 from runward.handlers.effects import (
     AppendLines,
@@ -24,11 +28,14 @@ from runward.handlers.facts import (
     DeclaredContract,
     Facts,
     Need,
+    Ruled,
+    RuledPlaybook,
     Session,
     SessionOf,
     UnexpectedAnswer,
 )
 from runward.handlers.journal import lines
+from runward.handlers.layouts.native import LAYOUT
 
 
 def decide(event: AttemptStarted, event_hash: str, facts: Facts, now: float) -> Effects | Need:
@@ -45,31 +52,57 @@ def decide(event: AttemptStarted, event_hash: str, facts: Facts, now: float) -> 
 
 
 def _open(event: AttemptStarted, event_hash: str, facts: Facts) -> Effects | Need:
-    snapshot = NO_CONTRACT
-    basis: ContractBasis | None = None
     declaration = event.declaration
     if declaration is None:
         summary = f"attempt {event.attempt} was reported of a session that never started"
         return (Explain(event.session_key, "refused", summary),)
-    if event.origin == "history":
-        pass  # what ended before the root was first seen gets no contract
-    elif declaration.has_snapshot:
+    if event.origin == "history":  # what ended before the root was first seen gets no contract
+        return _opening(event, event_hash, declaration, NO_CONTRACT, None)
+    if declaration.has_snapshot:
         snapshot = snapshot_from_run(declaration.contract)
-        basis = "launcher" if snapshot.contract is not None else None
-    elif declaration.playbook is not None or declaration.agent is not None:
-        question = DeclaredContract(declaration.playbook, declaration.agent)
-        if question not in facts:
-            return Need((question,))
-        answer = facts[question]
-        if not isinstance(answer, Declarations):
-            raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
-        if answer.problem is not None:
-            snapshot = Snapshot(None, None, answer.problem)
-        else:
-            snapshot = snapshot_of(resolve_contract(playbook=answer.playbook, agent=answer.agent))
-        if snapshot.contract is not None:
-            basis = "late" if event.seen_over else "first_look"
-    return _opening(event, event_hash, declaration, snapshot, basis)
+        basis: ContractBasis | None = "launcher" if snapshot.contract is not None else None
+        return _opening(event, event_hash, declaration, snapshot, basis)
+    ruled = _ruled(declaration, facts)
+    if isinstance(ruled, Need):
+        return ruled
+    declared = _declared(ruled, facts)
+    if isinstance(declared, Need):
+        return declared
+    basis = None
+    if declared.contract is not None:
+        basis = "late" if event.seen_over else "first_look"
+    if ruled.rule is not None:
+        declaration = replace(declaration, playbook=ruled.playbook)
+    return _opening(event, event_hash, declaration, declared, basis, ruled.rule)
+
+
+def _ruled(declaration: SessionDeclaration, facts: Facts) -> Ruled | Need:
+    """What the session's contract is to be made of: what it names, or what the settings' rules do."""
+    if declaration.layout == LAYOUT or declaration.playbook is not None:
+        return Ruled(declaration.playbook, declaration.agent)
+    question = RuledPlaybook(declaration.layout, declaration.cwd, declaration.agent, declaration.prompt)
+    if question not in facts:
+        return Need((question,))
+    answer = facts[question]
+    if not isinstance(answer, Ruled):
+        raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
+    return answer
+
+
+def _declared(ruled: Ruled, facts: Facts) -> Snapshot | Need:
+    """What playbook and agent declare now, or the operator's problem."""
+    if ruled.playbook is None and ruled.agent is None:
+        return NO_CONTRACT
+    question = DeclaredContract(ruled.playbook, ruled.agent)
+    if question not in facts:
+        return Need((question,))
+    answer = facts[question]
+    if not isinstance(answer, Declarations):
+        raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
+    if answer.problem is not None:
+        named = f" (named by the rule at {ruled.rule})" if ruled.rule is not None else ""
+        return Snapshot(None, None, f"{answer.problem}{named}")
+    return snapshot_of(resolve_contract(playbook=answer.playbook, agent=answer.agent))
 
 
 def _opening(
@@ -78,8 +111,12 @@ def _opening(
     declaration: SessionDeclaration,
     snapshot: Snapshot,
     basis: ContractBasis | None,
+    rule: str | None = None,
 ) -> Effects:
     contract, contract_json, problem = snapshot
+    known: dict[str, JsonValue] = {"contract_basis": basis, "contract_problem": problem}
+    if rule is not None:
+        known |= {"contract_rule": rule, "playbook": declaration.playbook}
     effects: list[Effect] = [
         OpenSession(
             event.session_key,
@@ -95,8 +132,8 @@ def _opening(
         Explain(
             event.session_key,
             "refused" if problem else "decided",
-            _explanation(contract, basis, problem),
-            {"contract_basis": basis, "contract_problem": problem},
+            _explanation(contract, basis, problem, rule),
+            known,
         ),
     ]
     if event.origin == "live":
@@ -116,12 +153,15 @@ def _opening(
     return tuple(effects)
 
 
-def _explanation(contract: Contract | None, basis: ContractBasis | None, problem: str | None) -> str:
+def _explanation(
+    contract: Contract | None, basis: ContractBasis | None, problem: str | None, rule: str | None
+) -> str:
     if problem is not None:
         return f"no contract: {problem}"
+    by = f" by the rule at {rule}" if rule is not None else ""
     if contract is None:
-        return "no contract was declared: nothing will be verified"
-    return f"contract of {len(contract.expected)} artifacts fixed ({basis})"
+        return f"no contract was declared{by}: nothing will be verified"
+    return f"contract of {len(contract.expected)} artifacts fixed{by} ({basis})"
 
 
 def _resume(event: AttemptStarted, event_hash: str, session: Session) -> Effects:

@@ -21,6 +21,7 @@ from tests.bench.bursts import in_one_look, known_before
 from tests.bench.figure import Figure
 from tests.bench.idle import idle
 from tests.bench.latency import RATES, latency
+from tests.bench.launcher import launcher
 from tests.bench.memory import flat
 from tests.bench.product import DaemonFailed
 from tests.bench.report import document, table
@@ -28,7 +29,7 @@ from tests.bench.scratch import in_memory
 from tests.bench.storms import storms
 from tests.bench.yardstick import YardstickFailed, reference
 
-SECTIONS = ("agreement", "burst", "once", "latency", "storm", "idle", "memory")
+SECTIONS = ("agreement", "burst", "once", "latency", "storm", "idle", "memory", "launcher")
 
 
 def _sections(
@@ -46,6 +47,7 @@ def _sections(
         "storm": lambda: storms(disk, count, repeats),
         "idle": lambda: idle(memory, count, 10 if quick else 75, repeats),
         "memory": lambda: flat(memory, large, 2 if quick else 10),
+        "launcher": lambda: launcher(memory, 3 if quick else 20, repeats),
     }
 
 

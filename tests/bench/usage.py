@@ -16,10 +16,10 @@ class Usage:
     cpu_s: float
 
 
-def usage(pid: int) -> Usage:
-    """Sum over the process and all its living descendants; one that ends meanwhile counts nothing."""
+def usage(pid: int, family: bool = True) -> Usage:
+    """Sum over the process and, with `family`, all its living descendants; one that ends meanwhile counts nothing."""
     rss = pss = ticks = 0
-    for member in _family(pid):
+    for member in _family(pid) if family else [pid]:
         try:
             memory = _smaps(member)
             ticks += sum(int(field) for field in _stat(member)[11:15])  # utime, stime, cutime, cstime

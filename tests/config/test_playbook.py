@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.config.contract import ExpectedArtifact
-from runward.config.playbook import Playbook, name_from_file, read_playbook
+from runward.config.json_value import JsonValue
+from runward.config.playbook import Playbook, fill_command, name_from_file, read_playbook
 
 FILE = "playbooks/review.playbook.yaml"
 
@@ -234,3 +235,70 @@ def test_any_text_is_a_playbook_or_complaints_each_with_its_mend(text: str) -> N
     assert (parsed.value is None) == bool(parsed.errors)
     assert all(problem.file == FILE and problem.line and problem.column for problem in parsed.problems)
     assert all(problem.mend for problem in parsed.problems)
+
+
+def test_a_command_that_is_no_template_is_refused_at_its_word() -> None:
+    parsed = read_playbook('command: ["gh", "{{ pr }}", "{{ with.pr"]\n', FILE)
+    assert [(problem.line, problem.column, problem.message) for problem in parsed.errors] == [
+        (1, 17, "command[1]: 'pr' between braces is no look-up"),
+        (1, 29, "command[2]: has a '{{' without its '}}'"),
+    ]
+
+
+COMMAND = """\
+command:
+  - python3
+  - "{{ with.script }}"
+  - --pr={{ with.pull.number }}
+"""
+
+
+def filled(text: str, **given_values: JsonValue) -> tuple[tuple[str, ...] | None, list[str]]:
+    """The command of a playbook, or what is wrong with it."""
+    playbook = read_playbook(text, FILE).value
+    assert playbook is not None
+    parsed = fill_command(playbook, given_values)
+    return parsed.value, [problem.render() for problem in parsed.problems]
+
+
+def test_a_command_is_filled_in_word_by_word_without_a_shell() -> None:
+    argv, problems = filled(COMMAND, script="a b; rm -rf /", pull={"number": 12})
+    assert problems == []
+    assert argv == ("python3", "a b; rm -rf /", "--pr=12")
+
+
+def test_what_is_missing_and_what_is_too_much_are_all_said_with_their_places() -> None:
+    argv, problems = filled(COMMAND, pull={"numer": 12}, extra="x", scrip="y")
+    assert argv is None
+    assert problems == [
+        f"{FILE}:2:3: command: uses no value that is called 'extra' (it takes script, pull)",
+        f"{FILE}:2:3: command: uses no value that is called 'scrip' (did you mean 'script'?)",
+        f"{FILE}:3:5: command[1]: with.script is not given (give it as script=VALUE; did you mean 'script' by 'scrip'?)",
+        f"{FILE}:4:5: command[2]: with.pull.number is not given (did you mean 'numer'?)",
+    ]
+
+
+def test_a_playbook_without_a_command_starts_nothing() -> None:
+    argv, problems = filled("timeout: 30s\n")
+    assert argv is None
+    mend = 'write the program and its arguments: command: ["python3", "review.py"]'
+    assert problems == [f"{FILE}:1:1: has no 'command', so nothing can be started ({mend})"]
+
+
+def test_a_value_may_not_leave_the_program_without_a_name() -> None:
+    argv, problems = filled('command: ["{{ with.program }}"]', program="")
+    assert argv is None
+    assert problems == [f"{FILE}:1:11: command[0]: names no program (give it a value that isn't empty)"]
+
+
+def test_a_command_that_takes_nothing_says_so_of_a_value() -> None:
+    assert filled("command: [make]", target="all")[1] == [
+        f"{FILE}:1:10: command: uses no value that is called 'target' (it takes none)"
+    ]
+
+
+def test_a_playbook_tells_which_values_it_takes() -> None:
+    playbook = read_playbook(COMMAND, FILE).value
+    assert playbook is not None
+    assert playbook.takes == ("script", "pull")
+    assert Playbook("empty").takes == ()

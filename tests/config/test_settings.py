@@ -211,7 +211,6 @@ def test_what_is_wrong_is_said_at_its_place_with_its_mend(text: str, complaint: 
     ("text", "place"),
     [
         ('chains = ["chains"]', "1:1: chains"),
-        ('[[contracts]]\nplaybook = "x"', "1:3: contracts"),
         ('[actions.gh-merge]\ncommand = ["gh"]', "1:2: actions"),
         ('[[roots]]\npath = "a"\nsettle = "2s"', "3:1: roots[0].settle"),
         ('[[roots]]\npath = "a"\nstale_after = "1d"', "3:1: roots[0].stale_after"),
@@ -305,6 +304,7 @@ def test_the_settings_as_json_hold_every_key() -> None:
         "playbooks": ["/etc/runward/playbooks"],
         "agents": ["/etc/runward/agents"],
         "roots": [{"name": "a", "path": "/a", "layout": "native", "history": "live", "ignore": ["x"]}],
+        "contracts": [],
         "batch": 256,
         "watch": {"step": 2, "debounce": 5, "limit_share": 0.5},
         "scan": {"period": 30.0},
@@ -312,7 +312,8 @@ def test_the_settings_as_json_hold_every_key() -> None:
 
 
 toml_lines = st.sampled_from(
-    ["batch = 3", 'state_dir = "x"', "[[roots]]", 'path = "a"', 'path = "~x"', "[watch]", "step = 1", "[scan]", "x", 'name = ""']
+    ["batch = 3", 'state_dir = "x"', "[[roots]]", 'path = "a"', 'path = "~x"', "[watch]", "step = 1", "[scan]", "x", 'name = ""',
+     "[[contracts]]", 'match = {cwd = "a/[b]"}', 'match = {agent = "["}', 'playbook = "p"']
 )  # fmt: skip
 
 
@@ -320,7 +321,14 @@ toml_lines = st.sampled_from(
     st.lists(st.lists(toml_lines, max_size=6).map("\n".join) | st.text(), max_size=3),
     st.dictionaries(
         st.sampled_from(
-            ["RUNWARD_ROOTS", "RUNWARD_BATCH", "RUNWARD_WATCH", "RUNWARD_STATE_DIR", "RUNWARD_X"]
+            [
+                "RUNWARD_ROOTS",
+                "RUNWARD_CONTRACTS",
+                "RUNWARD_BATCH",
+                "RUNWARD_WATCH",
+                "RUNWARD_STATE_DIR",
+                "RUNWARD_X",
+            ]
         ),
         st.text(alphabet='[]{}"":,path10~/ \0\ud800') | st.text(),
     ),
@@ -333,3 +341,4 @@ def test_any_texts_and_variables_are_settings_or_complaints(
     assert all(problem.mend for problem in parsed.problems)
     if parsed.value is not None:
         assert all(root.path.startswith("/") for root in parsed.value.roots)
+        assert all(rule.match for rule in parsed.value.contracts)

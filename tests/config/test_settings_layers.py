@@ -5,18 +5,19 @@ from hypothesis import strategies as st
 from runward.config.settings_layers import Layer, Placed, merge_layers, resolve_path
 
 dotted_keys = st.sampled_from(["batch", "agents", "watch.step", "watch.debounce"])
-tops = st.sampled_from(["batch", "agents", "watch", "roots"])
+tops = st.sampled_from(["batch", "agents", "watch", "roots", "contracts"])
 placed = st.integers(0, 9).map(lambda number: Placed(number, "f", (number + 1, 1)))
 layers = st.builds(
     Layer,
     values=st.dictionaries(dotted_keys, placed, max_size=4),
     roots=st.none() | st.dictionaries(st.sampled_from("abc"), placed, max_size=3),
     whole=st.frozensets(tops, max_size=2),
+    contracts=st.lists(placed, max_size=2).map(tuple),
 )
 
 
 def merged_as_nested_tables(all_layers: list[Layer]) -> dict[str, object]:
-    """The rule over plain dicts: replaced keys go, tables and roots are updated, everything else is set."""
+    """The rule over plain dicts: replaced keys go, tables and roots are updated, contracts put first, the rest is set."""
     model: dict[str, dict[str, object]] = {}
     for layer in all_layers:
         for top in layer.whole:
@@ -26,6 +27,7 @@ def merged_as_nested_tables(all_layers: list[Layer]) -> dict[str, object]:
             model.setdefault(top, {})[inner] = value
         if layer.roots is not None:
             model.setdefault("roots", {}).update(layer.roots)
+        model["contracts"] = {"all": (*layer.contracts, *model.get("contracts", {}).get("all", ()))}  # type: ignore[misc] # it is a tuple
     return dict(model)
 
 
@@ -34,6 +36,7 @@ def test_layers_merge_as_plain_tables_do(all_layers: list[Layer]) -> None:
     merged = merge_layers(all_layers)
     model = merged_as_nested_tables(all_layers)
     assert merged.roots == model.pop("roots", None)
+    assert merged.contracts == model.pop("contracts", {"all": ()})["all"]  # type: ignore[index] # it is a dict
     nested: dict[str, dict[str, object]] = {}
     for key, value in merged.values.items():
         top, _, inner = key.partition(".")

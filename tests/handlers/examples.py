@@ -3,7 +3,15 @@
 import json
 
 from runward.config.contract import Contract, ContractEntry, contract_to_json
-from runward.handlers.events import AttemptEnded, AttemptStarted, Origin, SessionDeclaration, Status
+from runward.config.flow import Leg
+from runward.handlers.events import (
+    AttemptEnded,
+    AttemptStarted,
+    FlowPlanned,
+    Origin,
+    SessionDeclaration,
+    Status,
+)
 from runward.handlers.facts import Session
 
 KEY = "native:runs/alpha"
@@ -70,3 +78,14 @@ def ended(status: Status = "completed", code: str = "run.completed.ok", **change
         "source": "launcher",
     }
     return AttemptEnded(**{**fields, **changed})  # type: ignore[arg-type] # each test names real fields
+
+
+def planned(
+    attempt: int = 1,
+    agents: tuple[str, str] = ("reviewer", "critic"),
+    filled: tuple[str, ...] = (),
+    seen_over: bool = False,
+) -> FlowPlanned:
+    """The plan of a flow with two legs."""
+    legs = (Leg("one", agents[0], "one"), Leg("two", agents[1], "legs/two"))
+    return FlowPlanned(KEY, attempt, 150.0, "d" * 16, legs, 5, 7, filled, seen_over)

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.handlers.examples import declaration, ended, started
+from tests.handlers.examples import declaration, ended, planned, started
 
 from runward.config.json_value import JsonValue
 from runward.handlers import events
@@ -16,6 +16,7 @@ from runward.handlers.events import (
     JobDiscardRequested,
     JobRetryRequested,
     ScanRequested,
+    SessionCancelRequested,
     SessionFinished,
     UnknownEvent,
     dump_payload,
@@ -25,12 +26,15 @@ from runward.handlers.events import (
 
 EXAMPLES: list[Event] = [
     started(has_snapshot=True, contract={"expected": [{"id": "a", "path": "ä\0\n"}]}),
+    started(layout="codex", cwd="/src", agent="builder", prompt="fix\nit"),
     started(attempt=2),
+    planned(filled=("one", "ä"), seen_over=True),
     ended(exit_code=0),
     ended("failed", "run.failed.signal", signal=9, evidence="process_gone"),
     SessionFinished("k", 1, 5.0, "failed", "run.failed.signal", None),
     JobRetryRequested("r", 1.0, 7, "ann"),
     JobDiscardRequested("r", 1.0, 7, "why", "ann"),
+    SessionCancelRequested("r", 1.0, "k", 2, "why", "ann"),
     ScanRequested("r", 1.0),
 ]
 plain = st.recursive(
@@ -57,8 +61,16 @@ def test_whatever_a_run_declared_is_read_back(contract: JsonValue, name: str, at
     assert load_payload(event.type, event.version, dump_payload(event)) == event
 
 
+def test_a_start_that_was_stored_before_there_were_rules_is_read_without_directory_and_prompt() -> None:
+    event = started(cwd="/src", prompt="fix it")
+    stored = json.loads(dump_payload(event))
+    assert (stored["declaration"].pop("cwd"), stored["declaration"].pop("prompt")) == ("/src", "fix it")
+    assert load_payload(event.type, event.version, json.dumps(stored)) == started()
+
+
 def test_the_key_of_an_event_names_its_fact() -> None:
     assert started().key == "native:runs/alpha#1/started"
+    assert planned(attempt=2).key == f"native:runs/alpha#2/planned/{'d' * 16}"
     assert ended(attempt=3).key == "native:runs/alpha#3/ended"
     assert SessionFinished("k", 1, 5.0, "failed", "c", None).key == "k#1/finished"
     assert ScanRequested("uuid", 1.0).key == "uuid"

@@ -5,6 +5,7 @@ from runward.handlers.events import SessionFinished, event_types
 from runward.handlers.facts import (
     ArtifactsUnder,
     DeclaredContract,
+    LegsBefore,
     Need,
     SessionOf,
     question_as_json,
@@ -35,6 +36,9 @@ def test_a_question_is_kept_as_plain_json() -> None:
     assert question_as_json(SessionOf("k")) == {"session": "k"}
     assert question_as_json(DeclaredContract("p", None)) == {
         "declared_contract": {"playbook": "p", "agent": None}
+    }
+    assert question_as_json(LegsBefore("/a", "/", ("x",), 1, 2)) == {
+        "legs_before": {"root": "/a", "paths": ["x"]}
     }
     assert question_as_json(ArtifactsUnder("/a", "/", ("x",))) == {
         "artifacts_under": {"root": "/a", "paths": ["x"]}

@@ -10,16 +10,19 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.handlers import route
 from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, OpenSession
-from runward.handlers.events import AttemptEnded, AttemptStarted, dump_payload, load_payload
+from runward.handlers.events import AttemptEnded, AttemptStarted, FlowPlanned, dump_payload, load_payload
 from runward.handlers.facts import (
     Answer,
     ArtifactsUnder,
     Declarations,
     DeclaredContract,
+    EarlyLegs,
     FileFact,
+    LegsBefore,
     Need,
     Question,
     RootFacts,
@@ -29,7 +32,15 @@ from runward.handlers.facts import (
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Document
 from runward.handlers.sessions.fold import fold
-from runward.handlers.sessions.observe import NEVER_SEEN, RootRule, Watched, dump_watched, load_watched, see
+from runward.handlers.sessions.observe import (
+    NEVER_SEEN,
+    Observed,
+    RootRule,
+    Watched,
+    dump_watched,
+    load_watched,
+    see,
+)
 
 REFUSED = (
     "open",
@@ -73,6 +84,7 @@ LOOKS: list[list[tuple[str, bytes]]] = [
             b'{"schema": "runward-run-v1", "contract": {"expected": [{"id": "a", "path": "a.md", "requird": 1}]}}',
         )
     ],
+    [("flow.json", b'{"legs": [{"id": "one", "agent": "reviewer"}]}')],
     [("exit.json", b'{"exit_code": 0}'), ("process.json", b"{")],
     [("run.json", b'{"schema": "runward-run-v1", "kind": "?"}'), ("exit.json", b'{"signal": 9}')],
 ]
@@ -85,7 +97,7 @@ def live(deed: Callable[[], object]) -> list[str]:
         watched, events = look(watched, number, changed)
         for event in events:
             stored = load_payload(event.type, event.version, dump_payload(event))
-            assert isinstance(stored, AttemptStarted | AttemptEnded)
+            assert isinstance(stored, AttemptStarted | FlowPlanned | AttemptEnded)
             effects = decide(stored, session)
             session = fold(session, effects)
             reasons += [
@@ -97,9 +109,7 @@ def live(deed: Callable[[], object]) -> list[str]:
     return reasons
 
 
-def look(
-    watched: Watched, number: int, changed: list[tuple[str, bytes]]
-) -> tuple[Watched, tuple[AttemptStarted | AttemptEnded, ...]]:
+def look(watched: Watched, number: int, changed: list[tuple[str, bytes]]) -> Observed:
     documents = [document(name, content, number) for name, content in changed]
     standing = dict(watched.signatures) | {each.name: each.signature for each in documents}
     items = list(native.scan("runs", "/runs/a", documents))
@@ -107,7 +117,7 @@ def look(
     return load_watched(dump_watched(after)), events
 
 
-def decide(event: AttemptStarted | AttemptEnded, session: Session | None) -> Effects:
+def decide(event: AttemptStarted | FlowPlanned | AttemptEnded, session: Session | None) -> Effects:
     facts: dict[Question, Answer] = {}
     (handler,) = route.HANDLERS[event.type]
     for _ in range(5):
@@ -121,8 +131,10 @@ def decide(event: AttemptStarted | AttemptEnded, session: Session | None) -> Eff
                     facts[question] = session
                 case ArtifactsUnder(paths=paths):
                     facts[question] = RootFacts(True, (FileFact("empty"),) * len(paths))
+                case LegsBefore():
+                    facts[question] = EarlyLegs(())
                 case DeclaredContract():
-                    facts[question] = Declarations(None, None)
+                    facts[question] = Declarations(None, (ExpectedArtifact("b", "b.md"),))
     raise AssertionError("it still asks")
 
 

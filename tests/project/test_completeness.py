@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
+from tests.daemon.launching import Launcher
+from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.project.repository import ROOT, parsed, sources
 
 from runward.daemon import faults
+from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.spool import put
 from runward.daemon.store.rows import Batch
 from runward.daemon.worker.deciding import Decider
 from runward.handlers import facts
 from runward.handlers.effects import Effect, Effects, TryLater
-from runward.handlers.events import Event, Status, event_types
+from runward.handlers.events import Event, SessionCancelRequested, Status, event_types
 from runward.handlers.facts import Need, Question
 from runward.handlers.route import HANDLERS, Decision
 from runward.handlers.sessions.reasons import MEANINGS
@@ -102,10 +105,10 @@ def test_every_event_has_its_handlers_and_is_on_the_page_that_says_so() -> None:
             assert f'case "{handler}", {event}():' in route
 
 
-def named_points() -> set[str]:
-    """The points whose names stand in the code as they are."""
+def named_points(*files: Path) -> set[str]:
+    """The points whose names stand in these files as they are."""
     found = set()
-    for path in sources("daemon"):
+    for path in files:
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "point":
                 (name,) = node.args
@@ -114,7 +117,23 @@ def named_points() -> set[str]:
     return found
 
 
+LAUNCHER = ROOT / "daemon" / "processes" / "launch.py"
+"""The one file whose points are a launcher's and not the daemon's."""
+
+
+def test_an_ordinary_launch_passes_every_point_of_a_launcher(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    launcher.environment["RUNWARD_RUN_FAULT"] = "list"
+    said = launcher.run("--name", "a", "--", "printenv", "RUNWARD_RUN_FAULT")
+    assert said.stdout == b"", "and its command is told of none"
+    passed = [line.removeprefix("point ") for line in said.stderr.decode().splitlines()]
+    assert set(passed) == named_points(LAUNCHER)
+    assert len(passed) == len(set(passed)) >= 8
+    assert all(f"`{name}`" in ARCHITECTURE for name in passed)
+
+
 async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = named_points(*(path for path in sources("daemon") if path != LAUNCHER))
     passed: list[str] = []
     monkeypatch.setattr(faults, "_hook", passed.append)
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
@@ -124,8 +143,20 @@ async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: 
         (directory / "exit.json").write_text('{"exit_code": 0}')
         await running.settle()
         await running.supervisor.outbox.sweep()
-    assert named_points() <= set(passed)
-    assert len(named_points()) >= 5
+        await _cancel_a_run(running, tmp_path)
+    assert points <= set(passed)
+    assert len(points) >= 5
     for commit in ("roots", "put", "apply", "outbox"):
         moments = [name.rpartition(".")[2] for name in passed if name.startswith(f"commit.{commit}.")]
         assert moments[:3] == ["begin", "before", "after"]
+
+
+async def _cancel_a_run(running: Daemon, base: Path) -> None:
+    directory = base / "runs" / "b"
+    directory.mkdir()
+    launcher = '{"pid": 100, "start_ticks": 7, "boot_id": "this"}'
+    (directory / "run.json").write_text(f'{{"schema": "runward-run-v1", "launcher": {launcher}}}')
+    await running.settle()
+    put(running.state, "b", dump_request(SessionCancelRequested("b", 1.0, "native:runs/b", 1)))
+    running.supervisor.worker.inbox_waits = True
+    await running.work()

@@ -42,6 +42,8 @@ def account(place: Place) -> Account:
         " join events e on e.seq = l.event order by directory, name, l.id",
         "cursors": "select key, root, directory, session_key, phase, state from cursors order by key",
         "problems": "select path, line, message, mend from problems order by path, line, message",
+        "cancellations": "select e.key, session_key, attempt, directory, processes, said_by, reason, told, outcome,"
+        " carried_out_at is null from cancellations c join events e on e.seq = c.event order by 1",
         "roots": "select name, path, layout from roots order by name",
     }
     names = _names_of_inodes(place)

@@ -11,6 +11,7 @@ from typing import Final
 from tests.proof.place import Place, write
 
 TWO: Final = [("review.md", True), ("notes.md", False)]
+LAUNCHER: Final = {"pid": 4711, "start_ticks": 1, "boot_id": "of-yesterday"}
 BATCH: Final = 3
 """Few jobs a turn, so that the history has many commits."""
 
@@ -28,6 +29,8 @@ def first_chapter(place: Place) -> None:
     crashed = place.start_run("crashes", TWO)
     place.finish_run(crashed, exit_code=None, signal=11, cause="signalled")
     place.start_run("goes-on", TWO)
+    place.start_run("is-cancelled", launcher=LAUNCHER, host="elsewhere")
+    place.start_run("names-nobody")
     ill = place.start_run("ill-formed")
     write(ill / "exit.json", '{"exit_code": "zero"}')
     foreign = _delivering(place, "writes-lines")
@@ -47,6 +50,9 @@ def second_chapter(place: Place) -> None:
     write(resumed / "run.json", json.dumps(later))
     place.finish_run(resumed, finished_at="2026-02-03T05:01:00Z", exit_code=1)
     _delivering(place, "comes-later")
+    for run in ("is-cancelled", "names-nobody", "crashes", "never-was"):
+        said = {"at": 3.0, "session_key": f"native:runs/{run}", "attempt": 1, "reason": "enough"}
+        place.put_request({"type": "SessionCancelRequested", "version": 1, "payload": said})
     place.put_request({"type": "ScanRequested", "version": 1, "payload": {"at": 2.0}})
 
 

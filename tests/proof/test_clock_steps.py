@@ -21,7 +21,7 @@ from tests.proof.processes import Forks
 from runward.config.settings import Root, Settings
 from runward.daemon.clock import SystemClock, SystemRandomness
 from runward.daemon.log import LOG, LogFile, Sinks, open_log
-from runward.daemon.processes.machine import RealProcesses
+from runward.daemon.processes.starting import StartingProcesses
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.schedule.alarm import SchedulerAlarm
 from runward.daemon.store.migrate import migrate
@@ -65,7 +65,7 @@ async def _daemon(place: Place) -> AsyncIterator[BrokenArtifacts]:
     world = World(
         SystemClock(),
         files,
-        RealProcesses(),
+        StartingProcesses(place.state),
         SystemRandomness(),
         inotify,
         lambda *_: Declarations(None, None),

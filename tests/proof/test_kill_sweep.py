@@ -42,9 +42,13 @@ def test_the_history_has_every_end_and_every_kind_of_point(
         "run.failed.missing_artifact",
         "run.failed.signal",
         "run.failed.exit_nonzero",
+        "run.started.ok",
     }
     assert len(told["problems"]) == 0, "the ill-formed end was mended"
     assert {name.split(".")[0] for name in points[0]} == {"commit", "outbox", "journal", "sweep"}
+    assert {"cancel.before", "cancel.after", "commit.cancel.before"} <= set(points[1])
+    assert len(told["cancellations"]) == 1
+    assert sum(" | requests/cancel | " in line for line in told["decisions"]) == 4
     assert min(len(each) for each in points) > 40
     assert told["inbox"] == []
     assert told["rejected"] == ["not-a-request.json"]

@@ -58,7 +58,8 @@ def test_a_root_that_vanishes_ends_nothing_and_goes_on_when_it_returns(place: Pl
         aside.rename(place.runs)
         place.wait_ended(1, SOON)
         assert place.statuses() == {"goes-on": "completed"}
-    assert place.journal("goes-on") == ["session_started", "status_changed", "session_finished"]
+        lines = ["session_started", "status_changed", "session_finished"]
+        wait_for(lambda: place.journal("goes-on") == lines, "its journal", SOON)
 
 
 def test_a_root_that_is_replaced_by_another_directory_is_watched_anew(place: Place) -> None:

@@ -36,6 +36,8 @@ class Climate:
     strikes: tuple[Strike, ...]
     slow_threads: float
     slow_calls: float
+    launcher_kills: float
+    launcher_hangs: float
 
 
 def climate(dice: random.Random) -> Climate:
@@ -57,6 +59,8 @@ def climate(dice: random.Random) -> Climate:
         strikes=tuple(strikes),
         slow_threads=perhaps(0.2),
         slow_calls=perhaps(0.02),
+        launcher_kills=perhaps(0.08),
+        launcher_hangs=perhaps(0.05),
     )
 
 

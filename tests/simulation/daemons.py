@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.abc
 from tests.simulation.broken import Broken
+from tests.simulation.launchers import SimulatedProcesses
 from tests.simulation.ports import (
     STATE,
     SimulatedAlarm,
@@ -13,6 +14,7 @@ from tests.simulation.ports import (
     SimulatedNotifications,
     SimulatedRandomness,
     declared,
+    playable,
 )
 from tests.simulation.storage import InlineConnection
 from tests.simulation.virtual_time import Killed, Process
@@ -62,7 +64,7 @@ class Daemon:
         world = World(
             universe.clock,
             SimulatedFiles(universe.kernel, universe.written),
-            universe.table,
+            SimulatedProcesses(universe.table, universe.launchers),
             SimulatedRandomness(f"{universe.seed}/{name}"),
             SimulatedNotifications(
                 self.process,
@@ -72,6 +74,7 @@ class Daemon:
                 universe.chaos.no_watch,
             ),
             declared,
+            playable=playable,
         )
         self.supervisor = Supervisor(
             STATE, universe.settings, world, self.store, universe.logger(name), self._alarm

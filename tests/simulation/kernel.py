@@ -35,6 +35,7 @@ class Node:
     number: int
     kind: int
     modified_ns: int
+    changed_ns: int
     data: bytearray = field(default_factory=bytearray)
     entries: dict[str, "Node"] = field(default_factory=dict)
     target: str = ""
@@ -66,6 +67,7 @@ class Status:
     st_mode: int
     st_size: int
     st_mtime_ns: int
+    st_ctime_ns: int
     st_dev: int = 1
     st_uid: int = 0
 
@@ -128,6 +130,8 @@ class _Path:
             return False
 
     dirname = staticmethod(posixpath.dirname)
+    basename = staticmethod(posixpath.basename)
+    join = staticmethod(posixpath.join)
 
 
 class Kernel:
@@ -217,15 +221,38 @@ class Kernel:
     def readlink(self, path: str, *, dir_fd: int | None = None) -> str:
         return self._find(path, dir_fd, follow=False).target
 
-    def scandir(self, path: str) -> Scan:
+    def scandir(self, path: str | int) -> Scan:
         return Scan([Entry(name, node) for name, node in list(self._listed(path).entries.items())])
 
-    def listdir(self, path: str | os.PathLike[str]) -> list[str]:
-        return list(self._listed(os.fspath(path)).entries)
+    def listdir(self, path: str | os.PathLike[str] | int) -> list[str]:
+        node = self._open[path].node if isinstance(path, int) else self._listed(os.fspath(path))
+        return list(node.entries)
 
-    def _listed(self, path: str) -> Node:
+    def umask(self, mask: int) -> int:
+        return 0o022
+
+    def geteuid(self) -> int:
+        return 0
+
+    def makedirs(self, path: str, mode: int = 0o777, exist_ok: bool = False) -> None:
+        assert exist_ok
+        if not self.path.isdir(path):
+            self.makedirs(posixpath.dirname(path), exist_ok=True)
+            self.mkdir(path)
+
+    def rmdir(self, path: str, *, dir_fd: int | None = None) -> None:
+        node = self._find(path, dir_fd, follow=False)
+        if node.kind != stat.S_IFDIR:
+            raise _error(errno.ENOTDIR, path)
+        if node.entries:
+            raise _error(errno.ENOTEMPTY, path)
+        self.unlink(path, dir_fd=dir_fd)
+
+    def _listed(self, place: str | int) -> Node:
+        opened = self._open[place].node if isinstance(place, int) else None
+        path = opened.path if opened is not None else str(place)
         self._weather.before("scandir", path)
-        node = self._find(path, None, follow=True)
+        node = opened or self._find(path, None, follow=True)
         if node.kind != stat.S_IFDIR:
             raise _error(errno.ENOTDIR, path)
         if node.locked:
@@ -318,6 +345,7 @@ class Kernel:
         del directory.entries[name]
         into.entries[new] = node
         node.parent, node.name = into, new
+        node.changed_ns = self._now()
         if replaced is not None:
             self._forget(replaced)
         self._touch(directory)
@@ -439,7 +467,7 @@ class Kernel:
             number = self._free.pop()
         else:
             number, self._next_inode = self._next_inode, self._next_inode + 1
-        return Node(number, kind, self._now())
+        return Node(number, kind, self._now(), self._now())
 
     def _now(self) -> int:
         return self._now_ns() // TICK_NS * TICK_NS
@@ -521,7 +549,7 @@ class Kernel:
             self._touch(node)
 
     def _touch(self, node: Node) -> None:
-        node.modified_ns = self._now()
+        node.modified_ns = node.changed_ns = self._now()
         if node.kind == stat.S_IFREG and node.parent is not None:
             self._tell(node.parent, node.name)
 
@@ -532,7 +560,7 @@ class Kernel:
 def status_of(node: Node) -> Status:
     """What `stat` says of a node."""
     size = len(node.data) if node.kind == stat.S_IFREG else 4096
-    return Status(node.number, node.kind | 0o644, size, node.modified_ns)
+    return Status(node.number, node.kind | 0o644, size, node.modified_ns, node.changed_ns)
 
 
 def _error(number: int, path: str) -> OSError:

@@ -1,12 +1,13 @@
 """What always holds: checked against the store and the journals, by plain means."""
 
 import hashlib
+import json
 from collections import defaultdict
 from typing import Final
 
 from tests.simulation.broken import Broken
 from tests.simulation.kernel import Node
-from tests.simulation.places import Place, Places
+from tests.simulation.places import Pairs, Place, Places
 from tests.simulation.ports import Written
 from tests.simulation.universe import Universe
 
@@ -47,6 +48,17 @@ AT_REST: Final[dict[str, str]] = {
     "a job decides once": (
         "select event, handler, count(*) from decisions group by event, handler having count(*) > 1"
     ),
+    "no run is still to be started": "select key, name from starts where state = 'owed'",
+    "what was asked for is ordered or refused, once": (
+        "select e.key from events e join jobs j on j.event = e.seq and j.state = 'done'"
+        " left join decisions d on d.event = e.seq and d.subject like 'start %'"
+        " left join starts s on s.event = e.seq where e.type = 'PlayRunRequested'"
+        " group by e.key having count(d.id) != 1 or max(d.verdict = 'decided') != count(s.key)"
+    ),
+    "a contract that legs were folded into says so once": (
+        "select key from sessions where folded != (select count(*) from decisions"
+        " where subject = key and handler = 'contracts/planned' and verdict = 'decided')"
+    ),
     "every verdict is an event": (
         "select session_key, attempt from attempts where ended_by is not null"
         " and session_key || '#' || attempt || '/finished' not in (select key from events)"
@@ -61,7 +73,7 @@ class Laws:
     def __init__(self, universe: Universe, places: Places) -> None:
         self._universe = universe
         self._places = places
-        self._contracts: dict[str, str | None] = {}
+        self._contracts: dict[str, tuple[str | None, bool]] = {}
         self._raced: list[Node | None] = []
         self._version: list[tuple[int, ...]] = []
 
@@ -73,9 +85,19 @@ class Laws:
         self._version = version
         for law, question in ALWAYS.items():
             self._none(law, question)
-        for key, contract in self._universe.peek("select key, artifact_contract_json from sessions"):
-            if self._contracts.setdefault(key, contract) != contract:
-                raise Broken(f"the contract of {key} changed")
+        for key, contract, folded in self._universe.peek(
+            "select key, artifact_contract_json, folded from sessions"
+        ):
+            before = self._contracts.setdefault(key, (contract, folded))
+            if before == (contract, folded):
+                continue
+            if (
+                before[1]
+                or not folded
+                or (pairs(contract) or ())[: len(pairs(before[0]) or ())] != (pairs(before[0]) or ())
+            ):
+                raise Broken(f"the contract of {key} changed from {before} to {(contract, folded)}")
+            self._contracts[key] = (contract, folded)
 
     def _may_lack(self, line: JournalLine) -> bool:
         """Whether a line may be missing: its directory was gone for a while, or the run is in the middle of its own."""
@@ -115,6 +137,7 @@ class Laws:
         self._history()
         self._verdicts()
         self._journals()
+        self._universe.launchers.check(dict(self._universe.peek("select key, state from starts")))
 
     def _chain(self) -> None:
         head = GENESIS
@@ -144,22 +167,27 @@ class Laws:
     def _verdicts(self) -> None:
         found = {
             row[0]: row
-            for row in self._universe.peek("select key, status, reason_code, attempt, origin from sessions")
+            for row in self._universe.peek(
+                "select key, status, reason_code, attempt, artifact_contract_json, folded from sessions"
+            )
         }
         for key, place in self._places.by_key.items():
             self._verdict(place, found.pop(key, None))
         if found:
             raise Broken(f"sessions that nobody began: {sorted(found)}")
 
-    def _verdict(self, place: Place, row: tuple[str, str, str, int, str] | None) -> None:
-        expected = self._places.expected(place)
+    def _verdict(self, place: Place, row: tuple[str, str, str, int, str | None, int] | None) -> None:
+        expected = self._places.expected(place, pairs(row[4]) if row is not None else None)
         if row is None:
             if expected.session:
                 raise Broken(f"{place.key} was never noticed: {expected}")
             return
-        key, status, reason, attempt, _ = row
+        key, status, reason, attempt, contract, folded = row
         if not place.begun:
             raise Broken(f"{key} never began, but has a session")
+        fair = self._places.contracts(place)
+        if (pairs(contract), bool(folded)) not in fair:
+            raise Broken(f"{key} has the contract {contract} (folded: {folded}); fair is one of {fair}")
         if place.free:
             return
         if (status, reason) not in expected.verdicts or attempt > expected.most_attempts:
@@ -263,13 +291,31 @@ RARE_ROWS: Final[dict[str, str]] = {
     "a vanished run": "select count(*) from attempts where reason_code = 'run.aborted.vanished'",
     "a run whose process is gone": "select count(*) from attempts where reason_code = 'run.aborted.process_gone'",
     "a missing artifact": "select count(*) from attempts where reason_code = 'run.failed.missing_artifact'",
+    "a flow's legs folded into the contract": "select count(*) from sessions where folded = 1",
+    "a flow whose leg left something out": (
+        "select count(*) from sessions where folded = 1 and reason_code = 'run.failed.missing_artifact'"
+    ),
+    "a plan that came after a leg worked": "select count(*) from decisions where summary like '%which is older'",
+    "a plan whose leg was seen at work before it": "select count(*) from decisions where summary like '%before it'",
+    "a second plan": "select count(*) from decisions where summary like '%it is another plan%'",
+    "a plan after the end": "select count(*) from decisions where summary like '%when the session was over%'",
+    "a plan with an agent that nobody knows": "select count(*) from decisions where summary like '%no agent%'",
     "a run of before": "select count(*) from sessions where origin = 'history'",
+    "a started run": "select count(*) from starts where state = 'begun'",
+    "a refused start": "select count(*) from decisions where subject like 'start %' and verdict = 'refused'",
     "a correction": (
         "select count(*) from attempts a join attempts b on b.session_key = a.session_key and b.attempt = a.attempt + 1"
         " where a.reason_code = 'run.aborted.process_gone' and b.ended_by = 'declared'"
     ),
 }
 """Rare paths that leave rows in the store."""
+
+
+def pairs(contract: str | None) -> Pairs | None:
+    """What a stored contract expects: paths, and whether they are required."""
+    if contract is None:
+        return None
+    return tuple((each["path"], each["required"]) for each in json.loads(contract)["expected"])
 
 
 def _occurrences(data: bytes, content: bytes) -> list[int]:

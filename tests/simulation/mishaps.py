@@ -60,6 +60,8 @@ class Mishaps:
 
         def back() -> None:
             # What was made meanwhile lies under the mount, where nobody sees it.
+            for place in self._scene.places.by_key.values():
+                place.shaken = place.shaken or (place.root == root and kernel.exists(place.path))
             kernel.remove_tree(root)
             kernel.rename(root + ".away", root)
             for place in self._scene.places.by_key.values():

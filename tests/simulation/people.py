@@ -6,9 +6,10 @@ from typing import Final
 from tests.simulation.ports import INBOX
 from tests.simulation.runs import Scene
 
-from runward.daemon.inbox.requests import dump_request
+from runward.config.json_value import JsonValue
+from runward.daemon.inbox.requests import Request, dump_request
 from runward.daemon.rundir.durable import write_durably
-from runward.handlers.events import JobDiscardRequested, JobRetryRequested, ScanRequested
+from runward.handlers.events import JobDiscardRequested, JobRetryRequested, PlayRunRequested, ScanRequested
 
 FUTURE: Final = "future:"
 """How the lanes of events begin that only a newer version knows: their jobs stay held."""
@@ -50,10 +51,20 @@ class People:
         self.request(request)
         self._later(lambda: self.request(request))
 
+    def ask_to_play(self) -> None:
+        """Somebody wants a playbook's command started; some ask wrongly, and some twice."""
+        dice = self._scene.dice
+        playbook = dice.choice(("report", "report", "two", "nothing", "no such playbook"))
+        given: dict[str, JsonValue] = {"n": self._requests} if dice.random() < 0.9 else {}
+        request = PlayRunRequested(self._uuid(), self._scene.universe.clock.now(), playbook, given, "/")
+        self.request(request)
+        if dice.random() < 0.2:
+            self._later(lambda: self.request(request))
+
     def ask_nonsense(self) -> None:
         write_durably(INBOX, f"{self._uuid()}.json", b'{"type":"Nonsense"}')
 
-    def request(self, request: JobRetryRequested | JobDiscardRequested | ScanRequested) -> None:
+    def request(self, request: Request) -> None:
         write_durably(INBOX, f"{request.request}.json", dump_request(request))
 
     def _uuid(self) -> str:

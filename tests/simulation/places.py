@@ -14,14 +14,34 @@ from tests.simulation.ports import HOST, PLAYBOOKS, ProcessTable
 
 from runward.handlers.layouts.scanner import RecordedProcess
 
+Pairs = tuple[tuple[str, bool], ...]
+"""What a contract expects: paths, and whether they are required."""
+
 
 @dataclass(frozen=True, slots=True)
 class Begun:
     """The meaning of a good `run.json`. `expected` are (path, required), None without a contract."""
 
-    expected: tuple[tuple[str, bool], ...] | None
+    expected: Pairs | None
     launcher: RecordedProcess | None = None
     host: str | None = None
+    is_unusable: bool = False
+    """Its playbook can't be used: there will be no contract."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A `flow.json` as it was written.
+
+    `added` is what its legs are to leave, None where that can't be folded. `early` says that a leg had worked before,
+    `timely` that nothing is against the plan: its run was open, and no leg had worked at all.
+    """
+
+    added: Pairs | None
+    declares: bool
+    early: bool
+    timely: bool
+    stamp: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +70,7 @@ VANISHED: Final = ("aborted", "run.aborted.vanished")
 MISSING: Final = ("failed", "run.failed.missing_artifact")
 
 
-def contract_of(playbook: str | None) -> tuple[tuple[str, bool], ...] | None:
+def contract_of(playbook: str | None) -> Pairs | None:
     """What a playbook of this name expects."""
     if playbook is None or playbook not in PLAYBOOKS:
         return None
@@ -69,6 +89,9 @@ class Place:
     root: str
     name: str
     begun: list[Begun] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
+    worked: set[str] = field(default_factory=set)
+    """The directories of legs that worked, whatever is left of it."""
     exits: list[Over] = field(default_factory=list)
     reopened: int = 0
     shaken: bool = False
@@ -79,6 +102,8 @@ class Place:
     """An artifact came when the run was over."""
     hidden: bool = False
     """Its root was away for a while."""
+    backwards: bool = False
+    """A leg's file looks older than the plan though it came after it: a clock was stepped."""
     odd: bool = False
     """Which process counts depends on what was seen: one was named after another had died, or is of before."""
 
@@ -130,13 +155,14 @@ class Places:
         if isinstance(over, Over) and place.begun and over not in place.exits:
             place.exits.append(over)
 
-    def expected(self, place: Place) -> Expected:
-        """What is fair to find in the store when all is quiet."""
+    def expected(self, place: Place, in_force: Pairs | None = None) -> Expected:
+        """What is fair to find in the store when all is quiet, of a flow under the contract that is `in_force`."""
         begun, over = self.stands(place, "run.json"), self.stands(place, "exit.json")
         there = isinstance(begun, Begun)
         verdicts: set[Verdict] = set()
         for each in place.exits:
-            verdicts |= self._verdicts(place, each)
+            for contract in [in_force] if place.plans else [begun.expected for begun in place.begun]:
+                verdicts |= self._verdicts(place, each, contract)
         if not there:
             verdicts |= {VANISHED, GONE}
             if self._kernel.exists(place.path):
@@ -155,19 +181,39 @@ class Places:
             return False
         return all(self._table.state(each) == "gone" for each in known)
 
-    def _verdicts(self, place: Place, over: Over) -> set[Verdict]:
-        fair: set[Verdict] = set()
+    def contracts(self, place: Place) -> set[tuple[Pairs | None, bool]]:
+        """The contracts that are fair of one place, each with whether the legs of a flow are folded into it."""
+        fair: set[tuple[Pairs | None, bool]] = set()
+        undisturbed = not (place.free or place.shaken or place.hidden or place.odd or place.backwards)
         for begun in place.begun:
-            lacking = begun.expected is not None and self._lacks(place, begun.expected)
-            history = over.finished_at < self._first_seen(place.root)
-            judged = over.status == "completed" and begun.expected is not None
-            if judged and (lacking or place.shaken or place.late):
-                fair.add(MISSING)
-            if not (judged and lacking) or place.shaken or history:
-                fair.add((over.status, over.reason))
+            timely = undisturbed and not begun.is_unusable and bool(place.plans)
+            timely = timely and all(
+                plan.timely for plan in place.plans
+            )  # only the last one may have been seen
+            if self._first_seen(place.root):
+                fair |= {(begun.expected, False), (None, False)}
+            elif not timely:
+                fair.add((begun.expected, False))
+            if not begun.is_unusable:
+                fair |= {
+                    ((begun.expected or ()) + plan.added if plan.declares else begun.expected, True)
+                    for plan in place.plans
+                    if plan.added is not None and not plan.early
+                }
         return fair
 
-    def _lacks(self, place: Place, expected: tuple[tuple[str, bool], ...]) -> bool:
+    def _verdicts(self, place: Place, over: Over, contract: Pairs | None) -> set[Verdict]:
+        fair: set[Verdict] = set()
+        lacking = contract is not None and self._lacks(place, contract)
+        history = over.finished_at < self._first_seen(place.root)
+        judged = over.status == "completed" and contract is not None
+        if judged and (lacking or place.shaken or place.late):
+            fair.add(MISSING)
+        if not (judged and lacking) or place.shaken or history:
+            fair.add((over.status, over.reason))
+        return fair
+
+    def _lacks(self, place: Place, expected: Pairs) -> bool:
         base = f"{place.path}/artifacts"
         if not self._kernel.exists(base):
             return True

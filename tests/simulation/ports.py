@@ -12,13 +12,14 @@ from tests.simulation.kernel import Kernel, Node
 from tests.simulation.virtual_time import Process, Timeline
 
 from runward.config.contract import ExpectedArtifact
+from runward.config.playbook import Playbook
 from runward.daemon.inbox import spool
 from runward.daemon.ports import Appended, InboxFile, JournalLine, NotAppended
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import CannotWatch, Translator, Watching
 from runward.daemon.watch.roots import WatchedRoot
-from runward.handlers.facts import Declarations
+from runward.handlers.facts import Declarations, Play
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState
 
@@ -215,8 +216,30 @@ PLAYBOOKS: Final = {
 }
 
 
+def playable(name: str) -> Play:
+    """What can be started of them: a command that takes one value, in the first root."""
+    if name not in PLAYBOOKS:
+        return Play(None, problem=f"there is no playbook {name!r}")
+    playbook = Playbook(name, ("agent", "{{ with.n }}"), artifacts=PLAYBOOKS[name])
+    return Play(playbook, None, None, "runs", "/srv/runs")
+
+
+AGENTS: Final = {
+    "reviewer": (ExpectedArtifact("review", "review.md"),),
+    "critic": (
+        ExpectedArtifact("notes", "deep/notes.md", required=False),
+        ExpectedArtifact("proof", "proof.txt"),
+    ),
+    "silent": None,
+}
+
+
 def declared(playbook: str | None, agent: str | None) -> Declarations:
-    """What the operator's playbooks say; all other names are missing."""
+    """What the operator's playbooks and agent profiles say; all other names are missing."""
+    if agent is not None and agent not in AGENTS:
+        return Declarations(None, None, f"there is no agent {agent!r}")
+    if agent is not None:
+        return Declarations(None, AGENTS[agent])
     if playbook is None:
         return Declarations(None, None)
     if playbook in PLAYBOOKS:

@@ -2,12 +2,14 @@
 
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from tests.simulation.places import Begun, Named, Over, Places, contract_of
-from tests.simulation.ports import HOST, PLAYBOOKS
+from tests.simulation.kernel import Node
+from tests.simulation.places import Begun, Named, Over, Pairs, Places, Plan, contract_of
+from tests.simulation.ports import AGENTS, HOST, PLAYBOOKS
 from tests.simulation.universe import Universe
 
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -50,6 +52,7 @@ class Run:
         self.launched = self.dice.random() < 0.4
         self.host = self.dice.choice((None, HOST, HOST, "elsewhere"))
         self.good = self.dice.random() < 0.7
+        self.kind = "agent"
         self.process: RecordedProcess | None = None
         self.launcher: RecordedProcess | None = None
 
@@ -84,7 +87,11 @@ class Run:
 
     def begin(self, by_hand: bool = False) -> None:
         """Write run.json."""
-        value: dict[str, object] = {"schema": "runward-run-v1", "session_id": self.place.name}
+        value: dict[str, object] = {
+            "schema": "runward-run-v1",
+            "session_id": self.place.name,
+            "kind": self.kind,
+        }
         if self.playbook is not None:
             value["playbook"] = self.playbook
         if self.snapshot:
@@ -103,11 +110,45 @@ class Run:
             self.launcher = self.launcher or self.universe.table.start()
             value["launcher"] = _recorded(self.launcher)
         content = self._document("run.json", value, by_hand)
-        self._means(content, Begun(self.expected(), self.launcher, self.host))
+        is_unusable = self.playbook == "no such playbook" and not self.snapshot
+        self._means(content, Begun(self.expected(), self.launcher, self.host, is_unusable))
 
     def begin_badly(self) -> None:
         """Write half a run.json in place."""
         self.universe.kernel.overwrite(f"{self.path}/run.json", b'{"schema": "runward-run-v1", "sess')
+
+    def plan(self, legs: Mapping[str, str]) -> None:
+        """Write flow.json: legs by their directories, each with its agent."""
+        named = [{"id": path.replace("/", "-"), "agent": agent, "path": path} for path, agent in legs.items()]
+        self._document("flow.json", {"legs": named})
+        stamp = self.universe.kernel.node(f"{self.path}/flow.json").changed_ns
+        work = [node.changed_ns for path in legs for node in self._work_of(path)]
+        is_open = isinstance(self.scene.places.stands(self.place, "run.json"), Begun)
+        is_open = is_open and not self.universe.kernel.exists(f"{self.path}/exit.json")
+        known = all(agent in AGENTS for agent in legs.values())
+        worked = any(leg in self.place.worked for leg in legs)
+        timely = known and is_open and not worked and not self.place.died and not self.place.reopened
+        early = any(each < stamp for each in work)
+        added = expected_of(legs) if known else None
+        declares = any(AGENTS.get(agent) is not None for agent in legs.values())
+        self.place.plans.append(Plan(added, declares, early, timely, stamp))
+
+    def _work_of(self, leg: str) -> list[Node]:
+        """The files in a leg's directory."""
+        within = f"{self.path}/artifacts/{leg}/"
+        return [node for path, node in self.universe.kernel.files() if path.startswith(within)]
+
+    def work_leg(self, leg: str, path: str) -> None:
+        """A leg writes what it owes, or what should be that."""
+        self.place.worked.add(leg)
+        self.deliver(f"{leg}/{path}")
+        stamps = [node.changed_ns for node in self._work_of(leg)]
+        if any(stamp < plan.stamp for plan in self.place.plans for stamp in stamps):
+            self.place.backwards = True
+
+    def cover(self, leg: str) -> None:
+        """Nothing is left of a leg's work."""
+        self.universe.kernel.remove_tree(f"{self.path}/artifacts/{leg}")
 
     def name_process(self) -> None:
         """Write process.json."""
@@ -197,6 +238,15 @@ class Run:
     def _shake(self) -> None:
         self.place.shaken = True
         self.place.reopened += 1
+
+
+def expected_of(legs: Mapping[str, str]) -> Pairs:
+    """What legs with known agents are to leave, by their directories."""
+    return tuple(
+        (f"{leg}/{artifact.path}", artifact.required)
+        for leg, agent in legs.items()
+        for artifact in AGENTS[agent] or ()
+    )
 
 
 def _recorded(process: RecordedProcess) -> dict[str, object]:

@@ -140,7 +140,9 @@ class Ending:
         busy = len(supervisor.hints) or owed or supervisor.outbox.unsynced
         doubted = any(root.doubted for root in supervisor.roots.values())
         open_jobs = universe.peek("select count(*) from jobs where state in ('waiting', 'running')")
-        return not busy and not doubted and open_jobs[0][0] == 0
+        open_jobs += universe.peek("select count(*) from starts where state = 'owed'")
+        busy = busy or universe.launchers.busy()
+        return not busy and not doubted and sum(count for (count,) in open_jobs) == 0
 
     def _look_again(self) -> None:
         """`daemon --once` over what is done changes nothing."""

@@ -18,7 +18,7 @@ from tests.simulation.virtual_time import VirtualLoop
 
 from runward.daemon import faults
 from runward.handlers import route
-from runward.handlers.effects import EndAttempt, OpenSession
+from runward.handlers.effects import EndAttempt, FoldContract, OpenSession
 from runward.handlers.events import Event
 from runward.handlers.facts import Facts
 
@@ -37,9 +37,13 @@ def simulated(universe: Universe) -> Iterator[None]:
         patch(f"{files}.looking.os", kernel),
         patch(f"{files}.artifacts.os", kernel),
         patch(f"{files}.opening.os", kernel),
+        patch(f"{files}.legs.os", kernel),
         patch(f"{files}.durable.os", kernel),
         patch("runward.daemon.inbox.spool.os", kernel),
         patch("runward.daemon.store.epoch.os", kernel),
+        patch("runward.daemon.processes.ticket.os", kernel),
+        patch("runward.daemon.processes.ticket.fcntl", kernel),
+        patch("runward.daemon.processes.record.os", kernel),
         patch("runward.daemon.supervisor.write_report", lambda state, report: None),
         patch("anyio.to_thread.run_sync", _thread(universe)),
         patch("runward.handlers.route.decide", _buggy(universe.bugs)),
@@ -88,6 +92,8 @@ def _buggy(bugs: Mapping[str, str]) -> Callable[[str, Event, str, Facts, float],
                 if isinstance(each, OpenSession)
                 else each._replace(delivery="nonsense")  # type: ignore[arg-type]
                 if isinstance(each, EndAttempt)
+                else each._replace(contract_json='{"expected":[]} ')
+                if isinstance(each, FoldContract)
                 else each
                 for each in decision
             )

@@ -2,17 +2,22 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from tests.simulation.mishaps import Mishaps
 from tests.simulation.people import People
 from tests.simulation.places import Places
+from tests.simulation.ports import AGENTS
 from tests.simulation.runs import Run, Scene
 from tests.simulation.universe import ROOTS, Universe
 
 DEEDS: Final = 200
 LENGTH: Final = 150.0
 """Seconds over which the runs of a history start."""
+
+LEGS: Final = {"one": "reviewer", "legs/two": "critic"}
+OTHER_LEGS: Final = {"solo": "critic", "quiet": "silent"}
 
 Deed = Callable[[], None]
 
@@ -26,6 +31,7 @@ class Story:
         self.first_seen: float | None = None
         self.places = Places(universe.kernel, universe.table, self._first_seen)
         self.scene = Scene(universe, self.places, self.dice)
+        universe.launchers.places = self.places
         self.people = People(self.scene, self._later)
         self.mishaps = Mishaps(self.scene, self._later)
         self.left = DEEDS
@@ -66,8 +72,9 @@ class Story:
         self.universe.timeline.after(at, lambda: self._do(deed))
 
     def _do(self, deed: Deed) -> None:
-        name = getattr(deed, "__qualname__", repr(deed))
-        owner = getattr(deed, "__self__", None)
+        method = deed.func if isinstance(deed, partial) else deed
+        name = getattr(method, "__qualname__", repr(method))
+        owner = getattr(method, "__self__", None)
         where = f" in {owner.place.key}" if isinstance(owner, Run) else ""
         try:
             deed()
@@ -104,8 +111,16 @@ class Story:
                 "touched",
                 "twice",
                 "spoilt",
+                "flow",
+                "flow",
+                "late flow",
+                "covered flow",
+                "flow twice",
+                "flow after",
+                "unknown flow",
             )
         )
+        run.kind = dice.choice(("agent", "flow")) if "flow" in kind else "agent"
         deeds += self._middle(run, kind)
         ending: dict[str, list[Deed]] = {
             "plain": [run.end, run.die],
@@ -122,6 +137,12 @@ class Story:
             "touched": [run.begin, run.end, run.begin],
             "twice": [run.end, run.end],
             "spoilt": [run.end],
+            "flow": [run.end, run.die],
+            "late flow": [run.end, run.die],
+            "covered flow": [run.end, run.die],
+            "flow twice": [run.end, run.die],
+            "flow after": [run.end, partial(run.plan, LEGS), run.die],
+            "unknown flow": [run.end],
         }
         deeds += ending[kind]
         if dice.random() < 0.1:
@@ -150,7 +171,29 @@ class Story:
         dice.shuffle(work)
         if dice.random() < 0.6:
             work.insert(0, run.name_process)
-        return begin + work
+        return begin + self._flow(run, kind) + work
+
+    def _flow(self, run: Run, kind: str) -> list[Deed]:
+        """A plan and its legs' work, in the order that the kind of flow says."""
+        legs = self.dice.choice((LEGS, OTHER_LEGS))
+        owed = [
+            (leg, path)
+            for leg, agent in legs.items()
+            for path in ([each.path for each in AGENTS[agent] or ()] or ["own.txt"])
+            if run.good or self.dice.random() < 0.5
+        ]
+        plan: list[Deed] = [partial(run.plan, legs)]
+        work: list[Deed] = [partial(run.work_leg, leg, path) for leg, path in owed]
+        covered: list[Deed] = [run.name_process, partial(run.cover, owed[0][0])] if owed else []
+        orders: dict[str, list[Deed]] = {
+            "flow": plan + work,
+            "late flow": work[:1] + plan + work[1:],
+            "covered flow": work[:1] + covered + plan + work,
+            "flow twice": [*plan, *work, partial(run.plan, {"more": "reviewer", **legs})],
+            "flow after": work,
+            "unknown flow": [partial(run.plan, {**legs, "x": "nobody"}), *work],
+        }
+        return orders.get(kind, [])
 
     def _happening(self) -> Deed:
         return self.dice.choice(
@@ -174,6 +217,9 @@ class Story:
                 self.people.discard_held,
                 self.people.ask_for_scan,
                 self.people.ask_twice,
+                self.people.ask_to_play,
+                self.people.ask_to_play,
+                self.people.ask_to_play,
                 self.people.ask_nonsense,
                 self.people.reload,
                 self.mishaps.run_newer_version,

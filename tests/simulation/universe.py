@@ -3,7 +3,8 @@
 import asyncio
 import random
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import structlog
@@ -12,6 +13,7 @@ from tests.simulation.chaos import Chaos, Strike
 from tests.simulation.daemons import Daemon
 from tests.simulation.deliveries import Deliveries
 from tests.simulation.kernel import Kernel, Node
+from tests.simulation.launchers import Launchers
 from tests.simulation.ports import INBOX, STATE, ProcessTable, SimulatedClock, Written
 from tests.simulation.storage import Disk
 from tests.simulation.tally import Tally
@@ -53,10 +55,12 @@ class Universe:
         self.kernel.appended = self._appended
         self.disk = Disk()
         self.table = ProcessTable()
+        self.launchers = Launchers(self)
         self.written: list[Written] = []
         self.trace: list[str] = []
         self.daemons: list[Daemon] = []
         self.current: Daemon | None = None
+        self._actor: str | None = None
         self.bugs: dict[str, str] = {}
         """Sessions in whose handlers there is a bug, and which."""
         self.digest = ""
@@ -64,7 +68,7 @@ class Universe:
         """What a daemon may die of once another one took over."""
         self.rebooted: Callable[[], None] = lambda: None
         self._dice = random.Random(f"{seed}/world")
-        for path in ("/srv", *ROOTS, "/state", INBOX, "/state/rejected"):
+        for path in ("/srv", *ROOTS, "/state", INBOX, "/state/rejected", "/state/starts"):
             self.kernel.mkdir(path)
         self.flat = frozenset(self._dice.sample(ROOTS, 1)) if self._dice.random() < 0.2 else frozenset()
         self.all_roots = (Root("runs", ROOTS[0]), Root("old", ROOTS[1], history="record"))
@@ -81,7 +85,18 @@ class Universe:
         """Keep what happened for whoever reads a failure."""
         self.trace.append(f"{self.timeline.time:9.3f} {what}")
 
+    @contextmanager
+    def acting_as(self, name: str) -> Iterator[None]:
+        """What happens inside is done by a process of this name, which is no daemon."""
+        self._actor = name
+        try:
+            yield
+        finally:
+            self._actor = None
+
     def _me(self) -> str:
+        if self._actor is not None:
+            return self._actor
         return "agent" if self.timeline.happening else self.timeline.running.name
 
     def logger(self, name: str) -> structlog.typing.FilteringBoundLogger:
@@ -223,6 +238,7 @@ class Universe:
         """Everything stops at once; of what was not synced any part may be gone."""
         self.tally.reached["a power cut"] += 1
         self.say("power cut")
+        self.launchers.power_cut()
         self.table.reboot()
         self.rebooted()
         for daemon in self.daemons:

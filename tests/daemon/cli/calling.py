@@ -216,6 +216,14 @@ class Place:
             process.terminate()
             process.communicate(timeout=PATIENCE_S)
 
+    def rows(self, sql: str) -> list[tuple[object, ...]]:
+        """What the store says."""
+        connection = sqlite3.connect(f"file:{self.state}/runward.db?mode=ro", uri=True)
+        try:
+            return connection.execute(sql).fetchall()
+        finally:
+            connection.close()
+
     def change_store(self, sql: str, *parameters: object) -> None:
         """Bend the store for a test, as no daemon would."""
         connection = sqlite3.connect(self.state / "runward.db", isolation_level=None)

@@ -57,6 +57,13 @@ def test_commands_options_ids_and_names_are_completed(
     assert _completed(recorded, *words) == offered
 
 
+def test_an_id_that_a_shell_would_not_take_as_it_stands_is_not_offered(place: Place) -> None:
+    for name in ("evil;sh", "evil$(sh)", "evil\x1b[31m", "evil\nls", "evil two", "evil-é"):
+        place.add_run(name, exit_code=0)
+    place.daemon_once()
+    assert _completed(place, "session", "show", "evil") == ["evil-é"]
+
+
 def test_open_jobs_are_completed(recorded: Place, place: Place) -> None:
     assert _completed(recorded, "queue", "retry", "") == []
 

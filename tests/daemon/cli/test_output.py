@@ -1,5 +1,7 @@
 """What commands print with: safe for terminals, aligned, and in units that people read."""
 
+import json
+
 import click
 import pytest
 from hypothesis import given
@@ -18,6 +20,17 @@ def test_nothing_that_a_terminal_obeys_gets_through(text: str) -> None:
 @given(st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=126)))
 def test_plain_text_stays_as_it_is(text: str) -> None:
     assert output.safe(text) == text
+
+
+@given(st.text(), st.text())
+def test_json_is_the_same_value_and_has_nothing_that_a_terminal_obeys(key: str, text: str) -> None:
+    for said in (output._json_text({key: [text]}), output._json_text({key: [text]}, indent=2)):
+        assert json.loads(said) == {key: [text]}
+        assert said.replace("\n", "").isprintable()
+
+
+def test_json_is_for_people_too_and_keeps_their_letters() -> None:
+    assert output._json_text(["é 日本 😀", "\x9b31m\u202e\x7f"]) == r'["é 日本 😀", "\u009b31m\u202e\u007f"]'
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`runward play`: what playbooks ask for, and whether they are right."""
 
+import pytest
 from tests.daemon.cli.calling import Place
 
 
@@ -48,6 +49,69 @@ def test_a_wrong_playbook_exits_2_with_file_line_column_and_mend(place: Place) -
         ],
     }
     assert place.call("play", "check", "wrong").out == ""
+
+
+WRONG_ENTRIES = [
+    ("{id: a b, path: a.md}", "id: 'a b' is no id"),
+    ("{id: --_, path: a.md}", "id: '--_' is no id"),
+    ("{id: é, path: a.md}", "id: 'é' is no id"),
+    ("{id: other, path: a.md}", "id: 'other' is the id of entry 0 already"),
+    ("{id: a, path: /a.md}", "path: '/a.md' is an absolute path"),
+    ("{id: a, path: x/../a.md}", "path: 'x/../a.md' has a '..' in it"),
+    ("{id: a, path: .}", "path: '.' is the directory itself"),
+    ("{id: a, path: '*.md'}", "path: '*.md' has a glob character in it: *"),
+    ("{id: a, path: 'a[1].md'}", "path: 'a[1].md' has a glob character in it: [ ]"),
+    ('{id: a, path: "a\\0"}', "path: 'a\\x00' has a NUL character in it"),
+    ("{id: a}", "has no 'path'"),
+    ("{path: a.md}", "has no 'id'"),
+]
+
+
+@pytest.mark.parametrize(("entry", "said"), WRONG_ENTRIES)
+@pytest.mark.parametrize("of", ["playbook", "agent"])
+def test_an_entry_that_breaks_a_rule_is_refused_at_its_line_before_anything_runs(
+    place: Place, of: str, entry: str, said: str
+) -> None:
+    block = f"expected:\n    - {{id: other, path: other.md}}\n    - {entry}\n"
+    if of == "playbook":
+        (place.directory / "playbooks/own.playbook.yaml").write_text(f"artifacts:\n  {block}")
+        line, name = 4, "own.playbook.yaml"
+    else:
+        (place.directory / "playbooks/own.playbook.yaml").write_text("agent: own\n")
+        (place.directory / "agents/own.md").write_text(f"---\nartifact_defaults:\n  {block}---\n")
+        line, name = 5, "own.md"
+    checked = place.call("play", "check", "own", "--json")
+    (problem,) = checked.items("problems")
+    assert (checked.code, problem["severity"], problem["line"]) == (2, "error", line)
+    assert said in str(problem["message"])
+    assert str(problem["file"]).endswith(name)
+    launched = place.call("run", "--playbook", "own", "--", "true")
+    assert (launched.code, place.state.exists()) == (2, False)
+    assert place.call("contract", "verify", "--playbook", "own", "--root", ".").code == 2
+
+
+def test_the_same_id_in_playbook_and_profile_is_no_duplicate(place: Place) -> None:
+    (place.directory / "playbooks/own.playbook.yaml").write_text(
+        "agent: reviewer\nartifacts: {expected: [{id: report, path: other.md}]}\n"
+    )
+    contract = place.call("play", "check", "own", "--json").object()["contract"]
+    assert contract == {
+        "expected": [
+            {"id": "report", "path": "other.md", "required": True, "description": "", "source": "playbook"}
+        ]
+    }
+
+
+def test_unknown_keys_of_an_entry_are_warned_of_and_stop_nothing(place: Place) -> None:
+    (place.directory / "playbooks/own.playbook.yaml").write_text(
+        "artifacts:\n  expected:\n    - {id: a, path: a.md, requird: false, mime_type: text/plain}\n"
+    )
+    checked = place.call("play", "check", "own", "--json")
+    assert checked.code == 0
+    assert [(each["severity"], each["line"], each["column"]) for each in checked.items("problems")] == [
+        ("warning", 3, 27),
+        ("warning", 3, 43),
+    ]
 
 
 def test_a_playbook_that_names_a_missing_agent_is_wrong(place: Place) -> None:

@@ -28,6 +28,7 @@ artifact_defaults:
 ---
 You review.
 """
+OPTIONAL = "artifacts:\n  expected:\n    - {id: notes, path: notes.md, required: false}\n"
 WRITE_REPORT = 'echo done > "$RUNWARD_ARTIFACTS_DIR/report.md"'
 
 
@@ -37,6 +38,7 @@ def declared(launcher: Launcher) -> Launcher:
     (launcher.work / "runward.toml").write_text("")
     (launcher.work / "playbooks").mkdir()
     (launcher.work / "playbooks" / "report.playbook.yaml").write_text(PLAYBOOK)
+    (launcher.work / "playbooks" / "notes.playbook.yaml").write_text(OPTIONAL)
     (launcher.work / "agents").mkdir()
     (launcher.work / "agents" / "reviewer.md").write_text(AGENT)
     return launcher
@@ -179,6 +181,17 @@ def test_a_clean_end_without_a_required_artifact_is_a_failure_with_the_summary(d
         "  runward session show empty",
     ]
     assert declared.ending("empty")["exit_code"] == 0
+
+
+def test_a_clean_end_without_the_artifacts_directory_is_a_failure_whatever_is_optional(
+    declared: Launcher,
+) -> None:
+    """As the daemon judges it: ADR-0029 fails a missing root also where nothing in it is required."""
+    words = ["--playbook", "notes", "--name", "swept", "--", "sh", "-c", 'rm -r "$RUNWARD_ARTIFACTS_DIR"']
+    result = declared.run(*words)
+
+    assert result.returncode == 1
+    assert result.stderr.decode().splitlines()[0] == "Run failed: the artifacts' directory is missing."
 
 
 def test_an_empty_file_was_not_delivered(declared: Launcher) -> None:

@@ -82,3 +82,48 @@ def test_check_exits_0_where_all_is_right_and_78_for_the_settings(place: Place) 
     checked = place.call("daemon", "--check")
     assert checked.code == 78
     assert checked.err.count("runward.toml:") == 2
+
+
+RULES = """
+[[contracts]]
+match = { layout = "claude-code", cwd = "app/**" }
+playbook = "review"
+
+[[contracts]]
+match = { prompt = "*review*" }
+playbook = "reviev"
+"""
+
+
+def test_the_rules_are_shown_in_the_order_in_which_they_are_asked(place: Place) -> None:
+    with (place.directory / "runward.toml").open("a") as file:
+        file.write(RULES)
+    rules = place.call("config", "show", "--json").items("contracts")
+    assert rules == [
+        {"match": {"layout": "claude-code", "cwd": f"{place.directory}/app/**"}, "playbook": "review"},
+        {"match": {"prompt": "*review*"}, "playbook": "reviev"},
+    ]
+    shown = place.call("config", "show", "--origin").out.splitlines()
+    (line,) = [line for line in shown if line.startswith("contracts[1]")]
+    assert '"playbook": "reviev"' in line
+    assert line.endswith(f"# {place.directory}/runward.toml:11")
+
+
+def test_check_names_a_rule_whose_playbook_does_not_exist_at_its_place(place: Place) -> None:
+    (place.directory / "playbooks/wrong.playbook.yaml").unlink()
+    with (place.directory / "runward.toml").open("a") as file:
+        file.write(RULES)
+    checked = place.call("daemon", "--check")
+    assert checked.code == 2
+    (line,) = checked.err.splitlines()
+    assert line.startswith(
+        f"{place.directory}/runward.toml:11:12: contracts[1].playbook: there is no playbook 'reviev'"
+    )
+    assert "did you mean 'review'?" in line
+
+
+def test_check_refuses_a_rule_that_is_none_like_every_setting(place: Place) -> None:
+    with (place.directory / "runward.toml").open("a") as file:
+        file.write('[[contracts]]\nmatch = {}\nplaybook = "review"\n')
+    checked = place.call("daemon", "--check")
+    assert (checked.code, checked.err.count("contracts[0].match: is empty")) == (78, 1)

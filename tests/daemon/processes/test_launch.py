@@ -12,6 +12,7 @@ import pytest
 from tests.daemon.launching import Launcher, is_alive, members, until
 
 from runward.daemon.processes.identity import ProcessIdentity, state_of
+from runward.daemon.processes.launch import child_traceparent
 
 
 def test_a_command_that_ends_well_leaves_its_whole_record(launcher: Launcher) -> None:
@@ -37,7 +38,8 @@ def test_a_command_that_ends_well_leaves_its_whole_record(launcher: Launcher) ->
     assert run["contract"] is None
     assert run["playbook"] is None
     assert run["agent"] is None
-    assert run["metadata"] == {}
+    assert isinstance(run["metadata"], dict)
+    assert list(run["metadata"]) == ["traceparent"]
     assert run["host"] == os.uname().nodename
     assert str(run["started_at"]) < str(launcher.ending("good")["finished_at"])
 
@@ -123,6 +125,34 @@ def test_the_command_begins_a_trace_where_the_caller_has_none(launcher: Launcher
     version, trace, span, _ = launcher.run("--", "printenv", "TRACEPARENT").stdout.decode().strip().split("-")
 
     assert (version, len(trace), len(span)) == ("00", 32, 16)
+
+
+@pytest.mark.parametrize(
+    "parent",
+    [
+        None,
+        "",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+        "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
+        "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-00",
+        "00-00000000000000000000000000000000-b7ad6b7169203331-00",
+        "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-00",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333-000",
+    ],
+)
+def test_what_is_no_trace_is_not_continued(parent: str | None) -> None:
+    version, trace, span, flags = child_traceparent(parent).split("-")
+
+    assert (version, len(trace), len(span), flags) == ("00", 32, 16, "01")
+    assert trace not in (parent or "").lower()
+
+
+def test_the_trace_and_what_else_the_command_was_told_is_kept_in_the_record(launcher: Launcher) -> None:
+    told = launcher.run("--name", "kept", "--", "printenv", "TRACEPARENT").stdout.decode().strip()
+    run = launcher.read("kept", "run.json")
+
+    assert run["metadata"] == {"traceparent": told}
+    assert (run["session_id"], run["artifacts_path"]) == ("kept", "artifacts")
 
 
 def test_the_command_finds_signals_as_a_program_expects_them(launcher: Launcher) -> None:

@@ -1,30 +1,33 @@
 """Merging and verifying as ADR-0029 writes them down (sections 4 and 6), over plain dictionaries and real paths.
 
 It is what the project's own parts are held against, so it shares nothing with them. It follows links by path, which is
-why it is no way to verify what may change meanwhile.
+why it is no way to verify what may change meanwhile. The delivery is the project's own word, counted here once more.
 """
 
 import os
 from pathlib import PurePosixPath
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 
 class Entry(TypedDict):
-    """One expected artifact; `source` is there once it was merged."""
+    """One expected artifact as it was declared; `source` is there once it was merged."""
 
     id: str
     path: str
-    required: bool
-    source: str
+    required: NotRequired[bool]
+    description: NotRequired[str]
+    kind: NotRequired[str]
+    source: NotRequired[str]
 
 
 class Result(TypedDict):
-    """The verification object, without its time."""
+    """The verification object, without its time, and what it amounts to."""
 
     status: str
     missing_required: list[str]
     missing_optional: list[str]
     produced: list[tuple[str, str, int]]
+    delivery: str
 
 
 def resolve(playbook: list[Entry] | None, agent: list[Entry] | None) -> list[Entry] | None:
@@ -42,27 +45,57 @@ def resolve(playbook: list[Entry] | None, agent: list[Entry] | None) -> list[Ent
 def verify(expected: list[Entry], root: str) -> Result:
     """What became of `expected` under `root`."""
     if not os.path.isdir(root):
-        required = [entry["id"] for entry in expected if entry["required"]]
-        optional = [entry["id"] for entry in expected if not entry["required"]]
-        return Result(status="failed", missing_required=required, missing_optional=optional, produced=[])
+        required = [entry["id"] for entry in expected if entry.get("required", True)]
+        optional = [entry["id"] for entry in expected if not entry.get("required", True)]
+        return Result(
+            status="failed",
+            missing_required=required,
+            missing_optional=optional,
+            produced=[],
+            delivery="missing",
+        )
     missing_required, missing_optional, produced = [], [], []
+    absent = 0
     for entry in expected:
-        size = _size_of_delivery(root, entry["path"])
+        size, is_absent = _found(root, entry["path"])
         if size > 0:
             produced.append((entry["id"], entry["path"], size))
-        elif entry["required"]:
+        elif entry.get("required", True):
             missing_required.append(entry["id"])
+            absent += is_absent
         else:
             missing_optional.append(entry["id"])
     status = "failed" if missing_required else "warning" if missing_optional else "passed"
+    required = [entry["id"] for entry in expected if entry.get("required", True)]
     return Result(
-        status=status, missing_required=missing_required, missing_optional=missing_optional, produced=produced
+        status=status,
+        missing_required=missing_required,
+        missing_optional=missing_optional,
+        produced=produced,
+        delivery=_delivery(len(required), len(missing_required), absent),
     )
 
 
-def _size_of_delivery(root: str, path: str) -> int:
+def _delivery(required: int, missing: int, absent: int) -> str:
+    if missing == 0:
+        return "passed"
+    if absent == 0:
+        return "invalid"
+    return "missing" if missing == required else "partial"
+
+
+def _found(root: str, path: str) -> tuple[int, bool]:
+    """The bytes that count as delivered there, and whether there is nothing at all."""
     top = os.path.realpath(root)
     full = os.path.realpath(os.path.join(top, *PurePosixPath(path).parts))
-    if not full.startswith(top + os.sep) or not os.path.isfile(full):
-        return 0
-    return os.path.getsize(full)
+    if full != top and not full.startswith(top + os.sep):
+        return 0, False
+    if os.path.isfile(full):
+        return os.path.getsize(full), False
+    try:
+        os.stat(full)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0, True
+    except OSError:
+        return 0, False  # a loop of links
+    return 0, False

@@ -222,6 +222,24 @@ def test_a_missing_root_is_a_value(run: Path) -> None:
     assert artifact_facts(f"{run}-gone/artifacts", f"{run}-gone", ("a",)) == RootFacts(exists=False)
 
 
+@pytest.mark.parametrize("name", ["a" * 256, "/".join(["a" * 200] * 20)])
+def test_a_root_under_a_name_that_nothing_can_have_is_missing(run: Path, name: str) -> None:
+    assert artifact_facts(f"{run}/{name}", str(run), ("a",)) == RootFacts(exists=False)
+    assert artifact_facts(f"/{name}", "", ("a",)) == RootFacts(exists=False)
+
+
+def test_a_bare_name_is_not_searched_for_elsewhere(run: Path) -> None:
+    """Neither beside the root, nor below it, nor where the daemon was started, nor under another case."""
+    for place in (
+        run / "review.md",
+        run / "artifacts" / "sub" / "review.md",
+        run / "artifacts" / "Review.md",
+    ):
+        put(place)
+    assert state(run, "review.md") == "absent"
+    assert state(run, "sub/review.md") == "file"
+
+
 def test_while_the_root_of_all_runs_is_away_nothing_is_known_of_their_artifacts(run: Path) -> None:
     away = run.parent / "away" / "run"
     assert isinstance(artifact_facts(str(away / "artifacts"), str(away), ("a",)), Unreadable)

@@ -1,5 +1,6 @@
 """Random declarations over random trees: merged, read and verified as ADR-0029's own reference does it."""
 
+import json
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.daemon.rundir.reference_verifier import Entry, Result, resolve, verify
 
-from runward.config.contract import Contract, ExpectedArtifact, resolve_contract
+from runward.config.contract import Contract, ExpectedArtifact, declared_artifacts, resolve_contract
+from runward.config.json_value import JsonValue
+from runward.config.problem import Complaint, has_errors
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.handlers.contracts import verify as verifying
+from runward.handlers.contracts.snapshots import snapshot_of, stored_contract
 from runward.handlers.facts import RootFacts
 
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -37,11 +41,13 @@ nodes = st.lists(
     min_size=2,
     max_size=10,
 )
-entries = st.builds(
-    lambda identifier, path, required: Entry(id=identifier, path=path, required=required, source=""),
-    st.sampled_from(["one", "two", "three", "four"]),
-    declared_paths,
-    st.booleans(),
+entries = st.fixed_dictionaries(
+    {"id": st.sampled_from(["one", "two", "three", "4-four", "_5"]), "path": declared_paths},
+    optional={
+        "required": st.booleans(),
+        "description": st.sampled_from(["", "Ä 😀\n"]),
+        "kind": st.just("report"),
+    },
 )
 declarations = st.none() | st.lists(entries, max_size=4, unique_by=lambda entry: entry["id"])
 
@@ -76,18 +82,32 @@ def ours(contract: Contract, root: str, run: str) -> Result:
     facts = artifact_facts(root, run, tuple(entry.path for entry in contract.expected))
     assert isinstance(facts, RootFacts)
     found = verifying.verify(contract, facts, 1.0)
+    said = json.loads(verifying.dump_verification(found))
     return Result(
-        status=found.status,
-        missing_required=[entry.id for entry in found.missing_required],
-        missing_optional=[entry.id for entry in found.missing_optional],
-        produced=[(each.id, each.path, each.size) for each in found.produced],
+        status=said["status"],
+        missing_required=[entry["id"] for entry in said["missing_required"]],
+        missing_optional=[entry["id"] for entry in said["missing_optional"]],
+        produced=[(each["id"], each["path"], each["size"]) for each in said["produced"]],
+        delivery=found.delivery,
     )
 
 
 def artifacts(declared: list[Entry] | None) -> tuple[ExpectedArtifact, ...] | None:
+    """The declaration as playbooks and profiles are read."""
     if declared is None:
         return None
-    return tuple(ExpectedArtifact(entry["id"], entry["path"], entry["required"]) for entry in declared)
+    complaints: list[Complaint] = []
+    block: JsonValue = json.loads(json.dumps({"expected": declared}))
+    found = declared_artifacts(block, (), complaints)
+    assert not has_errors(complaints)
+    return found
+
+
+def snapshotted(contract: Contract) -> Contract:
+    """The contract as it comes back from the store."""
+    text = snapshot_of(contract).text
+    assert text is not None
+    return stored_contract(text)
 
 
 def check(
@@ -100,8 +120,9 @@ def check(
     assert (contract is None) == (expected is None)
     if contract is None or expected is None:
         return
+    assert snapshotted(contract) == contract
     assert [(entry.id, entry.path, entry.required, entry.source) for entry in contract.expected] == [
-        (entry["id"], entry["path"], entry["required"], entry["source"]) for entry in expected
+        (entry["id"], entry["path"], entry.get("required", True), entry["source"]) for entry in expected
     ]
     with TemporaryDirectory(dir=IN_MEMORY) as directory:
         base = Path(directory).resolve()

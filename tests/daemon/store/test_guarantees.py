@@ -27,6 +27,7 @@ def store(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     migrate(tmp_path / "runward.db")
     connection = sqlite3.connect(tmp_path / "runward.db", isolation_level=None)
     connection.execute("pragma foreign_keys = on")
+    connection.execute("pragma recursive_triggers = on")
     yield connection
     connection.close()
 

@@ -6,7 +6,7 @@ Its clock stands still until a test moves it, and its processes are alive until 
 import logging
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,6 +17,7 @@ import structlog
 
 from runward.config.settings import Root, Settings
 from runward.daemon.clock import SystemRandomness
+from runward.daemon.ports import Begun, NotBegun, NotTold, RunPlace, Told
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
@@ -26,7 +27,9 @@ from runward.daemon.supervisor import Supervisor, World
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
-from runward.handlers.facts import Declarations
+from runward.daemon.worker.deciding import Playable, Ruling, no_playbooks, no_rules
+from runward.handlers.effects import StartRun
+from runward.handlers.facts import Declarations, RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState
 
@@ -61,12 +64,31 @@ class ToldProcesses:
     """Processes that are alive but for those named in `gone`, by pid."""
 
     gone: set[int] = field(default_factory=set)
+    started: list[StartRun] = field(default_factory=list)
+    """What was ordered, in order; each begins unless `refuse` says otherwise."""
+    refuse: dict[str, NotBegun] = field(default_factory=dict)
+    told: list[int] = field(default_factory=list)
+    """Launchers and processes that were told to end, by pid, in order."""
 
     def host(self) -> str:
         return "here"
 
     def state(self, process: RecordedProcess) -> ProcessState:
         return "gone" if process.pid in self.gone else "alive"
+
+    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold:
+        for each in (processes.launcher, processes.process):
+            if each is not None and each.pid not in self.gone:
+                self.told.append(each.pid)
+                return Told(f"process {each.pid} was told")
+        return NotTold("all are gone")
+
+    def start(self, order: StartRun, epoch: int) -> Begun | NotBegun:
+        self.started.append(order)
+        return self.refuse.get(order.key, Begun())
+
+    def forget_starts(self, owed: Collection[str]) -> None:
+        pass
 
 
 class NoNotifications:
@@ -129,6 +151,9 @@ class Daemon:
             pass
         while await self.supervisor.outbox.carry_out():
             pass
+        while await self.supervisor.starts.carry_out():
+            pass
+        await self.supervisor.orders.carry_out()
 
     async def rows(self, sql: str) -> list[Row]:
         return await self.store.read(sql)
@@ -142,6 +167,8 @@ async def daemon(
     wrap: Callable[[Connection], Connection] = lambda connection: connection,
     declared: Callable[[str | None, str | None], Declarations] = declares_nothing,
     batch: int = 256,
+    ruled: Ruling = no_rules,
+    playable: Playable = no_playbooks,
 ) -> AsyncIterator[Daemon]:
     """A daemon that has started, over `base/state` and `base/runs`; both are made if they aren't there."""
     state, root = base / "state", base / "runs"
@@ -150,7 +177,9 @@ async def daemon(
         (state / "runward.db").write_bytes(empty_store())
         root.mkdir(exist_ok=True)
     settings = Settings(str(state), (), (), (Root("runs", str(root)),), batch)
-    world = World(clock, RealFiles(state), processes, SystemRandomness(), NoNotifications(), declared)
+    world = World(
+        clock, RealFiles(state), processes, SystemRandomness(), NoNotifications(), declared, ruled, playable
+    )
     store = Store(wrap(await connect(state / "runward.db")))
     try:
         supervisor = Supervisor(state, settings, world, store, SILENT, lambda ring: NoAlarm())

@@ -89,6 +89,21 @@ def test_the_summary_after_a_run_names_each_missing_artifact_and_who_declared_it
     )
 
 
+def test_the_summary_says_so_where_it_is_the_directory_that_is_missing() -> None:
+    assert failure_summary((), "alpha") == (
+        "Run failed: the artifacts' directory is missing.\n"
+        "\n"
+        "Run completed cleanly otherwise. Inspect with:\n"
+        "  runward session show alpha"
+    )
+
+
+def test_the_summary_is_safe_for_a_terminal_whatever_a_path_is_called() -> None:
+    entry = ContractEntry("a", "new\nline\x1b[31m", True, "", "role_default")
+    assert r"  a (new\nline\x1b[31m) — role_default" in failure_summary((entry,), "s\x07").splitlines()
+    assert failure_summary((entry,), "s\x07").endswith(r"runward session show s\x07")
+
+
 def test_a_reason_names_five_of_many_missing_artifacts() -> None:
     many = tuple(ContractEntry(f"a{number}", f"{number}.md", True, "", "playbook") for number in range(7))
     assert missing_summary(many).endswith("a4 (4.md) and 2 more")

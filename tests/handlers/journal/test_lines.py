@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.handlers.examples import HASH, REVIEW, declaration, ended, started
+from tests.handlers.examples import HASH, REVIEW, declaration, ended, planned, started
 
 from runward.config.contract import Contract, ContractEntry
 from runward.handlers.contracts.verify import verify
@@ -51,6 +51,21 @@ def test_every_event_line_is_json_with_ts_role_event_and_path_first(name: str, t
     assert list(line)[:5] == ["ts", "role", "event", "path", "hash"]
     assert (line["role"], line["event"], line["path"], line["hash"]) == ("runward", name, "", HASH)
     assert line["ts"] == lines.iso_time(at)
+
+
+def test_a_fold_says_of_which_legs_it_is_and_what_they_are_to_leave() -> None:
+    entry = REVIEW._replace(id="one__review", path="one/review.md", source="role_default")
+    line = json.loads(lines.contract_folded(planned(), HASH, (entry,), "late"))
+    assert list(line)[:5] == ["ts", "role", "event", "path", "hash"]
+    assert (line["ts"], line["role"], line["event"]) == (lines.iso_time(150.0), "runward", "contract_folded")
+    assert (line["path"], line["basis"]) == ("flow.json", "late")
+    assert line["legs"] == [
+        {"id": "one", "agent": "reviewer", "path": "one"},
+        {"id": "two", "agent": "critic", "path": "legs/two"},
+    ]
+    assert line["expected"] == [
+        {"id": "one__review", "path": "one/review.md", "required": True, "source": "role_default"}
+    ]
 
 
 @pytest.mark.parametrize(

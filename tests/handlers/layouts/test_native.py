@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runward.config.flow import Leg
 from runward.config.json_value import JsonValue
-from runward.handlers.events import AttemptStarted, dump_payload, load_payload
+from runward.handlers.events import AttemptStarted, FlowPlanned, dump_payload, load_payload
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import scan
 from runward.handlers.layouts.scanner import (
@@ -15,6 +16,7 @@ from runward.handlers.layouts.scanner import (
     Document,
     Ended,
     Item,
+    Planned,
     ProcessNamed,
     RecordedProcess,
     Started,
@@ -308,6 +310,65 @@ def test_a_digest_survives_a_move_and_not_a_rewrite() -> None:
     assert digests[0] == digests[1] != digests[2]
 
 
+PLAN: JsonValue = {
+    "legs": [{"id": "one", "agent": "reviewer"}, {"id": "two", "agent": "critic", "path": "l/2"}]
+}
+
+
+def the_plan(value: JsonValue | bytes, modified_at: float = 500.0) -> Planned:
+    (only,) = items(document("flow.json", value, modified_at))
+    assert isinstance(only, Planned)
+    return only
+
+
+def test_a_plan_names_its_legs_and_has_its_files_times() -> None:
+    found = items(Document("flow.json", SIGNATURE, 500.0, json.dumps(PLAN).encode(), changed_ns=77))
+    legs = (Leg("one", "reviewer", "one"), Leg("two", "critic", "l/2"))
+    (plan,) = found
+    assert isinstance(plan, Planned)
+    assert (plan.at, plan.legs, plan.modified_ns, plan.changed_ns) == (500.0, legs, SIGNATURE[2], 77)
+
+
+@pytest.mark.parametrize("modified_at", [-1e18, 1e18])
+def test_a_plans_time_can_be_written_whatever_its_file_says(modified_at: float) -> None:
+    assert 0.0 <= the_plan(PLAN, modified_at).at < 2.6e11
+
+
+def test_a_plan_is_the_same_while_its_legs_are() -> None:
+    digest = the_plan(PLAN).digest
+    assert the_plan(json.dumps(PLAN, indent=7).encode(), 900.0).digest == digest
+    assert isinstance(PLAN, dict)
+    assert the_plan({**PLAN, "note": 1}).digest == digest
+    changes: list[list[JsonValue]] = [
+        [{"id": "one", "agent": "reviewer"}],
+        [{"id": "one", "agent": "critic"}, {"id": "two", "agent": "critic", "path": "l/2"}],
+        [{"id": "one", "agent": "reviewer"}, {"id": "two", "agent": "critic", "path": "l/3"}],
+        [{"id": "two", "agent": "critic", "path": "l/2"}, {"id": "one", "agent": "reviewer"}],
+    ]
+    for changed in changes:
+        assert the_plan({"legs": changed}).digest != digest
+
+
+def test_a_plan_that_is_none_is_complained_about_with_its_mend() -> None:
+    found = items(document("flow.json", {"legs": [{"id": "a b", "agent": ""}]}))
+    assert all(isinstance(each, Complaint) and each.file == "flow.json" and each.mend for each in found)
+    assert complaints_in(found) == [
+        "legs[0].agent: must be a text, not an empty one",
+        "legs[0].id: 'a b' is no id",
+    ]
+    assert refused("flow.json", b'{"legs": 1, "legs": 2}').message.startswith("the key 'legs' stands twice")
+    assert refused("flow.json", b"[]").message == "holds no JSON object"
+
+
+def test_a_hostile_plan_is_no_flood_of_complaints() -> None:
+    assert len(items(document("flow.json", {"legs": list[JsonValue]([1] * 200)}))) == 20
+
+
+def test_an_end_comes_last_whatever_was_read_after_it() -> None:
+    found = items(run(), document("exit.json", {"exit_code": 0}), document("flow.json", PLAN))
+    assert [type(each) for each in found] == [Started, Planned, Ended]
+
+
 def test_only_names_that_can_neither_start_nor_end_a_run_are_untelling() -> None:
     assert not any(native.is_untelling(name) for name in (*native.DOCUMENTS, "outcome.json", ".run.json.tmp"))
     assert all(
@@ -322,11 +383,11 @@ json_values = st.recursive(
 )
 fields = st.sampled_from(
     ["schema", "session_id", "kind", "playbook", "contract", "started_at", "launcher", "artifacts_path", "exit_code",
-     "signal", "cause", "error", "finished_at", "pid", "start_ticks", "boot_id", "host"]
+     "signal", "cause", "error", "finished_at", "pid", "start_ticks", "boot_id", "host", "legs"]
 )  # fmt: skip
 likely = st.sampled_from(
     ["runward-run-v1", "exited", "cancelled", "signalled", "agent", 0, 1, 9, 15, "/out", "out", PROCESS, None,
-     "2026-01-31T12:00:00Z"]
+     "2026-01-31T12:00:00Z", [{"id": "one", "agent": "\ud800"}], [{"id": "one", "agent": "ä"}]]
 )  # fmt: skip
 documents = st.builds(
     lambda name, said, right, modified_at: document(
@@ -349,6 +410,9 @@ def test_whatever_the_documents_say_the_items_can_be_recorded(found: list[Docume
                 assert load_payload(event.type, event.version, dump_payload(event)) == event
             case Ended(status=status, reason_code=code):
                 assert MEANINGS[code][0] == status
+            case Planned(at=at, digest=digest, legs=legs):
+                plan = FlowPlanned("native:runs/alpha", 1, at, digest, legs, item.modified_ns, 0)
+                assert load_payload(plan.type, plan.version, dump_payload(plan)) == plan
             case Complaint(message=message, mend=mend):
                 assert message
                 assert mend

@@ -4,13 +4,15 @@ import json
 from dataclasses import dataclass, field
 
 from runward.config.json_value import JsonValue
-from runward.handlers.events import AttemptEnded, AttemptStarted
+from runward.handlers.events import AttemptStarted, FlowPlanned
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Document, Signature
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
+    Observed,
     ProcessState,
     RootRule,
+    Seen,
     Watched,
     dump_watched,
     load_watched,
@@ -32,7 +34,7 @@ class History:
 
     rule: RootRule = LIVE
     watched: Watched = NEVER_SEEN
-    events: list[AttemptStarted | AttemptEnded] = field(default_factory=list)
+    events: list[Seen] = field(default_factory=list)
     files: dict[str, tuple[Signature, bytes]] = field(default_factory=dict)
     _version: int = 0
 
@@ -79,7 +81,7 @@ class History:
     def weigh(self, state: ProcessState, now: float) -> "History":
         return self._keep(weigh(self.watched, KEY, state, now))
 
-    def _keep(self, observed: tuple[Watched, tuple[AttemptStarted | AttemptEnded, ...]]) -> "History":
+    def _keep(self, observed: Observed) -> "History":
         after, events = observed
         self.watched = load_watched(dump_watched(after))  # as it comes back from the store
         self.events += events
@@ -87,12 +89,15 @@ class History:
 
     @property
     def told(self) -> list[str]:
-        """The events in short: `1 started`, `1 run.completed.ok`."""
-        return [
-            f"{event.attempt} {'started' if isinstance(event, AttemptStarted) else event.reason_code}"
-            for event in self.events
-        ]
+        """The events in short: `1 started`, `1 planned`, `1 run.completed.ok`."""
+        return [f"{event.attempt} {_in_short(event)}" for event in self.events]
 
     @property
     def complaints(self) -> list[str]:
         return [f"{each.file}: {each.message}" for each in self.watched.complaints]
+
+
+def _in_short(event: Seen) -> str:
+    if isinstance(event, AttemptStarted):
+        return "started"
+    return "planned" if isinstance(event, FlowPlanned) else event.reason_code

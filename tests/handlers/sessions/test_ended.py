@@ -13,6 +13,8 @@ from runward.handlers.events import AttemptEnded, Evidence, SessionFinished, Sta
 from runward.handlers.facts import (
     Answer,
     ArtifactsUnder,
+    Cancellation,
+    CancellationOf,
     FileFact,
     Need,
     Question,
@@ -103,7 +105,10 @@ STATES = {
 
 
 def answers(
-    event: AttemptEnded, running: Session, facts: RootFacts | Unreadable | None
+    event: AttemptEnded,
+    running: Session,
+    facts: RootFacts | Unreadable | None,
+    order: Cancellation | None = None,
 ) -> Effects | TryLater:
     """Ask and answer as the worker does, at most four rounds."""
     known: dict[Question, Answer] = {}
@@ -112,7 +117,13 @@ def answers(
         if not isinstance(decision, Need):
             return decision
         for question in decision.questions:
-            known[question] = running if isinstance(question, SessionOf) else facts
+            match question:
+                case SessionOf():
+                    known[question] = running
+                case CancellationOf():
+                    known[question] = order
+                case _:
+                    known[question] = facts
     raise AssertionError("it still asks after four rounds")
 
 
@@ -237,6 +248,25 @@ def test_history_is_recorded_without_journal_lines() -> None:
     effects = conclude(WAYS["completed"], STATES["none"], origin="history")
     assert not [effect for effect in effects if isinstance(effect, AppendLines)]
     assert the_end(effects).status == "completed"
+
+
+def test_a_process_that_a_person_had_ended_went_because_of_that_and_not_without_a_word() -> None:
+    event = ended("aborted", "run.aborted.process_gone", evidence="process_gone", source="daemon")
+    end = the_end(_tuple(answers(event, session(), None, Cancellation("alice", "wrong branch"))))
+    assert (end.status, end.reason.code) == ("cancelled", "run.cancelled.user")
+    assert end.reason.summary == "told to stop: cancelled by alice: wrong branch"
+    assert (end.ended_by, end.source) == ("process_gone", "person")
+
+
+def test_an_order_changes_nothing_about_an_end_that_was_declared() -> None:
+    event = ended("failed", "run.failed.exit_nonzero")
+    end = the_end(_tuple(answers(event, session(), None, Cancellation("alice", ""))))
+    assert (end.status, end.reason.code) == ("failed", "run.failed.exit_nonzero")
+
+
+def _tuple(decision: Effects | TryLater) -> Effects:
+    assert isinstance(decision, tuple)
+    return decision
 
 
 def test_a_later_attempt_has_a_replay_of_its_own() -> None:

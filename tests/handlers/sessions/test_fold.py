@@ -2,7 +2,7 @@
 
 from tests.handlers.examples import HASH, KEY, NOW, declaration, ended, session, started
 
-from runward.handlers.effects import Effects, Explain
+from runward.handlers.effects import Effects, Explain, FoldContract, RefuseFold
 from runward.handlers.events import AttemptEnded, AttemptStarted
 from runward.handlers.facts import Answer, Question, Session, SessionOf
 from runward.handlers.sessions import ended as ending
@@ -40,3 +40,11 @@ def test_an_opened_session_is_as_its_row_will_be() -> None:
 def test_explanations_change_nothing() -> None:
     assert fold(None, (Explain(KEY, "refused", "no"),)) is None
     assert fold(session(), (Explain(KEY, "refused", "no"),)) == session()
+
+
+def test_a_fold_and_its_refusal_are_seen_by_the_next_job() -> None:
+    folded = fold(session(), (FoldContract(KEY, '{"expected":[]}', "late"),))
+    assert folded == session(contract_json='{"expected":[]}', folded=True)
+    refused = fold(folded, (RefuseFold(KEY, "why"),))
+    assert refused == session(contract_json='{"expected":[]}', folded=True, contract_problem="why")
+    assert fold(refused, (RefuseFold(KEY, "another"),)) == refused

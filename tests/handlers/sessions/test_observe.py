@@ -7,9 +7,18 @@ from pydantic import ValidationError
 from tests.handlers.sessions.history import BROKEN, CLEAN, RUN, History
 
 from runward.config.json_value import JsonValue
-from runward.handlers.events import AttemptEnded, AttemptStarted
+from runward.handlers.events import AttemptEnded, AttemptStarted, FlowPlanned
 from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.sessions.observe import GRACE, ProcessState, RootRule, load_watched, together
+from runward.handlers.sessions.observe import (
+    GRACE,
+    MOST_FILLED,
+    MOST_PLANS,
+    ProcessState,
+    RootRule,
+    load_watched,
+    together,
+    without_plan,
+)
 
 OK, GONE, VANISHED = "run.completed.ok", "run.aborted.process_gone", "run.aborted.vanished"
 LAUNCHED: JsonValue = {
@@ -362,3 +371,87 @@ def test_any_history_of_looks_obeys_the_laws_in_ten_thousand_cases(
 ) -> None:
     check(program)
     check_nothing_is_lost(program)
+
+
+PLAN: JsonValue = {"legs": [{"id": "one", "agent": "reviewer"}]}
+OTHER_PLAN: JsonValue = {"legs": [{"id": "two", "agent": "reviewer"}]}
+FLOW: JsonValue = {"schema": "runward-run-v1", "kind": "flow"}
+
+
+def the_plans(history: History) -> list[FlowPlanned]:
+    return [event for event in history.events if isinstance(event, FlowPlanned)]
+
+
+def test_a_plan_is_an_event_between_the_start_and_the_end() -> None:
+    assert running().put("flow.json", PLAN).look().told == ["1 started", "1 planned"]
+    history = History().put("run.json", RUN).put("exit.json", CLEAN).put("flow.json", PLAN).look()
+    assert history.told == ["1 started", "1 planned", f"1 {OK}"]
+    assert [plan.seen_over for plan in the_plans(history)] == [True]
+    later = running().put("flow.json", PLAN).look().put("exit.json", CLEAN).look()
+    assert later.told == history.told
+    assert [plan.seen_over for plan in the_plans(later)] == [False]
+
+
+def test_a_plan_that_is_touched_copied_or_written_alike_is_no_further_event() -> None:
+    history = running().put("flow.json", PLAN).look()
+    history.touch("flow.json").look()
+    history.copy_back().look()
+    history.put("flow.json", {"legs": [{"id": "one", "agent": "reviewer", "done": True}]}).look()
+    assert history.told == ["1 started", "1 planned"]
+    history.put("flow.json", OTHER_PLAN).look()
+    history.put("flow.json", PLAN).look()
+    assert history.told == ["1 started", "1 planned", "1 planned"]
+    assert len({plan.key for plan in the_plans(history)}) == 2
+
+
+def test_a_plan_before_the_run_waits_for_its_start() -> None:
+    history = History().put("flow.json", PLAN).look()
+    assert history.told == []
+    assert history.put("run.json", RUN).look().told == ["1 started", "1 planned"]
+
+
+def test_a_plan_after_the_end_is_told_with_the_attempt_that_is_over() -> None:
+    history = finished().put("flow.json", PLAN).look()
+    assert history.told == ["1 started", f"1 {OK}", "1 planned"]
+
+
+def test_a_directory_that_was_made_again_has_no_further_plan_unless_it_is_another() -> None:
+    history = running().put("flow.json", PLAN).look().vanish()
+    history.put("run.json", RUN).put("flow.json", PLAN).look()
+    assert history.told == ["1 started", "1 planned", f"1 {VANISHED}", "2 started"]
+    assert history.put("flow.json", OTHER_PLAN).look().told[-1] == "2 planned"
+
+
+def test_plans_without_end_end_in_a_complaint() -> None:
+    history = running()
+    for number in range(MOST_PLANS + 3):
+        history.put("flow.json", {"legs": [{"id": f"l{number}", "agent": "a"}]}).look()
+    assert len(the_plans(history)) == MOST_PLANS
+    assert history.complaints == ["flow.json: was written anew again and again"]
+
+
+def test_an_ill_formed_plan_is_a_complaint_until_it_is_mended() -> None:
+    history = running().put("flow.json", {"legs": []}).look()
+    assert history.complaints == ["flow.json: legs: names no leg"]
+    assert history.put("flow.json", PLAN).look().complaints == []
+    assert history.told == ["1 started", "1 planned"]
+
+
+def test_only_of_a_run_that_says_it_is_a_flow_is_it_remembered_what_was_there_before_the_plan() -> None:
+    assert running().watched.unplanned is None
+    history = History().put("run.json", FLOW).look()
+    assert history.watched.unplanned == ("/runs/alpha/artifacts", ())
+    history.watched = without_plan(history.watched, ("b", "a"))
+    history.watched = without_plan(history.watched, ("a", "c"))
+    assert history.look().watched.unplanned == ("/runs/alpha/artifacts", ("b", "a", "c"))
+    history.put("flow.json", PLAN).look()
+    assert [plan.filled for plan in the_plans(history)] == [("b", "a", "c")]
+
+
+def test_what_is_remembered_of_an_unplanned_flow_is_bounded() -> None:
+    history = History().put("run.json", FLOW).look()
+    for number in range(100):
+        names = tuple(f"{number}-{other}-{'x' * 200}" for other in range(10))
+        history.watched = without_plan(history.watched, names)
+    assert history.watched.unplanned is not None
+    assert MOST_FILLED - 220 < sum(map(len, history.watched.unplanned.filled)) <= MOST_FILLED

@@ -15,6 +15,8 @@ from runward.handlers.facts import (
     DeclaredContract,
     Need,
     Question,
+    Ruled,
+    RuledPlaybook,
     SessionOf,
     UnexpectedAnswer,
 )
@@ -23,6 +25,7 @@ from runward.handlers.sessions.opened import decide
 SNAPSHOT: JsonValue = {"expected": [{"id": "review", "path": "review.md", "source": "agent_profile"}]}
 REVIEW = ExpectedArtifact("review", "review.md")
 NOTES = ExpectedArtifact("notes", "notes.md", required=False)
+NOTHING_DECLARED = Declarations(None, None)
 
 
 def answers(event: AttemptStarted, declared: Answer = None) -> Effects:
@@ -34,6 +37,23 @@ def answers(event: AttemptStarted, declared: Answer = None) -> Effects:
         (question,) = decision.questions
         known[question] = declared
     raise AssertionError("it still asks")
+
+
+def foreign(
+    ruled: Ruled,
+    declared: Answer = NOTHING_DECLARED,
+    agent: str | None = None,
+    seen_over: bool = False,
+) -> tuple[OpenSession, Explain]:
+    """How another tool's session is opened under such a ruling, and what is kept for `why`."""
+    event = started(seen_over=seen_over, layout="claude-code", cwd="/src", prompt="fix it", agent=agent)
+    known: dict[Question, Answer] = {SessionOf(KEY): None}
+    while isinstance(decision := decide(event, HASH, known, NOW), Need):
+        (question,) = decision.questions
+        known[question] = ruled if isinstance(question, RuledPlaybook) else declared
+    (opened,) = [effect for effect in decision if isinstance(effect, OpenSession)]
+    (explained,) = [effect for effect in decision if isinstance(effect, Explain)]
+    return opened, explained
 
 
 def opening(event: AttemptStarted, declared: Answer = None) -> OpenSession:
@@ -126,6 +146,83 @@ def test_a_run_that_names_nothing_is_held_to_nothing() -> None:
     assert (opened.reason.code, opened.at, opened.source) == ("run.started.ok", 100.0, "daemon")
 
 
+def asked(event: AttemptStarted) -> tuple[Question, ...]:
+    decision = decide(event, HASH, {SessionOf(KEY): None}, NOW)
+    return decision.questions if isinstance(decision, Need) else ()
+
+
+def test_another_tools_session_is_asked_about_by_all_that_it_says_of_itself() -> None:
+    event = started(layout="codex", cwd="/src", agent="builder", prompt="fix it")
+    assert asked(event) == (RuledPlaybook("codex", "/src", "builder", "fix it"),)
+
+
+@pytest.mark.parametrize(
+    ("event", "questions"),
+    [
+        (started(layout="native", cwd="/src"), ()),
+        (started(layout="native", agent="reviewer"), (DeclaredContract(None, "reviewer"),)),
+        (started(layout="lionagi", playbook="own"), (DeclaredContract("own", None),)),
+        (started(layout="lionagi", has_snapshot=True), ()),
+        (started(layout="lionagi", origin="history"), ()),
+    ],
+)
+def test_no_rule_is_asked_for_where_a_session_needs_none(
+    event: AttemptStarted, questions: tuple[Question, ...]
+) -> None:
+    assert asked(event) == questions
+
+
+@pytest.mark.parametrize(("seen_over", "basis"), [(False, "first_look"), (True, "late")])
+def test_the_playbook_that_a_rule_names_is_held_to_as_if_the_session_named_it(
+    seen_over: bool, basis: str
+) -> None:
+    ruled = Ruled("feature", "reviewer", "/etc/runward.toml:9")
+    opened, explained = foreign(ruled, Declarations((REVIEW,), (NOTES,)), seen_over=seen_over)
+    assert expected_of(opened) == [("notes", False, "agent_profile"), ("review", True, "playbook")]
+    assert (opened.contract_basis, opened.contract_problem) == (basis, None)
+    assert opened.declaration.playbook == "feature"
+    assert explained.summary == f"contract of 2 artifacts fixed by the rule at /etc/runward.toml:9 ({basis})"
+    assert isinstance(explained.known, dict)
+    assert (explained.known["contract_rule"], explained.known["playbook"]) == (
+        "/etc/runward.toml:9",
+        "feature",
+    )
+
+
+def test_playbook_and_agent_of_a_ruling_are_asked_about_in_one_question() -> None:
+    event = started(layout="codex", agent="somebody")
+    known: dict[Question, Answer] = {
+        SessionOf(KEY): None,
+        RuledPlaybook("codex", None, "somebody", None): Ruled("feature", None, "f:1"),
+    }
+    assert decide(event, HASH, known, NOW) == Need((DeclaredContract("feature", None),))
+
+
+def test_a_rule_whose_playbook_is_missing_is_the_operators_problem_and_gives_no_contract() -> None:
+    ruled = Ruled("feture", None, "/etc/runward.toml:9")
+    opened, explained = foreign(ruled, Declarations(None, None, "there is no playbook 'feture'"))
+    problem = "there is no playbook 'feture' (named by the rule at /etc/runward.toml:9)"
+    assert (opened.contract_json, opened.contract_basis, opened.contract_problem) == (None, None, problem)
+    assert (explained.verdict, explained.summary) == ("refused", f"no contract: {problem}")
+
+
+def test_a_rule_whose_playbook_declares_nothing_gives_no_contract_and_no_problem() -> None:
+    opened, explained = foreign(Ruled("plain", None, "f:1"))
+    assert (opened.contract_json, opened.contract_basis, opened.contract_problem) == (None, None, None)
+    assert explained.summary == "no contract was declared by the rule at f:1: nothing will be verified"
+
+
+def test_another_tools_session_that_no_rule_is_about_is_held_to_nothing() -> None:
+    opened, _ = foreign(Ruled())
+    assert (opened.contract_json, opened.contract_basis, opened.contract_problem) == (None, None, None)
+    assert opened.declaration.playbook is None
+
+
+def test_another_tools_agent_with_a_profile_brings_its_defaults_without_a_rule() -> None:
+    opened, _ = foreign(Ruled(agent="reviewer"), Declarations(None, (NOTES,)), agent="reviewer")
+    assert expected_of(opened) == [("notes", False, "agent_profile")]
+
+
 def test_history_gets_no_contract_and_no_journal() -> None:
     effects = answers(started(origin="history", seen_over=True, has_snapshot=True, contract=SNAPSHOT))
     (opened,) = [effect for effect in effects if isinstance(effect, OpenSession)]
@@ -185,3 +282,5 @@ def test_a_later_attempt_of_an_unknown_session_is_refused() -> None:
 def test_a_wrong_answer_is_a_mistake_of_ours() -> None:
     with pytest.raises(UnexpectedAnswer):
         answers(started(playbook="review"), None)
+    with pytest.raises(UnexpectedAnswer):
+        answers(started(layout="codex"), None)

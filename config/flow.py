@@ -1,0 +1,112 @@
+"""A flow's plan, `flow.json` of a native run: which agent runs which leg, and where that leg works (ADR-0029,
+DAG-flow extension). Planners may keep more in it than is read here.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from runward.config.contract import check_id
+from runward.config.json_value import JsonValue
+from runward.config.path_rule import PathRuleError, relative_parts
+from runward.config.plain_data import is_text
+from runward.config.problem import MAX_PROBLEMS, Complaint, Location, Parsed, has_errors, kind, quoted
+
+MAX_LEGS: Final = 256
+MAX_AGENT: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One leg: `agent` names the profile that runs it, `path` is its own directory below the run's artifacts."""
+
+    id: str
+    agent: str
+    path: str
+
+
+def flow_from_json(value: JsonValue, name: str) -> Parsed[tuple[Leg, ...]]:
+    """The legs of the plan that was read from file `name`, or everything that is wrong with it."""
+    complaints: list[Complaint] = []
+    legs: list[Leg] = []
+    for index, spec in enumerate(_listed(value, complaints)):
+        if len(complaints) > MAX_PROBLEMS:
+            break
+        leg = _leg(spec, ("legs", index), complaints)
+        if leg is not None:
+            legs.append(leg)
+    if not complaints:
+        _apart(legs, complaints)
+    problems = tuple(complaint.problem(name) for complaint in complaints)
+    return Parsed(None if has_errors(problems) else tuple(legs), problems)
+
+
+def _listed(value: JsonValue, complaints: list[Complaint]) -> list[JsonValue]:
+    legs = value.get("legs") if isinstance(value, dict) else None
+    mend = 'write {"legs": [{"id": …, "agent": …, "path": …}]}'
+    if not isinstance(legs, list):
+        complaints.append(Complaint(("legs",), f"must be a list, not {kind(legs)}", mend))
+    elif not legs:
+        complaints.append(Complaint(("legs",), "names no leg", mend))
+    elif len(legs) > MAX_LEGS:
+        complaints.append(Complaint(("legs",), f"has more than {MAX_LEGS} legs", "plan fewer"))
+    else:
+        return legs
+    return []
+
+
+def _leg(spec: JsonValue, loc: Location, complaints: list[Complaint]) -> Leg | None:
+    if not isinstance(spec, dict):
+        complaints.append(Complaint(loc, f"must be an object, not {kind(spec)}", "write {…}"))
+        return None
+    before = len(complaints)
+    identifier = _text(spec, "id", loc, complaints)
+    agent = _text(spec, "agent", loc, complaints)
+    if identifier:
+        check_id(identifier, (*loc, "id"), complaints)
+    if agent and (len(agent) > MAX_AGENT or "\0" in agent or not is_text(agent)):
+        complaints.append(Complaint((*loc, "agent"), f"{quoted(agent)} is no name", "name an agent profile"))
+    path = _text(spec, "path", loc, complaints) if "path" in spec else identifier
+    path = _path(path, (*loc, "path"), complaints)
+    return Leg(identifier, agent, path) if len(complaints) == before else None
+
+
+def _text(spec: dict[str, JsonValue], key: str, loc: Location, complaints: list[Complaint]) -> str:
+    """The text under `key`; "" where a complaint about it was added."""
+    value = spec.get(key)
+    if isinstance(value, str) and value:
+        return value
+    if key not in spec:
+        complaints.append(Complaint(loc, f"has no '{key}'", f"add '{key}'"))
+    else:
+        found = "an empty one" if value == "" else kind(value)
+        complaints.append(Complaint((*loc, key), f"must be a text, not {found}", f"name the leg's {key}"))
+    return ""
+
+
+def _path(path: str, loc: Location, complaints: list[Complaint]) -> str:
+    """The path without what it doesn't need; "" where there is none or a complaint was added."""
+    if not path:
+        return ""
+    try:
+        return "/".join(relative_parts(path))
+    except PathRuleError as error:
+        complaints.append(Complaint(loc, f"{quoted(path)} {error}", error.mend))
+        return ""
+
+
+def _apart(legs: list[Leg], complaints: list[Complaint]) -> None:
+    """Adds a complaint for each leg that isn't its own: with another one's id, or in another one's directory."""
+    mend = "give each leg its own"
+    by_id: dict[str, int] = {}
+    for index, leg in enumerate(legs):
+        if by_id.setdefault(leg.id, index) != index:
+            message = f"{quoted(leg.id)} is the id of leg {by_id[leg.id]} already"
+            complaints.append(Complaint(("legs", index, "id"), message, mend))
+    around: tuple[str, int] | None = None
+    for path, index in sorted((f"{leg.path}/", index) for index, leg in enumerate(legs)):
+        if around is None or not path.startswith(around[0]):
+            around = (path, index)
+            continue
+        how = "is" if path == around[0] else "lies in"
+        message = f"{quoted(path[:-1])} {how} the directory of leg {around[1]}"
+        complaints.append(Complaint(("legs", index, "path"), message, mend))

@@ -1,0 +1,97 @@
+"""Globs: which texts are one, and what they match. Case counts everywhere, and nothing is special about a dot.
+
+In a text `*` is anything (also `/` and line breaks), `?` one character, `[abc]`, `[a-z]` and `[!a]` one of a set;
+the whole text must match. In a path these stay within one name, and `**` as a whole name is any number of names,
+also none: `/srv/app/**` is `/srv/app` and all that lies below it.
+"""
+
+import posixpath
+import re
+from fnmatch import fnmatchcase
+from typing import Final
+
+ANY_DEPTH: Final = "**"
+
+
+class GlobError(ValueError):
+    """A text that is no glob; the message says why, `mend` what to write instead."""
+
+    def __init__(self, message: str, mend: str) -> None:
+        super().__init__(message)
+        self.mend = mend
+
+
+def check_text_glob(pattern: str) -> None:
+    """Raise `GlobError` where `pattern` is no glob of a text."""
+    at = pattern.find("[")
+    while at != -1:
+        end = _end_of_set(pattern, at)
+        _check_ranges(pattern[at + 1 : end].removeprefix("!"))
+        at = pattern.find("[", end)
+
+
+def check_path_glob(pattern: str) -> None:
+    """Raise `GlobError` where `pattern` is no glob of a path."""
+    for name in pattern.split("/"):
+        if name == "..":
+            raise GlobError("has a '..' in it", "write the whole path")
+        if ANY_DEPTH in name and name != ANY_DEPTH:
+            raise GlobError(
+                f"has '**' beside other characters: '{name}'", "put it between slashes, or use '*'"
+            )
+        check_text_glob(name)
+
+
+def escaped(text: str) -> str:
+    """The glob that matches `text` and nothing else."""
+    return re.sub(r"([*?[])", r"[\1]", text)
+
+
+def text_matches(text: str, pattern: str) -> bool:
+    """Whether the whole of `text` matches."""
+    return fnmatchcase(text, pattern)
+
+
+def path_matches(path: str, pattern: str) -> bool:
+    """Whether the absolute `path` matches the absolute `pattern`, name by name; `.` and `..` count as written out."""
+    if not path.startswith("/"):
+        return False
+    wanted = _names(pattern)
+    standing = _with_none_for_any_depth({0}, wanted)
+    for name in _names(posixpath.normpath(path)):
+        further = {
+            at if wanted[at] == ANY_DEPTH else at + 1
+            for at in standing
+            if at < len(wanted) and (wanted[at] == ANY_DEPTH or fnmatchcase(name, wanted[at]))
+        }
+        standing = _with_none_for_any_depth(further, wanted)
+    return len(wanted) in standing
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name]
+
+
+def _with_none_for_any_depth(standing: set[int], wanted: list[str]) -> set[int]:
+    """The places in `wanted` that can be stood at, where each `**` may be passed without a name."""
+    found = set(standing)
+    for at in standing:
+        while at < len(wanted) and wanted[at] == ANY_DEPTH:
+            at += 1
+            found.add(at)
+    return found
+
+
+def _end_of_set(pattern: str, start: int) -> int:
+    """Where the set that begins at `start` is closed; a `]` that comes first in it is one of its characters."""
+    first = start + 1 + pattern.startswith("!", start + 1)
+    end = pattern.find("]", first + 1)
+    if end == -1:
+        raise GlobError("has a '[' that is never closed", "close it; '[[]' is the character itself")
+    return end
+
+
+def _check_ranges(members: str) -> None:
+    for found in re.finditer(r"(?s)(.)-(.)", members):
+        if found[1] > found[2]:
+            raise GlobError(f"has an empty range in it: '{found[0]}'", "write the lower end first")

@@ -1,0 +1,109 @@
+"""Templates: texts in which `{{ with.NAME }}` stands for a value that is given at the start.
+
+Look-ups are all there is, also into tables (`{{ with.pull.number }}`): no expressions, no defaults, no shell.
+A value stays inside the text that it was put into, whatever it holds.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from runward.config.json_value import JsonValue
+from runward.config.problem import kind, nearest, quoted
+
+NAME: Final = "[A-Za-z_][A-Za-z0-9_-]*"
+"""What a value may be called."""
+
+_LOOK_UP: Final = re.compile(rf"with((?:\.{NAME})+)")
+
+LookUp: TypeAlias = tuple[str, ...]
+"""The names from the given values down to one of them."""
+
+
+class TemplateError(ValueError):
+    """A text that is no template, or can't be filled in; `mend` says what to write instead."""
+
+    def __init__(self, message: str, mend: str) -> None:
+        super().__init__(message)
+        self.mend = mend
+
+
+class Template(NamedTuple):
+    """A text taken apart: plain pieces, and look-ups between them."""
+
+    parts: tuple[str | LookUp, ...]
+
+    def names(self) -> tuple[str, ...]:
+        """The given values that it uses, in order and with repetitions."""
+        return tuple(part[0] for part in self.parts if not isinstance(part, str))
+
+    def fill(self, given: Mapping[str, JsonValue]) -> str:
+        """The text with the given values in it. Raises `TemplateError`."""
+        return "".join(part if isinstance(part, str) else _text(part, given) for part in self.parts)
+
+
+def parse_template(text: str) -> Template:
+    """The template that `text` is. Raises `TemplateError`."""
+    parts: list[str | LookUp] = []
+    position = 0
+    while (begin := text.find("{{", position)) >= 0:
+        end = text.find("}}", begin)
+        if end < 0:
+            raise TemplateError("has a '{{' without its '}}'", "write {{ with.NAME }}")
+        inside = text[begin + 2 : end].strip()
+        match = _LOOK_UP.fullmatch(inside)
+        if match is None:
+            mend = "write {{ with.NAME }}; give a text that has braces of its own as a value"
+            raise TemplateError(f"{quoted(inside)} between braces is no look-up", mend)
+        if begin > position:
+            parts.append(text[position:begin])
+        parts.append(tuple(match[1][1:].split(".")))
+        position = end + 2
+    if position < len(text) or not parts:
+        parts.append(text[position:])
+    return Template(tuple(parts))
+
+
+def names_used(templates: Sequence[Template]) -> tuple[str, ...]:
+    """The given values that they use together, each once, in the order of their first use."""
+    return tuple(dict.fromkeys(name for template in templates for name in template.names()))
+
+
+def _text(look_up: LookUp, given: Mapping[str, JsonValue]) -> str:
+    value: JsonValue = dict(given)
+    for depth, name in enumerate(look_up):
+        if not isinstance(value, dict):
+            raise TemplateError(f"{_called(look_up[:depth])} is {kind(value)}, no table", "look no further")
+        if name not in value:
+            raise _not_given(look_up[: depth + 1], value)
+        value = value[name]
+    if isinstance(value, str):
+        return _without_nul(value, look_up)
+    if isinstance(value, list | dict):
+        inner = f"look up one of its values, as in {{{{ {_called(look_up)}.NAME }}}}"
+        mend = inner if isinstance(value, dict) else "give it as a text"
+        raise TemplateError(f"{_called(look_up)} is {kind(value)}, which is no part of a text", mend)
+    return json.dumps(value)
+
+
+def _without_nul(value: str, look_up: LookUp) -> str:
+    if "\0" in value:
+        raise TemplateError(f"{_called(look_up)} has a NUL character in it", "remove it")
+    return value
+
+
+def _not_given(look_up: LookUp, known: Mapping[str, JsonValue]) -> TemplateError:
+    name = look_up[-1]
+    guess = nearest(name, known)
+    if len(look_up) > 1:
+        mend = (
+            f"did you mean {guess!r}?" if guess else f"give it, or look up one of {', '.join(known) or '-'}"
+        )
+    else:
+        mend = f"give it as {name}=VALUE" + (f"; did you mean {name!r} by {guess!r}?" if guess else "")
+    return TemplateError(f"{_called(look_up)} is not given", mend)
+
+
+def _called(look_up: LookUp) -> str:
+    return ".".join(("with", *look_up))

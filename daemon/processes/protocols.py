@@ -1,0 +1,32 @@
+"""What parts of the launcher are to each other. Only type checkers import this: it needs `typing`."""
+
+from typing import Protocol
+
+from runward.daemon.processes.tree import Killed
+
+
+class Containment(Protocol):
+    """A hold on a process tree. `name` is what `run.json` records."""
+
+    name: str
+
+    def is_empty(self) -> bool:
+        """Whether nothing of the tree is left, once the command was waited for."""
+
+    def terminate(self) -> None:
+        """Asks everybody in it to end (SIGTERM)."""
+
+    def kill(self) -> Killed:
+        """Ends everybody in it, and returns when they are gone."""
+
+    def close(self) -> None:
+        """Gives back what the hold itself took."""
+
+
+class Sink(Protocol):
+    """Where output goes on to."""
+
+    descriptor: int
+
+    def write(self, content: bytes) -> int:
+        """How much of it was taken. Raises BlockingIOError for nothing, and OSError where nobody reads."""

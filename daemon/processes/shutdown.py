@@ -1,0 +1,47 @@
+"""Whether the machine is shutting down: then a SIGTERM is the system's, and no person's wish.
+
+systemd is asked by its own tool, once, after the run has ended. Where there is none, or where it doesn't answer in
+time, nobody says so, and the signal alone is what is known.
+"""
+
+import os
+import select
+import signal
+from collections.abc import Mapping
+
+_PATIENCE_MS = 2000
+_QUESTION = ("systemctl", "is-system-running")
+_YES = b"stopping"
+
+
+def is_system_stopping(environment: Mapping[str, str]) -> bool:
+    """Whether systemd is on its way down. Never raises."""
+    answer_out, answer_in = os.pipe()
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    files = [
+        (os.POSIX_SPAWN_DUP2, null, 0),
+        (os.POSIX_SPAWN_DUP2, answer_in, 1),
+        (os.POSIX_SPAWN_DUP2, null, 2),
+    ]
+    try:
+        # Our own mask would be inherited: signals that are blocked here end nobody there.
+        pid = os.posix_spawnp(_QUESTION[0], _QUESTION, environment, file_actions=files, setsigmask=())
+    except OSError:
+        os.close(answer_out)
+        return False
+    finally:
+        os.close(answer_in)
+        os.close(null)
+    try:
+        return _read(answer_out).strip() == _YES
+    finally:
+        os.close(answer_out)
+        os.kill(pid, signal.SIGKILL)  # it is not waited for yet, so the number is still its own
+        os.waitpid(pid, 0)
+
+
+def _read(descriptor: int) -> bytes:
+    """The answer's one line; nothing where it takes too long."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return os.read(descriptor, 100) if poll.poll(_PATIENCE_MS) else b""

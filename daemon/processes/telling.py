@@ -1,0 +1,93 @@
+"""Telling a recorded run to end: the very process that was recorded, or nobody.
+
+What a run directory names may be wrong or a trap. So a process is held by a descriptor before it is compared
+with what was recorded, and it must belong to the directory's owner: for a directory the daemon does no more
+than its owner could do.
+"""
+
+import os
+import signal
+
+from runward.daemon.ports import NotTold, RunPlace, Told
+from runward.daemon.processes.cancelling import CANCEL
+from runward.daemon.processes.identity import current_boot_id, read_stat
+from runward.handlers.facts import RunProcesses
+from runward.handlers.layouts.scanner import RecordedProcess
+
+_GONE = "is gone"
+
+
+def tell_to_end(processes: RunProcesses, place: RunPlace) -> Told | NotTold:
+    """Tell the launcher to end its run as cancelled; where it is gone, the command itself, by SIGTERM."""
+    whys: list[str] = []
+    for name, recorded in (("launcher", processes.launcher), ("process", processes.process)):
+        if recorded is None:
+            continue
+        who = f"its {name}, process {recorded.pid},"
+        try:
+            why = _tell(recorded, place)
+        except ProcessLookupError:
+            why = _GONE
+        except PermissionError:
+            why = "may not be signalled by the daemon"
+        if why is None:
+            return Told(f"{who} was told")
+        whys.append(f"{who} {why}")
+        if why != _GONE:
+            break  # a launcher that lives and may not be told is not gone round
+    return NotTold("; ".join(whys) or "its files name no process")
+
+
+def _tell(recorded: RecordedProcess, place: RunPlace) -> str | None:
+    """Why the process was not told, None where it was. Raises ProcessLookupError, PermissionError and OSError."""
+    if recorded.boot_id != current_boot_id():
+        return _GONE
+    if recorded.pid in (1, os.getpid()):
+        return "is not a run's"
+    descriptor = os.pidfd_open(recorded.pid)
+    try:
+        try:
+            stat = read_stat(recorded.pid)
+            owner, blocked = _owner_and_blocked(recorded.pid)
+        except FileNotFoundError:
+            raise ProcessLookupError(recorded.pid) from None
+        if stat.start_ticks != recorded.start_ticks or stat.is_dead:
+            return _GONE
+        if owner != place.owner:
+            return f"belongs to user {owner}, and the run directory to user {place.owner}"
+        if not blocked >> (CANCEL - 1) & 1:
+            # No launcher of Runward's, which keeps this signal for itself: anybody else would just die of it.
+            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+            signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # a stopped process can't answer
+        elif _holds(recorded.pid, place):
+            signal.pidfd_send_signal(descriptor, CANCEL)
+            signal.pidfd_send_signal(descriptor, signal.SIGCONT)
+        else:
+            return "is the launcher of another run"
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _owner_and_blocked(pid: int) -> tuple[int, int]:
+    """The user that a process runs as, and the mask of the signals that it blocks (proc(5), `status`)."""
+    owner, blocked = -1, 0
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("Uid:"):
+                owner = int(line.split()[1])
+            elif line.startswith("SigBlk:"):
+                blocked = int(line.split()[1], 16)
+    return owner, blocked
+
+
+def _holds(pid: int, place: RunPlace) -> bool:
+    """Whether the process has this very directory open, as a launcher has its run's to the end."""
+    for descriptor in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            status = os.stat(f"/proc/{pid}/fd/{descriptor}")
+        except FileNotFoundError:
+            continue  # closed meanwhile
+        if (status.st_dev, status.st_ino) == (place.device, place.inode):
+            return True
+    return False

@@ -1,0 +1,131 @@
+"""What lies in the directories of a flow's legs: whether one of them worked before the plan was there.
+
+Only names and times are looked at, never contents, and never more than so many of them: what isn't found
+is not held against anybody. Links are not followed.
+"""
+
+import errno
+import os
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from runward.daemon.rundir.artifacts import open_artifacts
+from runward.daemon.rundir.opening import ABSENT, LINK, REFUSED, open_below, unreadable
+from runward.handlers.facts import EarlyLegs, LegsBefore, Unreadable
+
+MAXIMUM_ENTRIES: Final = 2048
+"""Entries of directories that are looked at for one flow."""
+
+LEAST_ENTRIES: Final = 32
+"""Entries that are looked at for each leg, however many there are."""
+
+MAXIMUM_DEPTH: Final = 16
+"""How far below where it begins a walk goes."""
+
+_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def early_legs(question: LegsBefore) -> EarlyLegs | Unreadable:
+    """The legs in whose directories something older than the plan lies, each with one such thing.
+
+    Older is what was changed last (which nobody can set) before the plan's file, and not written after it: a copy of
+    the run is made in any order, but keeps the times of writing.
+    """
+    try:
+        root = open_artifacts(question.root, question.within)
+    except OSError as error:
+        return unreadable(error)
+    if root is None:
+        return EarlyLegs(())
+    most = max(LEAST_ENTRIES, MAXIMUM_ENTRIES // len(question.paths))
+    found = []
+    try:
+        for path in question.paths:
+            for name, status in _things(root, path, most):
+                if status.st_ctime_ns < question.changed_ns and status.st_mtime_ns <= question.modified_ns:
+                    found.append((path, _shown(name)))
+                    break
+    except OSError as error:
+        return unreadable(error)
+    finally:
+        os.close(root)
+    return EarlyLegs(tuple(found))
+
+
+def filled_without(plan: str, run: str, artifacts: str) -> tuple[str, ...]:
+    """The directories below `artifacts` that hold something, where the directory `run` has no file `plan` even then.
+
+    None where that can't be told: what wasn't seen is no evidence.
+    """
+    filled: tuple[str, ...] = ()
+    try:
+        filled = _filled(artifacts, run if artifacts.startswith(run + "/") else "")
+        os.stat(f"{run}/{plan}", follow_symlinks=False)
+    except FileNotFoundError:
+        return filled
+    except OSError:
+        return ()
+    return ()
+
+
+def _filled(artifacts: str, within: str) -> tuple[str, ...]:
+    root = open_artifacts(artifacts, within)
+    if root is None:
+        return ()
+    try:
+        names = {name.rpartition("/")[0] for name, _ in _things(root, "", MAXIMUM_ENTRIES)}
+    finally:
+        os.close(root)
+    return tuple(sorted(name for name in names if name and _shown(name) == name))  # a leg's name is text
+
+
+def _things(top: int, within: str, most: int) -> Iterator[tuple[str, os.stat_result]]:
+    """Whatever is no directory below the directory `within` of `top`, the nearest first, by its path from `top`."""
+    waiting = deque([(within, 0)])
+    while waiting:
+        way, depth = waiting.popleft()
+        directory = _listed(top, way)
+        if directory is None:
+            continue
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if most <= 0:
+                        return
+                    most -= 1
+                    name = f"{way}/{entry.name}" if way else entry.name
+                    if not entry.is_dir(follow_symlinks=False):
+                        status = _status(entry)
+                        if status is not None:
+                            yield name, status
+                    elif depth < MAXIMUM_DEPTH:
+                        waiting.append((name, depth + 1))
+        finally:
+            os.close(directory)
+
+
+def _listed(top: int, way: str) -> int | None:
+    """A descriptor to list the directory with; None where there is none, or it can't be listed."""
+    try:
+        place = open_below(top, way.split("/") if way else ["."])
+        try:
+            return os.open(".", _LISTED, dir_fd=place)
+        finally:
+            os.close(place)
+    except OSError as error:
+        if error.errno in ABSENT | REFUSED or error.errno in (LINK, errno.ENAMETOOLONG):
+            return None
+        raise
+
+
+def _status(entry: "os.DirEntry[str]") -> os.stat_result | None:
+    try:
+        return entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None  # gone since the listing began
+
+
+def _shown(name: str) -> str:
+    """A name as text, whatever bytes it has."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

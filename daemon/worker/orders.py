@@ -1,0 +1,116 @@
+"""Orders to end runs: what handlers must know for them, and carrying them out, after the commit.
+
+What is owed is read from its table, so that a successor goes on where a daemon ended. Telling a run twice is
+harmless: its launcher keeps to the first order, and a process that was told is compared with the recorded one
+again. What the machine refuses for now is tried again, and shown.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import structlog
+from pydantic_core import to_json
+
+from runward.daemon.faults import point
+from runward.daemon.ports import Clock, Files, Gone, NotTold, Processes, Told
+from runward.daemon.processes.cancelling import WORD
+from runward.daemon.store import queries
+from runward.daemon.store.queries import OwedCancellation
+from runward.daemon.store.rows import Job
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
+from runward.daemon.worker.deciding import NO_ORDERS, Orders
+from runward.handlers.events import AttemptEnded, SessionCancelRequested
+from runward.handlers.facts import Unreadable
+
+PERIOD: Final = 5.0
+"""Seconds between tries of what the machine refused."""
+
+
+async def orders_for(store: Store, jobs: Sequence[Job]) -> Orders:
+    """What the store knows of orders, as far as these jobs may ask for it; mostly nothing is asked."""
+    named = {each.lane for each in jobs if isinstance(each.event, SessionCancelRequested)}
+    ended = {
+        each.lane
+        for each in jobs
+        if isinstance(each.event, AttemptEnded) and each.event.evidence == "process_gone"
+    }
+    if not named and not ended:
+        return NO_ORDERS
+    return Orders(await queries.processes_of(store, named), await queries.cancellations_of(store, ended))
+
+
+@dataclass(slots=True)
+class CancelOrders:
+    """The orders that this daemon owes. One task carries them out, in order."""
+
+    files: Files
+    processes: Processes
+    store: Store
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    trouble: str | None = None
+    """Why an order could not be carried out yet, for `status`."""
+    _wake: anyio.Event = field(default_factory=anyio.Event)
+
+    def wake(self) -> None:
+        """There may be orders."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Carry out until cancelled."""
+        while True:
+            self._wake = anyio.Event()
+            await self.carry_out()
+            with anyio.move_on_after(PERIOD if self.trouble is not None else None):
+                await self._wake.wait()
+
+    async def carry_out(self) -> None:
+        """Carry out whatever is owed and can be."""
+        self.trouble = None
+        try:
+            for owed in await queries.owed_cancellations(self.store):
+                await self._one(owed)
+        except (sqlite3.Error, CommitUnknown) as error:
+            self.trouble = f"orders to cancel: {error}"
+            self.log.error("cancel.not_marked", why=str(error))
+
+    async def _one(self, owed: OwedCancellation) -> None:
+        point("cancel.before")
+        try:
+            with anyio.CancelScope(shield=True):
+                answer = await anyio.to_thread.run_sync(self._tell, owed)
+        except OSError as error:
+            self.trouble = f"cancelling {owed.key}: {error.strerror}"
+            self.log.warning("cancel.delayed", session=owed.key, why=error.strerror)
+            return
+        point("cancel.after")
+        told = isinstance(answer, Told)
+        outcome = answer.who if isinstance(answer, Told) else answer.why
+        row = (self.clock.now(), int(told), outcome, owed.event)
+        try:
+            await self.store.run([Statement(queries.CANCELLATION_DONE, [row], exact=True)], "cancel")
+        except EpochRefused:
+            raise
+        except Fenced:
+            pass  # marked already, by a commit that seemed to have failed
+        self.log.info("cancel.carried_out", session=owed.key, told=told, outcome=outcome)
+
+    def _tell(self, owed: OwedCancellation) -> Told | NotTold:
+        """Leave the word and give the signal. Raises OSError for what may work later."""
+        host = owed.processes.host
+        if host is not None and host != self.processes.host():
+            return NotTold(f"its processes run on {host}")
+        word = to_json({"said_by": owed.said_by, "reason": owed.reason}) + b"\n"
+        place = self.files.leave_word(owed.directory, WORD, word)
+        if isinstance(place, Gone):
+            return NotTold("its directory is gone")
+        if isinstance(place, Unreadable):
+            raise OSError(0, f"its directory can't be read: {place.why}")
+        if place.problem is not None:
+            self.log.warning("cancel.word_not_left", session=owed.key, why=place.problem)
+        return self.processes.tell_to_end(owed.processes, place)

@@ -1,0 +1,153 @@
+"""Starts: having runs begin that were ordered, after the commit, each once.
+
+What is owed is read from its table, so that a successor goes on where a daemon ended. Asking twice is harmless: a
+run's launcher looks by itself whether it began (`daemon/processes/ticket.py`). What the machine refuses is tried
+again with backoff, and shown; what can never be is marked so, with the reason.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from runward.daemon.faults import point
+from runward.daemon.ports import Begun, Clock, NotBegun, Processes
+from runward.daemon.store.starts import START_ENDED, owed_starts
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
+from runward.daemon.worker.outbox import Delayed
+from runward.handlers.effects import StartRun
+
+AT_ONCE: Final = 4
+"""How many launchers may be beginning at the same time."""
+
+PERIOD: Final = 1.0
+"""Seconds until the store is asked again, where it refused."""
+
+
+@dataclass(slots=True)
+class Starts:
+    """The runs that this daemon has to start. One task carries it out."""
+
+    processes: Processes
+    store: Store
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    begun: Callable[[StartRun], None] = lambda order: None
+    """Called for each run that began: its directory is worth a look."""
+    _delayed: dict[str, Delayed] = field(default_factory=dict)
+    _trouble: str | None = None
+    _wake: anyio.Event = field(default_factory=anyio.Event)
+
+    async def begin(self) -> None:
+        """Go on where an earlier daemon ended; before anything is started. Raises `sqlite3.Error`."""
+        owed = [order.key for order in await owed_starts(self.store)]
+        try:
+            await anyio.to_thread.run_sync(self.processes.forget_starts, owed)
+        except OSError as error:
+            self.log.warning("starts.not_tidied", why=error.strerror)
+
+    def wake(self) -> None:
+        """There may be runs to be started."""
+        self._wake.set()
+
+    def degraded(self) -> list[str]:
+        """What keeps runs from beginning, for `status`."""
+        told = [f"start {key}: {each.why}" for key, each in self._delayed.items() if each.tries > 2]
+        return sorted(told) + ([f"starts: {self._trouble}"] if self._trouble is not None else [])
+
+    async def run(self) -> None:
+        """Carry out until cancelled."""
+        while True:
+            self._wake = anyio.Event()
+            while await self.carry_out():
+                pass
+            with anyio.move_on_after(self.next_try()):
+                await self._wake.wait()
+
+    def next_try(self, within: float | None = None) -> float | None:
+        """Seconds until something that was refused is tried again, where that is at most `within`; else None."""
+        times = [each.at - self.clock.monotonic() for each in self._delayed.values()]
+        times += [PERIOD] if self._trouble is not None else []
+        wait = max(0.05, min(times)) if times else None
+        return None if wait is None or (within is not None and wait > within) else wait
+
+    async def carry_out(self) -> bool:
+        """Have the next runs begin; returns whether any was due."""
+        try:
+            owed = await owed_starts(self.store)
+        except sqlite3.Error as error:
+            self._trouble = str(error)
+            return False
+        now = self.clock.monotonic()
+        waiting = {order.key: self._delayed[order.key] for order in owed if order.key in self._delayed}
+        self._delayed = waiting
+        due = [order for order in owed if order.key not in waiting or waiting[order.key].at <= now][:AT_ONCE]
+        if not due:
+            self._trouble = None
+            return False
+        with anyio.CancelScope(shield=True):
+            # Shielded, for a thread can't be cancelled and what it started must be known.
+            await self._note(await self._perform(due))
+        return self._trouble is None
+
+    async def _perform(self, orders: Sequence[StartRun]) -> list[tuple[StartRun, Begun | NotBegun]]:
+        answers: dict[str, Begun | NotBegun] = {}
+
+        async def ask(order: StartRun) -> None:
+            answers[order.key] = await anyio.to_thread.run_sync(self._ask, order, self.store.epoch)
+
+        async with anyio.create_task_group() as tasks:
+            for order in orders:
+                tasks.start_soon(ask, order)
+        return [(order, answers[order.key]) for order in orders]
+
+    def _ask(self, order: StartRun, epoch: int) -> Begun | NotBegun:
+        point("start.before")
+        answer = self.processes.start(order, epoch)
+        point("start.after")
+        return answer
+
+    async def _note(self, results: Sequence[tuple[StartRun, Begun | NotBegun]]) -> None:
+        """Mark what is settled and delay the rest."""
+        settled: list[Row] = []
+        for order, answer in results:
+            match answer:
+                case Begun():
+                    settled.append(("begun", None, self.clock.now(), order.key))
+                    self.begun(order)
+                case NotBegun(why=why, for_good=True):
+                    settled.append(("failed", why, self.clock.now(), order.key))
+                case NotBegun(why=why):
+                    self._delay(order, why)
+        self._trouble = await self._mark(settled) if settled else None
+        if self._trouble is not None:
+            return
+        for order, answer in results:
+            if isinstance(answer, Begun):
+                self.log.info("run.begun", session=order.session, playbook=order.playbook)
+            elif answer.for_good:
+                self.log.error("run.not_begun", session=order.session, why=answer.why)
+
+    def _delay(self, order: StartRun, why: str) -> None:
+        delayed = self._delayed.get(order.key)
+        tries = 1 if delayed is None else delayed.tries + 1
+        wait = min(30.0, 0.5 * 2 ** min(tries, 6))
+        self._delayed[order.key] = Delayed(self.clock.monotonic() + wait, tries, why)
+        if tries in (1, 3):
+            self.log.warning("run.delayed", session=order.session, why=why, tries=tries)
+
+    async def _mark(self, rows: Sequence[Row]) -> str | None:
+        """Mark these starts; returns why that may not have happened, and then they are asked for again."""
+        try:
+            await self.store.run([Statement(START_ENDED, rows, exact=True)], "start")
+        except EpochRefused:
+            raise
+        except (CommitUnknown, Fenced, sqlite3.Error) as error:
+            self.log.error("starts.not_marked", why=str(error))
+            return str(error)
+        return None

@@ -1,0 +1,74 @@
+"""The fold of a flow's legs into its session's contract (ADR-0029, DAG-flow extension).
+
+What each leg's agent profile declares as usual is expected of the leg, under the leg's own id and directory. It
+adds entries and changes none. The daemon's handler and the launcher's own verification use the same functions.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from runward.config.contract import Contract, ContractEntry, contract_from_json, contract_to_json
+from runward.config.flow import Leg
+from runward.config.path_rule import relative_parts
+from runward.config.problem import quoted
+from runward.handlers.facts import Declarations, EarlyLegs
+
+
+class Folded(NamedTuple):
+    """The contract with the legs in it, None where there is none even then, and the entries that were added."""
+
+    contract: Contract | None
+    added: tuple[ContractEntry, ...]
+
+
+class Unfoldable(NamedTuple):
+    """Why the legs can't be folded into the contract."""
+
+    why: str
+
+
+def fold_legs(
+    contract: Contract | None, legs: Sequence[Leg], declared: Mapping[str, Declarations]
+) -> Folded | Unfoldable:
+    """The contract of a session with what its legs are to leave. `declared` is by the agents' names."""
+    added: list[ContractEntry] = []
+    declares = False
+    for leg in legs:
+        answer = declared[leg.agent]
+        if answer.problem is not None:
+            return Unfoldable(f"leg {leg.id}: {answer.problem}")
+        if answer.agent is not None:
+            declares = True
+            added += (
+                ContractEntry(
+                    f"{leg.id}__{artifact.id}",
+                    "/".join((leg.path, *relative_parts(artifact.path))),
+                    artifact.required,
+                    artifact.description,
+                    "role_default",
+                )
+                for artifact in answer.agent
+            )
+    if not declares:
+        return Folded(contract, ())
+    before = contract.expected if contract is not None else ()
+    folded = Contract((*before, *added))
+    parsed = contract_from_json(contract_to_json(folded), "")  # ids may collide, and paths become too long
+    if parsed.value is None:
+        return Unfoldable(f"no contract results: {'; '.join(each.message for each in parsed.errors[:3])}")
+    return Folded(folded, tuple(added))
+
+
+def why_too_late(legs: Sequence[Leg], early: EarlyLegs, filled: Sequence[str]) -> str | None:
+    """Why a plan came after a leg worked, which is too late; None where nothing tells that.
+
+    `filled` are directories that were seen with something in them when there was no plan.
+    """
+    if early.found:
+        directory, thing = early.found[0]
+        return f"it came after a leg worked: in {quoted(directory)} lies {quoted(thing)}, which is older"
+    for leg in legs:
+        for found in filled:
+            if found == leg.path or found.startswith(f"{leg.path}/"):
+                return f"it came after a leg worked: there was something in {quoted(found)} before it"
+    return None

@@ -1,0 +1,123 @@
+"""A flow was planned: what its legs are to leave is folded into the session's contract, once, before a leg works.
+
+ADR-0029 (DAG-flow extension) allows this one further write of a contract. A plan that comes too late or again, or
+can't be folded, is refused: the contract stays as it is, and the session keeps why.
+"""
+
+from runward.handlers.contracts.fold import Folded, Unfoldable, fold_legs, why_too_late
+from runward.handlers.contracts.snapshots import snapshot_of, stored_contract
+from runward.handlers.effects import (
+    AppendLines,
+    ContractBasis,
+    Effects,
+    Explain,
+    FoldContract,
+    RefuseFold,
+    TryLater,
+)
+from runward.handlers.events import FlowPlanned
+from runward.handlers.facts import (
+    Declarations,
+    DeclaredContract,
+    EarlyLegs,
+    Facts,
+    LegsBefore,
+    Need,
+    Question,
+    Session,
+    SessionOf,
+    UnexpectedAnswer,
+    Unreadable,
+)
+from runward.handlers.journal import lines
+
+
+def decide(event: FlowPlanned, event_hash: str, facts: Facts, now: float) -> Effects | Need | TryLater:
+    """Fold the legs of the plan into the contract, or say why not."""
+    asked = SessionOf(event.session_key)
+    if asked not in facts:
+        return Need((asked,))
+    session = facts[asked]
+    if not isinstance(session, Session):
+        return (Explain(event.session_key, "refused", "a flow was planned of a session that never started"),)
+    why = _why_never(event, session)
+    if why is not None:
+        return _refused(event, why)
+    before = LegsBefore(
+        session.artifacts_path,
+        session.path if session.artifacts_path.startswith(session.path + "/") else "",
+        tuple(leg.path for leg in event.legs),
+        event.modified_ns,
+        event.changed_ns,
+    )
+    agents = dict.fromkeys(leg.agent for leg in event.legs)
+    questions: tuple[Question, ...] = (before, *(DeclaredContract(None, agent) for agent in agents))
+    if any(question not in facts for question in questions):
+        return Need(questions)
+    early = facts[before]
+    if isinstance(early, Unreadable):
+        return TryLater(f"the legs of {event.session_key} can't be looked at: {early.why}")
+    if not isinstance(early, EarlyLegs):
+        raise UnexpectedAnswer(f"{before} was answered with {early!r}")
+    why = why_too_late(event.legs, early, event.filled)
+    if why is not None:
+        return _refused(event, why)
+    contract = stored_contract(session.contract_json) if session.contract_json is not None else None
+    folded = fold_legs(contract, event.legs, {agent: _declared(agent, facts) for agent in agents})
+    if isinstance(folded, Unfoldable):
+        return _refused(event, folded.why)
+    return _folded(event, event_hash, session, folded)
+
+
+def _why_never(event: FlowPlanned, session: Session) -> str | None:
+    """Why a session takes no plan, whatever is in it."""
+    if session.origin == "history":
+        return "what ended before its root was first seen has no contract"
+    if session.folded:
+        return "it is another plan than the one whose legs are in the contract, and there is only one"
+    if event.attempt > 1 or session.attempt > 1:
+        return "an earlier attempt was held to the contract already"
+    if session.status != "running":
+        return f"it came when the session was over ({session.status})"
+    if session.contract_problem is not None and session.contract_json is None:
+        return f"there is no contract that it could be folded into: {session.contract_problem}"
+    return None
+
+
+def _refused(event: FlowPlanned, why: str) -> Effects:
+    return (
+        RefuseFold(event.session_key, f"flow.json: {why}"),
+        Explain(
+            event.session_key,
+            "refused",
+            f"the plan's legs are not folded into the contract: {why}",
+            {"legs": [leg.id for leg in event.legs]},
+        ),
+    )
+
+
+def _declared(agent: str, facts: Facts) -> Declarations:
+    question = DeclaredContract(None, agent)
+    answer = facts[question]
+    if not isinstance(answer, Declarations):
+        raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
+    return answer
+
+
+def _folded(event: FlowPlanned, event_hash: str, session: Session, folded: Folded) -> Effects:
+    basis: ContractBasis = "late" if event.seen_over else "first_look"
+    content = lines.contract_folded(event, event_hash, folded.added, basis)
+    return (
+        FoldContract(
+            event.session_key,
+            snapshot_of(folded.contract).text,
+            basis if folded.contract is not None else None,
+        ),
+        Explain(
+            event.session_key,
+            "decided",
+            f"{len(folded.added)} artifacts of {len(event.legs)} legs folded into the contract ({basis})",
+            {"legs": [leg.id for leg in event.legs], "folded": [entry.id for entry in folded.added]},
+        ),
+        AppendLines(event.session_key, session.path, lines.EVENTS, content, live=True),
+    )

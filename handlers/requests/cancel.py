@@ -1,0 +1,43 @@
+"""A person wants a running session ended."""
+
+from runward.handlers.effects import CancelRun, Effects, Explain
+from runward.handlers.events import SessionCancelRequested
+from runward.handlers.facts import (
+    Facts,
+    Need,
+    ProcessesOf,
+    RunProcesses,
+    Session,
+    SessionOf,
+    UnexpectedAnswer,
+)
+
+
+def cancel(event: SessionCancelRequested, event_hash: str, facts: Facts, now: float) -> Effects | Need:
+    """Have the attempt that was meant ended, if it runs and its files name a process; else say why not."""
+    questions = (SessionOf(event.session_key), ProcessesOf(event.session_key))
+    missing = tuple(question for question in questions if question not in facts)
+    if missing:
+        return Need(missing)
+    session, processes = (facts[question] for question in questions)
+    if not isinstance(processes, RunProcesses):
+        raise UnexpectedAnswer(f"{questions[1]} was answered with {processes!r}")
+    order = f"cancelled by {event.said_by}" + (f": {event.reason}" if event.reason else "")
+    if not isinstance(session, Session):
+        return _refused(event, order, "there is no such session")
+    if session.attempt != event.attempt:
+        return _refused(
+            event, order, f"attempt {event.attempt} was meant, and attempt {session.attempt} is the last"
+        )
+    if session.status != "running":
+        return _refused(event, order, f"it is {session.status} already")
+    if processes.launcher is None and processes.process is None:
+        return _refused(event, order, "its files name no process that could be told")
+    return (
+        CancelRun(session.key, session.attempt, session.path, processes, event.said_by, event.reason),
+        Explain(session.key, "decided", order),
+    )
+
+
+def _refused(event: SessionCancelRequested, order: str, why: str) -> Effects:
+    return (Explain(event.session_key, "refused", f"not {order}: {why}"),)

@@ -1,0 +1,112 @@
+"""`runward session cancel`: a running session is ended, with whom and why, or it is said why not."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.daemon.cli.calling import PATIENCE_S, Place
+from tests.daemon.launching import until
+
+
+@contextmanager
+def running(place: Place, *command: str) -> Iterator[subprocess.Popen[str]]:
+    """A launcher with a run called `mine`, whose command is let go."""
+    with place.start("run", "--name", "mine", "--grace", "1s", "--", *command) as process:
+        until((place.runs / "mine" / "process.json").exists, "process.json")
+        yield process
+        process.terminate()
+        process.communicate(timeout=PATIENCE_S)
+
+
+def seen(place: Place, status: str) -> None:
+    def stands() -> bool:
+        return [each["status"] for each in place.call("session", "list", "--json").objects()] == [status]
+
+    until(stands, f"a session that is {status}")
+
+
+def test_a_run_is_cancelled_while_one_waits_and_why_tells_the_whole_story(place: Place) -> None:
+    with place.daemon(), running(place, "sleep", "1000") as process:
+        seen(place, "running")
+        asked = place.call("session", "cancel", "mine", "--reason", "wrong branch", "--wait", "--json")
+        assert asked.code == 0, asked.err
+        said = asked.object()
+        assert process.wait(PATIENCE_S) == 143
+        why = place.call("why", "mine")
+        causes = place.call("why", "mine", "--json").items("causes")
+        shown = place.call("session", "show", "mine", "--json").object()
+    assert list(said) == ["session", "request", "status", "reason_code", "refusal", "outcome"]
+    assert (said["status"], said["reason_code"]) == ("cancelled", "run.cancelled.user")
+    assert said["refusal"] is None
+    assert shown["ended_by"] == "declared"
+    assert [each["source"] for each in shown["history"]] == ["daemon", "launcher"]  # type: ignore[union-attr, index, call-overload]  # a list of objects
+    ending = json.loads((place.runs / "mine" / "exit.json").read_text())
+    assert (ending["cause"], ending["signal"]) == ("cancelled", None)
+    assert ending["error"].startswith("cancelled by ")
+    assert ending["error"].endswith(": wrong branch")
+    assert "asked to cancel attempt 1: wrong branch" in why.out
+    assert f"its launcher, process {process.pid}, was told" in why.out
+    kinds = [each["kind"] for each in causes if each["event"] == said["request"]]
+    assert kinds == ["event", "decision", "order"]
+
+
+def test_a_request_is_durable_without_a_daemon_and_carried_out_by_the_next(place: Place) -> None:
+    with running(place, "sleep", "1000") as process:
+        place.daemon_once()
+        asked = place.call("session", "cancel", "@last")
+        assert (asked.code, asked.out) == (0, "session mine will be cancelled\n")
+        assert "no daemon is running: it is done when one starts" in asked.err
+        assert process.poll() is None
+        place.daemon_once()
+        assert process.wait(PATIENCE_S) == 143
+    place.daemon_once()
+    assert place.call("session", "show", "mine", "--json").object()["status"] == "cancelled"
+
+
+def test_a_run_whose_launcher_was_killed_is_cancelled_through_its_command(place: Place) -> None:
+    with place.daemon(), running(place, "sleep", "1000") as process:
+        seen(place, "running")
+        process.kill()
+        process.wait(PATIENCE_S)
+        asked = place.call("session", "cancel", "mine", "--wait", "--json")
+    assert asked.code == 0, asked.err
+    assert (asked.object()["status"], asked.object()["reason_code"]) == ("cancelled", "run.cancelled.user")
+
+
+def test_only_a_running_session_can_be_cancelled(recorded: Place) -> None:
+    refused = recorded.call("session", "cancel", "plain")
+    assert (refused.code, refused.err) == (
+        1,
+        "runward: session plain is completed: only a running one can be cancelled\n",
+    )
+    assert not list((recorded.state / "inbox").glob("*.json"))
+
+
+def test_waiting_without_a_daemon_asks_for_nothing_and_exits_75(recorded: Place) -> None:
+    asked = recorded.call("session", "cancel", "open", "--wait")
+    assert asked.code == 75
+    assert "no daemon is running" in asked.err
+    assert not list((recorded.state / "inbox").glob("*.json"))
+
+
+def test_a_session_that_names_no_process_is_refused_and_the_reason_told(
+    recorded: Place, tmp_path: Path
+) -> None:
+    place = recorded.copy_to(tmp_path)
+    with place.daemon():
+        asked = place.call("session", "cancel", "open", "--wait", "--reason", "enough")
+    assert asked.code == 1
+    assert "its files name no process that could be told" in asked.out
+    assert "not cancelled by" in place.call("why", "open").out
+
+
+@pytest.mark.parametrize("identifier", ["nobody", "@never"])
+def test_an_unknown_session_is_not_found(recorded: Place, identifier: str) -> None:
+    assert recorded.call("session", "cancel", identifier).code == 3
+
+
+def test_a_duration_without_a_unit_is_wrong_usage(recorded: Place) -> None:
+    assert recorded.call("session", "cancel", "open", "--wait", "--timeout", "5").code == 2

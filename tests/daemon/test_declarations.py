@@ -1,0 +1,91 @@
+"""What the operator's files declare now, by names that runs and rules give."""
+
+from pathlib import Path
+
+import pytest
+
+from runward.config.contract_rules import ContractRule
+from runward.config.settings import Settings
+from runward.config.settings_layers import Placed
+from runward.daemon.declarations import Declarer
+from runward.handlers.facts import Ruled, RuledPlaybook
+
+PLAYBOOK = "agent: reviewer\nartifacts:\n  expected:\n    - {id: review, path: review.md}\n"
+PROFILE = "---\nartifact_defaults:\n  expected:\n    - {id: report, path: report.md}\n---\n"
+RULE = ContractRule("feature", layout="codex", named_at=Placed(None, "/etc/runward.toml", (9, 1)))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    for name in ("playbooks", "agents"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "playbooks/feature.playbook.yaml").write_text(PLAYBOOK)
+    (tmp_path / "agents/reviewer.md").write_text(PROFILE)
+    (tmp_path / "agents/broken.md").write_text("---\nartifact_defaults: 7\n---\n")
+    return Settings(
+        str(tmp_path / "state"),
+        (str(tmp_path / "playbooks"),),
+        (str(tmp_path / "agents"),),
+        (),
+        contracts=(RULE,),
+    )
+
+
+def test_a_playbook_declares_its_own_artifacts_and_its_agents_defaults(settings: Settings) -> None:
+    declared = Declarer(settings)("feature", None)
+    assert declared.playbook is not None
+    assert declared.agent is not None
+    assert ([each.id for each in declared.playbook], [each.id for each in declared.agent]) == (
+        ["review"],
+        ["report"],
+    )
+
+
+def test_what_is_missing_or_wrong_is_said_and_declares_nothing(settings: Settings) -> None:
+    for names, said in (
+        (("featur", None), "there is no playbook 'featur'"),
+        ((None, "nobody"), "there is no agent 'nobody'"),
+        ((None, "broken"), "broken.md:2:20: "),
+    ):
+        declared = Declarer(settings)(*names)
+        assert (declared.playbook, declared.agent) == (None, None)
+        assert said in str(declared.problem)
+
+
+@pytest.mark.parametrize("name", ["./own.playbook.yaml", "own.playbook.yaml", "/etc/x.playbook.yaml"])
+def test_a_run_cannot_name_a_file_of_its_own_as_its_playbook(
+    settings: Settings, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.playbook.yaml").write_text(PLAYBOOK)
+    (tmp_path / "own.md").write_text(PROFILE)
+    for names in ((name, None), (None, name.replace(".playbook.yaml", ".md"))):
+        declared = Declarer(settings)(*names)
+        assert (declared.playbook, declared.agent) == (None, None)
+        assert "is a file; only the name" in str(declared.problem)
+
+
+def test_a_session_falls_under_the_first_rule_that_matches_and_is_told_where_it_stands(
+    settings: Settings,
+) -> None:
+    declarer = Declarer(settings)
+    assert declarer.ruled(RuledPlaybook("codex", None, None, None)) == Ruled(
+        "feature", None, "/etc/runward.toml:9"
+    )
+    assert declarer.ruled(RuledPlaybook("lionagi", None, None, None)) == Ruled()
+
+
+@pytest.mark.parametrize(
+    ("agent", "kept"),
+    [("reviewer", "reviewer"), ("broken", "broken"), ("nobody", None), ("a/b", None), ("x\0", None)],
+)
+def test_another_tools_agent_counts_where_a_profile_has_its_name(
+    settings: Settings, agent: str, kept: str | None
+) -> None:
+    assert Declarer(settings).ruled(RuledPlaybook("codex", None, agent, None)).agent == kept
+
+
+def test_a_reload_brings_other_rules_into_force(settings: Settings) -> None:
+    declarer = Declarer(settings)
+    declarer.use(settings._replace(contracts=()))
+    assert declarer.ruled(RuledPlaybook("codex", None, None, None)) == Ruled()

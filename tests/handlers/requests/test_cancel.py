@@ -1,0 +1,58 @@
+"""A person wants a session ended: when that is ordered, and why it is refused."""
+
+import pytest
+from tests.handlers.examples import KEY, session
+
+from runward.handlers.effects import CancelRun, Explain
+from runward.handlers.events import SessionCancelRequested
+from runward.handlers.facts import Need, ProcessesOf, RunProcesses, Session, SessionOf
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.requests.cancel import cancel
+
+LAUNCHER = RecordedProcess(100, 700, "this-boot")
+NAMED = RunProcesses(LAUNCHER, None, "here")
+
+
+def asked(reason: str = "wrong branch", attempt: int = 1) -> SessionCancelRequested:
+    return SessionCancelRequested("a-uuid", 10.0, KEY, attempt, reason, "alice")
+
+
+def decided(event: SessionCancelRequested, found: Session | None, processes: RunProcesses = NAMED) -> object:
+    return cancel(event, "hash", {SessionOf(KEY): found, ProcessesOf(KEY): processes}, 11.0)
+
+
+def test_it_asks_for_the_session_and_for_whom_its_files_name() -> None:
+    assert cancel(asked(), "hash", {SessionOf(KEY): None}, 11.0) == Need((ProcessesOf(KEY),))
+    assert cancel(asked(), "hash", {}, 11.0) == Need((SessionOf(KEY), ProcessesOf(KEY)))
+
+
+def test_a_running_session_is_ordered_to_end_by_whom_and_why() -> None:
+    found = session()
+    assert decided(asked(), found) == (
+        CancelRun(KEY, 1, found.path, NAMED, "alice", "wrong branch"),
+        Explain(KEY, "decided", "cancelled by alice: wrong branch"),
+    )
+
+
+def test_a_reason_need_not_be_given() -> None:
+    assert decided(asked(reason=""), session()) == (
+        CancelRun(KEY, 1, session().path, NAMED, "alice", ""),
+        Explain(KEY, "decided", "cancelled by alice"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "processes", "why"),
+    [
+        (None, NAMED, "there is no such session"),
+        (session(status="completed"), NAMED, "it is completed already"),
+        (session(attempt=2), NAMED, "attempt 1 was meant, and attempt 2 is the last"),
+        (session(), RunProcesses(None, None, "here"), "its files name no process that could be told"),
+    ],
+)
+def test_what_cannot_be_cancelled_is_refused_and_why(
+    found: Session | None, processes: RunProcesses, why: str
+) -> None:
+    assert decided(asked(), found, processes) == (
+        Explain(KEY, "refused", f"not cancelled by alice: wrong branch: {why}"),
+    )

@@ -1,0 +1,329 @@
+"""Launchers that daemons start: they take the real steps of a launcher over the simulated machine, and outlive their daemon.
+
+A launcher is a process of its own: it acts when the world does, may be killed or hang at each of its steps, and loses
+its locks with its life. What it does to the ticket and the run directory is the daemon's own code.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from tests.simulation.broken import Broken
+from tests.simulation.places import Begun, Named, Over, Place, Places, contract_of
+from tests.simulation.ports import HOST, STATE, ProcessTable
+from tests.simulation.virtual_time import Killed
+
+from runward.config.json_value import JsonValue
+from runward.daemon.ports import Begun as HasBegun
+from runward.daemon.ports import NotBegun, NotTold, RunPlace, Told
+from runward.daemon.processes import ticket
+from runward.daemon.processes.detached import BEGUN, FAILED, HELD, SUPERSEDED, TAKEN
+from runward.daemon.processes.record import EXIT, PROCESS, RUN, START, BegunAlready, NameTaken, RunDirectory
+from runward.daemon.processes.starting import PATIENCE, understood
+from runward.daemon.processes.ticket import EpochOver, TicketHeld
+from runward.handlers.effects import StartRun
+from runward.handlers.facts import RunProcesses
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.observe import ProcessState
+
+if TYPE_CHECKING:
+    from tests.simulation.universe import Universe
+
+_ENDS: Final[tuple[tuple[dict[str, JsonValue], str, str], ...]] = (
+    ({"exit_code": 0, "cause": "exited"}, "completed", "run.completed.ok"),
+    ({"exit_code": 3, "cause": "exited"}, "failed", "run.failed.exit_nonzero"),
+    ({"exit_code": None, "cause": "timed_out", "signal": 15}, "timed_out", "run.timed_out.deadline"),
+)
+_NOT_STARTED: Final[tuple[dict[str, JsonValue], str, str]] = (
+    {"exit_code": 126, "cause": "not_started", "error": "no room"},
+    "failed",
+    "run.failed.not_started",
+)
+
+
+class Launchers:
+    """Every launcher of a history. `released` says how often the command of a start was let go, `recorded` how often
+    its `run.json` was written, by the start's key.
+    """
+
+    def __init__(self, universe: "Universe") -> None:
+        self.universe = universe
+        self.places: Places
+        self.dice = random.Random(f"{universe.seed}/launchers")
+        self.released: Counter[str] = Counter()
+        self.recorded: Counter[str] = Counter()
+        self._all: list[Launcher] = []
+
+    def spawn(self, order: StartRun, epoch: int) -> "Launcher":
+        """A new launcher with this order, which begins soon."""
+        launcher = Launcher(self, order, epoch, len(self._all) + 1)
+        self._all.append(launcher)
+        return launcher
+
+    def power_cut(self) -> None:
+        """None of them is left."""
+        for launcher in self._all:
+            if not launcher.over:
+                launcher.die()
+
+    def busy(self) -> bool:
+        """Whether any of them still has something to do."""
+        return any(not launcher.over for launcher in self._all)
+
+    def check(self, started: dict[str, str]) -> None:
+        """Each start that is said to have begun was recorded, and none was let go that isn't; once, all of them."""
+        for key, state in started.items():
+            if (state == "begun") != (self.recorded[key] > 0):
+                raise Broken(f"the start {key} is {state}, and was recorded {self.recorded[key]} times")
+        strange = (self.released | self.recorded).keys() - started.keys()
+        if strange:
+            raise Broken(f"runs were started that nobody ordered: {sorted(strange)}")
+
+    def note_release(self, key: str) -> None:
+        """The command of a start is let go."""
+        self.released[key] += 1
+        if self.released[key] > 1:
+            raise Broken(f"the command of the start {key} was let go {self.released[key]} times")
+
+
+class Launcher:
+    """One launcher. `answer` is what it told whoever ordered the run, `over` that its process has ended."""
+
+    def __init__(self, launchers: Launchers, order: StartRun, epoch: int, number: int) -> None:
+        self.name = f"launcher {number}"
+        self.answer: str | None = None
+        self.over = False
+        self._launchers = launchers
+        self._universe = launchers.universe
+        self._order = order
+        self._epoch = epoch
+        self._place: Place | None = None
+        self._step = "before its ticket"
+        self._me: RecordedProcess = self._universe.table.start()
+        self._command: RecordedProcess | None = None
+        self._life = self._steps()
+        self._universe.timeline.after(self._pause(), self._go_on)
+
+    def _pause(self) -> float:
+        """How long a step takes; sometimes longer than anybody waits."""
+        dice, chaos = self._launchers.dice, self._universe.chaos
+        if not chaos.calm and dice.random() < chaos.climate.launcher_hangs:
+            return dice.uniform(1.0, 2.0 * PATIENCE)
+        return dice.choice((0.0, 0.001, 0.01, 0.05))
+
+    def _go_on(self) -> None:
+        if self.over:
+            return
+        chaos = self._universe.chaos
+        if not chaos.calm and self._launchers.dice.random() < chaos.climate.launcher_kills:
+            self._universe.tally.reached[f"a launcher killed {self._step}"] += 1
+            self.die()
+            return
+        with self._universe.acting_as(self.name):
+            pause = next(self._life, None)
+        if pause is None:
+            self._end()
+        else:
+            self._universe.timeline.after(pause, self._go_on)
+
+    def die(self) -> None:
+        """Killed, and its command with it: at the gate nobody is left to let it go, and later it goes too."""
+        self._universe.say(f"{self.name} dies {self._step}")
+        if self._place is not None:
+            self._place.reopened += 1
+            self._place.died = True
+        self._end()
+
+    def _end(self) -> None:
+        self.over = True
+        self._universe.kernel.end(self.name)
+        for process in (self._me, self._command):
+            if process is not None:
+                self._universe.table.end(process)
+
+    def _steps(self) -> Iterator[float]:
+        """What a launcher does, step by step; between two steps anything may happen."""
+        order = self._order
+        try:
+            self._room()
+            claim = ticket.claim_start(STATE, order.key, self._epoch, order.root, order.name)
+        except (BegunAlready, TicketHeld, EpochOver, NameTaken, OSError) as refused:
+            self.answer = self._refusal(refused)
+            return
+        self._step = "before its run.json"
+        yield self._pause()
+        try:
+            self._room()
+            self._write_run(claim.directory)
+        except OSError as error:
+            self._discard(claim.directory)
+            self.answer = f"{FAILED} {error}"
+            return
+        self._step = "before its command was let go"
+        yield self._pause()
+        try:
+            self._write_process(claim.directory)
+            yield self._pause()
+            self._room()
+            claim.ticket.mark()
+        except OSError:
+            self._write_exit(claim.directory, _NOT_STARTED)
+            self.answer = BEGUN
+            return
+        self.answer = BEGUN
+        yield self._pause()
+        self._launchers.note_release(order.key)
+        self._step = "after its command was let go"
+        yield self._launchers.dice.choice((0.0, 0.01, 1.0, 6.0))
+        try:
+            self._work()
+        except OSError as error:
+            self._universe.say(f"the command of {self.name} can't: {error}")
+        yield self._launchers.dice.choice((0.0, 0.5, 10.0))
+        self._write_exit(claim.directory, self._launchers.dice.choice(_ENDS))
+
+    def _refusal(self, refused: Exception) -> str:
+        reached = self._universe.tally.reached
+        match refused:
+            case BegunAlready():
+                reached["a start that had begun already"] += 1
+                return BEGUN
+            case TicketHeld():
+                reached["a start that another launcher is about"] += 1
+                return HELD
+            case EpochOver():
+                reached["a launcher of an old epoch"] += 1
+                return SUPERSEDED
+            case NameTaken():
+                return f"{TAKEN} {refused}"
+            case _:
+                return f"{FAILED} {refused}"
+
+    def _room(self) -> None:
+        """Raise where the disk is full."""
+        if self._universe.chaos.full and not self._universe.chaos.calm:
+            raise OSError(28, "No space left on device")
+
+    def _write_run(self, directory: RunDirectory) -> None:
+        order, launchers = self._order, self._launchers
+        self._universe.kernel.mkdir(f"{directory.path}/artifacts")
+        value: dict[str, JsonValue] = {
+            "schema": "runward-run-v1",
+            "session_id": order.name,
+            "playbook": order.playbook,
+            "contract": order.contract,
+            "host": HOST,
+            "launcher": _recorded(self._me),
+            "metadata": {**dict(order.metadata), START: order.key},
+        }
+        directory.write_json(RUN, value)
+        launchers.recorded[order.key] += 1
+        begun = Begun(contract_of(order.playbook), self._me, HOST)
+        self._place = launchers.places.place(order.root, order.name)
+        self._place.begun.append(begun)
+        self._mean(directory, RUN, begun)
+        if launchers.recorded[order.key] > 1:
+            self._place.reopened += 1
+
+    def _write_process(self, directory: RunDirectory) -> None:
+        self._command = self._universe.table.start()
+        directory.write_json(PROCESS, _recorded(self._command))
+        self._mean(directory, PROCESS, Named(self._command))
+
+    def _write_exit(self, directory: RunDirectory, end: tuple[dict[str, JsonValue], str, str]) -> None:
+        value, status, reason = end
+        now = round(self._universe.clock.now(), 3)
+        at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        try:
+            directory.write_json(EXIT, {**value, "finished_at": at, "start": self._order.key})
+        except OSError as error:
+            self._universe.say(f"{self.name} can't say its end: {error}")
+            self.die()
+            return
+        assert self._place is not None
+        over = Over(status, reason, now)
+        self._place.exits.append(over)
+        self._mean(directory, EXIT, over)
+
+    def _mean(self, directory: RunDirectory, name: str, meaning: Begun | Named | Over) -> None:
+        """Register what was written; where its root was swapped meanwhile, nobody may ever see it."""
+        assert self._place is not None
+        descriptor = self._universe.kernel.open(
+            name, self._universe.kernel.O_RDONLY, dir_fd=directory.descriptor
+        )
+        content = self._universe.kernel.pread(descriptor, 1 << 20, 0)
+        self._universe.kernel.close(descriptor)
+        self._launchers.places.meanings[content] = meaning
+        path = f"{self._place.path}/{name}"
+        kernel = self._universe.kernel
+        if not kernel.exists(path) or kernel.content(path) != content:
+            self._place.shaken = True
+            self._place.reopened += 2
+
+    def _work(self) -> None:
+        """The command: it delivers or not, and some clean up after themselves only too well."""
+        dice, kernel = self._launchers.dice, self._universe.kernel
+        assert self._place is not None
+        path = self._place.path
+        if not kernel.exists(f"{path}/artifacts"):
+            return
+        if dice.random() < 0.15 and not self._universe.chaos.calm:
+            self._universe.tally.reached["a started run that removed itself"] += 1
+            self._place.shaken = True
+            self._place.reopened += 1
+            kernel.remove_tree(path)
+            return
+        for each, _ in contract_of(self._order.playbook) or ():
+            if "/" in each and not kernel.exists(f"{path}/artifacts/deep"):
+                kernel.mkdir(f"{path}/artifacts/deep")
+            if dice.random() < 0.7:
+                kernel.put(f"{path}/artifacts/{each}", b"delivered")
+
+    def _discard(self, directory: RunDirectory) -> None:
+        try:
+            directory.discard()
+        except OSError as error:
+            self._universe.say(f"{self.name} leaves its directory: {error}")
+
+
+class SimulatedProcesses:
+    """The processes port of one daemon."""
+
+    def __init__(self, table: ProcessTable, launchers: Launchers) -> None:
+        self._table = table
+        self._launchers = launchers
+
+    def host(self) -> str:
+        return self._table.host()
+
+    def state(self, process: RecordedProcess) -> ProcessState:
+        return self._table.state(process)
+
+    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold:
+        """Only whether anybody is left to be told: the machine's processes here end by themselves."""
+        for each in (processes.launcher, processes.process):
+            if each is not None and self._table.state(each) != "gone":
+                return Told(f"process {each.pid} was told")
+        return NotTold("all are gone")
+
+    def start(self, order: StartRun, epoch: int) -> HasBegun | NotBegun:
+        """As the real one: a launcher of its own is asked, and waited for while the world goes on."""
+        universe = self._launchers.universe
+        launcher = self._launchers.spawn(order, epoch)
+        give_up = universe.timeline.time + PATIENCE
+        while launcher.answer is None and not launcher.over and universe.timeline.time < give_up:
+            universe.timeline.elapse(0.01)
+            if universe.timeline.running.killed:
+                raise Killed
+        if launcher.answer is not None:
+            return understood(launcher.answer)
+        return understood("") if launcher.over else NotBegun(f"has not begun after {PATIENCE} s")
+
+    def forget_starts(self, owed: Collection[str]) -> None:
+        ticket.throw_away(STATE, owed)
+
+
+def _recorded(process: RecordedProcess) -> dict[str, JsonValue]:
+    return {"pid": process.pid, "start_ticks": process.start_ticks, "boot_id": process.boot_id}
