@@ -5,9 +5,9 @@ under `tests/simulation/`. Calls are plain and blocking; the worker makes them i
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from runward.daemon.inbox.spool import InboxFile
 from runward.handlers.effects import StartRun
 from runward.handlers.facts import EarlyLegs, LegsBefore, RootFacts, RunProcesses, Unreadable
 from runward.handlers.layouts.scanner import Document, RecordedProcess, Signature
@@ -128,15 +128,6 @@ class NotAppended(NamedTuple):
 
 class EpochPassed(Exception):
     """Another daemon has taken over the state directory: this one may do nothing any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class InboxFile:
-    """One request in the inbox: its name without the ending, who owns the file, and its bytes."""
-
-    name: str
-    owner: str
-    content: bytes
 
 
 class Files(Protocol):

@@ -160,8 +160,12 @@ class Cancellation(NamedTuple):
     reason: str
 
 
-class PlayOf(NamedTuple):
-    """Question: what a playbook of this name would start now, and in which root. Answer: `Play`."""
+@dataclass(frozen=True, slots=True)
+class PlayOf:
+    """Question: what a playbook of this name would start now, and in which root. Answer: `Play`.
+
+    No named tuple, which would equal the `SessionOf` of a session called so.
+    """
 
     playbook: str
 

@@ -6,7 +6,7 @@ from typing import Final
 from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
-from runward.daemon.ports import InboxFile
+from runward.daemon.inbox.spool import InboxFile
 from runward.handlers.events import (
     Event,
     JobDiscardRequested,

@@ -1,21 +1,31 @@
 """The inbox as a directory: put a request durably, list what waits, clear what was recorded.
 
-A request is durable when `put` returns, the daemon up or down. The file's owner is who said it.
+A request is durable when `put` returns, the daemon up or down. The file's owner is who said it. Commands look into
+it, so nothing heavy is imported here.
 """
 
 import os
 import pwd
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from runward.daemon.ports import InboxFile
 from runward.daemon.rundir.durable import write_durably
 
 INBOX: Final = "inbox"
 REJECTED: Final = "rejected"
 SUFFIX: Final = ".json"
 MAXIMUM_REQUEST: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class InboxFile:
+    """One request in the inbox: its name without the ending, who owns the file, and its bytes."""
+
+    name: str
+    owner: str
+    content: bytes
 
 
 def put(state: Path, name: str, content: bytes) -> None:

@@ -33,7 +33,7 @@ _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOE
 
 
 class TicketHeld(Exception):
-    """Another launcher is about this start."""
+    """Another launcher is about to begin this start."""
 
 
 class EpochOver(Exception):
@@ -93,10 +93,11 @@ def claim_start(state: Path, key: str, epoch: int, root: str, name: str) -> Clai
 def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
     """The ticket of the start `key`, locked, for a launcher of the daemon of `epoch`.
 
-    Raises `TicketHeld`, `EpochOver` and `OSError`.
+    Raises `TicketHeld`, `BegunAlready` where its holder has let the command go, `EpochOver` and `OSError`.
     """
     directory = f"{state}/{STARTS}"
     descriptor = os.open(f"{directory}/{_name(key)}", _FLAGS, 0o600)
+    ticket = Ticket(descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         current = read_epoch(state)
@@ -104,12 +105,13 @@ def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
             raise EpochOver(f"the epoch of who ordered this is {epoch}, now it is {current}")
         sync_directory(directory)
     except BlockingIOError:
-        os.close(descriptor)
-        raise TicketHeld from None
+        has_begun = ticket.has_begun
+        ticket.close()
+        raise (BegunAlready if has_begun else TicketHeld) from None
     except BaseException:
-        os.close(descriptor)
+        ticket.close()
         raise
-    return Ticket(descriptor)
+    return ticket
 
 
 def throw_away(state: Path, owed: Collection[str]) -> None:

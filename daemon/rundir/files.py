@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from runward.daemon.inbox import spool
+from runward.daemon.inbox.spool import InboxFile
 from runward.daemon.ports import (
     Appended,
     Gone,
-    InboxFile,
     JournalLine,
     Listing,
     NotAppended,

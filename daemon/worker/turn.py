@@ -15,7 +15,8 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.inbox.requests import load_request
-from runward.daemon.ports import Clock, Files, InboxFile
+from runward.daemon.inbox.spool import InboxFile
+from runward.daemon.ports import Clock, Files
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
 from runward.daemon.store import queries
 from runward.daemon.store.rows import Job, Outcome

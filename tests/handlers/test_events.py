@@ -15,6 +15,7 @@ from runward.handlers.events import (
     Event,
     JobDiscardRequested,
     JobRetryRequested,
+    PlayRunRequested,
     ScanRequested,
     SessionCancelRequested,
     SessionFinished,
@@ -35,6 +36,7 @@ EXAMPLES: list[Event] = [
     JobRetryRequested("r", 1.0, 7, "ann"),
     JobDiscardRequested("r", 1.0, 7, "why", "ann"),
     SessionCancelRequested("r", 1.0, "k", 2, "why", "ann"),
+    PlayRunRequested("r", 1.0, "review", {"pr": 12, "more": {"x": [None, "ä"]}}, "/src", "00-a-b-01", "ann"),
     ScanRequested("r", 1.0),
 ]
 plain = st.recursive(
@@ -78,6 +80,11 @@ def test_the_key_of_an_event_names_its_fact() -> None:
 
 def test_requests_about_a_job_have_a_lane_beside_that_of_its_session() -> None:
     assert JobRetryRequested("r", 1.0, 7).lane == JobDiscardRequested("r", 1.0, 7).lane == "queue:7"
+
+
+def test_requests_for_runs_hold_each_other_up_in_no_way() -> None:
+    one, other = (PlayRunRequested(name, 1.0, "review", {}, "/src") for name in ("one", "other"))
+    assert one.lane != other.lane
     assert started().lane == ended().lane == "native:runs/alpha"
 
 

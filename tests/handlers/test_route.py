@@ -7,6 +7,7 @@ from runward.handlers.facts import (
     DeclaredContract,
     LegsBefore,
     Need,
+    PlayOf,
     SessionOf,
     question_as_json,
 )
@@ -40,6 +41,7 @@ def test_a_question_is_kept_as_plain_json() -> None:
     assert question_as_json(LegsBefore("/a", "/", ("x",), 1, 2)) == {
         "legs_before": {"root": "/a", "paths": ["x"]}
     }
+    assert question_as_json(PlayOf("p")) == {"play_of": "p"}
     assert question_as_json(ArtifactsUnder("/a", "/", ("x",))) == {
         "artifacts_under": {"root": "/a", "paths": ["x"]}
     }

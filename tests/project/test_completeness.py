@@ -13,15 +13,16 @@ from tests.daemon.launching import Launcher
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.project.repository import ROOT, parsed, sources
 
+from runward.config.playbook import Playbook
 from runward.daemon import faults
-from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.requests import Request, dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.rows import Batch
 from runward.daemon.worker.deciding import Decider
 from runward.handlers import facts
 from runward.handlers.effects import Effect, Effects, TryLater
-from runward.handlers.events import Event, SessionCancelRequested, Status, event_types
-from runward.handlers.facts import Need, Question
+from runward.handlers.events import Event, PlayRunRequested, SessionCancelRequested, Status, event_types
+from runward.handlers.facts import Need, Play, Question
 from runward.handlers.route import HANDLERS, Decision
 from runward.handlers.sessions.reasons import MEANINGS
 
@@ -136,7 +137,8 @@ async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: 
     points = named_points(*(path for path in sources("daemon") if path != LAUNCHER))
     passed: list[str] = []
     monkeypatch.setattr(faults, "_hook", passed.append)
-    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+    play = Play(Playbook("make", command=("make",)), root_name="runs", root_path=str(tmp_path / "runs"))
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), playable=lambda name: play) as running:
         directory = tmp_path / "runs" / "a"
         directory.mkdir()
         (directory / "run.json").write_text('{"schema": "runward-run-v1"}')
@@ -144,6 +146,7 @@ async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: 
         await running.settle()
         await running.supervisor.outbox.sweep()
         await _cancel_a_run(running, tmp_path)
+        await _start_a_run(running)
     assert points <= set(passed)
     assert len(points) >= 5
     for commit in ("roots", "put", "apply", "outbox"):
@@ -157,6 +160,14 @@ async def _cancel_a_run(running: Daemon, base: Path) -> None:
     launcher = '{"pid": 100, "start_ticks": 7, "boot_id": "this"}'
     (directory / "run.json").write_text(f'{{"schema": "runward-run-v1", "launcher": {launcher}}}')
     await running.settle()
-    put(running.state, "b", dump_request(SessionCancelRequested("b", 1.0, "native:runs/b", 1)))
+    await _ask(running, SessionCancelRequested("b", 1.0, "native:runs/b", 1))
+
+
+async def _start_a_run(running: Daemon) -> None:
+    await _ask(running, PlayRunRequested("c", 1.0, "make", {}, "/"))
+
+
+async def _ask(running: Daemon, request: Request) -> None:
+    put(running.state, request.request, dump_request(request))
     running.supervisor.worker.inbox_waits = True
     await running.work()

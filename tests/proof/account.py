@@ -1,12 +1,17 @@
 """What a daemon left behind, told so that two accounts of one history can be compared.
 
 Left out are times of recording, epochs, tokens, try counters, and the numbers and hashes that rest on them. A hash in
-a journal is replaced by the event that it belongs to, a file's inode by its name; so both must be right.
+a journal is replaced by the event that it belongs to, a file's inode by its name; so both must be right. So are the
+times that a run's own launcher wrote, which no two histories share, by what they mean; for such a run it is left out
+what is remembered of its files, but not how it stands.
 """
 
 import hashlib
+import json
 import os
 import re
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from tests.proof.place import Place
@@ -40,15 +45,21 @@ def account(place: Place) -> Account:
         "outbox": "select e.key, directory, name, live from outbox o join events e on e.seq = o.event order by o.id",
         "journal_lines": 'select e.key, directory, name, "offset", length, why from journal_lines l'
         " join events e on e.seq = l.event order by directory, name, l.id",
-        "cursors": "select key, root, directory, session_key, phase, state from cursors order by key",
+        "cursors": "select c.key, root, c.directory, c.session_key, phase, iif(name is null, c.state, 'started')"
+        " from cursors c left join starts s on s.session_key = c.session_key order by c.key",
         "problems": "select path, line, message, mend from problems order by path, line, message",
         "cancellations": "select e.key, session_key, attempt, directory, processes, said_by, reason, told, outcome,"
         " carried_out_at is null from cancellations c join events e on e.seq = c.event order by 1",
+        "starts": "select e.key, s.key, session_key, name, directory, effect, state, why, ended_at is null from starts s"
+        " join events e on e.seq = s.event order by 1",
         "roots": "select name, path, layout from roots order by name",
     }
-    names = _names_of_inodes(place)
-    told = {name: [_plain(row, place, names) for row in place.rows(sql)] for name, sql in tables.items()}
-    told |= _journals(place)
+    names, times = _names_of_inodes(place), _times_of_started_runs(place)
+    told = {
+        name: [_timeless(_plain(row, place, names), times) for row in place.rows(sql)]
+        for name, sql in tables.items()
+    }
+    told |= {name: [_timeless(line, times) for line in lines] for name, lines in _journals(place).items()}
     told["inbox"] = sorted(path.name for path in (place.state / "inbox").iterdir())
     told["rejected"] = sorted(path.name for path in (place.state / "rejected").glob("*"))
     return told
@@ -71,6 +82,26 @@ def difference(one: Account, other: Account) -> str:
 def _plain(row: tuple[object, ...], place: Place, names: dict[int, str]) -> str:
     text = " | ".join(str(cell).replace(str(place.directory), "<place>") for cell in row)
     return _SIGNATURE.sub(lambda found: f"[{names.get(int(found[1]), 'another file')},{found[2]}]", text)
+
+
+def _timeless(text: str, times: dict[str, str]) -> str:
+    for moment, meaning in times.items():
+        text = text.replace(moment, meaning)
+    return text
+
+
+def _times_of_started_runs(place: Place) -> dict[str, str]:
+    """When the runs that a daemon started began and ended, as it is written anywhere, and what it means."""
+    found: dict[str, str] = {}
+    for (directory,) in place.rows("select directory from starts where state = 'begun'"):
+        for file, key in (("run.json", "started_at"), ("exit.json", "finished_at")):
+            path = Path(str(directory), file)
+            if not path.exists():
+                continue
+            moment = datetime.fromisoformat(json.loads(path.read_text())[key]).timestamp()
+            written = datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds")
+            found |= dict.fromkeys((str(moment), written.replace("+00:00", "Z")), f"<{key}>")
+    return found
 
 
 def _names_of_inodes(place: Place) -> dict[int, str]:

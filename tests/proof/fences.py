@@ -1,9 +1,12 @@
 """The daemon's fences, each with the way to take it out: a proof that can't fail proves nothing."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from runward.daemon.ports import Appended, JournalLine, NotAppended
+from runward.daemon.processes import starting
 from runward.daemon.rundir import journals
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.store import rows
@@ -57,10 +60,23 @@ def _look_at_the_epoch() -> None:
     Supervisor._check_epoch = unlooked  # type: ignore[method-assign] # to take it out is the purpose
 
 
+def _of_the_launcher(name: str) -> Callable[[], None]:
+    """A fence of the launchers that the daemon starts: it starts others, without it."""
+
+    def take_out() -> None:
+        already = starting.LAUNCHER[2:] if starting.LAUNCHER[1] == str(_UNFENCED) else ()
+        starting.LAUNCHER = (sys.executable, str(_UNFENCED), ",".join((*already, name)))  # type: ignore[misc,assignment] # to take it out is the purpose
+
+    return take_out
+
+
+_UNFENCED: Final = Path(__file__).with_name("unfenced_launcher.py")
+
 FENCES: Final[Mapping[str, Callable[[], None]]] = {
     "epoch of the store": _epoch_of_the_store,
     "look for lines": _look_for_lines,
     "look at the epoch": _look_at_the_epoch,
     "token of the job": _token_of_the_job,
     "epoch of the journal": _epoch_of_the_journal,
+    **{f"{name} of the start": _of_the_launcher(name) for name in ("epoch", "lock", "mark", "run.json")},
 }

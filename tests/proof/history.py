@@ -9,11 +9,21 @@ from pathlib import Path
 from typing import Final
 
 from tests.proof.place import Place, write
+from tests.proof.processes import wait_for
 
 TWO: Final = [("review.md", True), ("notes.md", False)]
 LAUNCHER: Final = {"pid": 4711, "start_ticks": 1, "boot_id": "of-yesterday"}
 BATCH: Final = 3
 """Few jobs a turn, so that the history has many commits."""
+
+PLAYBOOK: Final = """\
+command: [sh, -c, 'echo ran >> "$RUNWARD_ARTIFACTS_DIR/ran"; until [ -e "$RUNWARD_RUN_DIR/../../go" ]; do sleep 0.02; done', "{{ with.word }}"]
+timeout: 1min
+artifacts:
+  expected:
+    - {id: ran, path: ran}
+"""
+"""Its run goes on until `go` is there, so that every daemon of the first chapter sees it running."""
 
 
 def first_chapter(place: Place) -> None:
@@ -37,6 +47,24 @@ def first_chapter(place: Place) -> None:
     write(foreign / "events.jsonl", '{"event":"mine","n":1}\nno JSON at all\n{"event":"torn')
     place.put_request({"type": "JobRetryRequested", "version": 1, "payload": {"at": 1.0, "job": 4711}})
     write(place.state / "inbox" / "not-a-request.json", "{")
+    (place.directory / "playbooks").mkdir()
+    write(place.directory / "playbooks" / "played.playbook.yaml", PLAYBOOK)
+    ask_to_play(place, "played", word="x")
+    ask_to_play(place, "played")
+    ask_to_play(place, "unheard-of")
+
+
+def let_go(place: Place) -> None:
+    """Have the run that was started end."""
+    write(place.directory / "go", "")
+    (played,) = place.runs.glob("played-*")
+    wait_for((played / "exit.json").exists, "the end of the run that was asked for")
+
+
+def ask_to_play(place: Place, playbook: str, **given: str) -> None:
+    """A person wants a playbook's command started."""
+    said = {"at": 4.0, "playbook": playbook, "given": given, "cwd": "/"}
+    place.put_request({"type": "PlayRunRequested", "version": 1, "payload": said})
 
 
 def second_chapter(place: Place) -> None:
@@ -50,6 +78,7 @@ def second_chapter(place: Place) -> None:
     write(resumed / "run.json", json.dumps(later))
     place.finish_run(resumed, finished_at="2026-02-03T05:01:00Z", exit_code=1)
     _delivering(place, "comes-later")
+    let_go(place)
     for run in ("is-cancelled", "names-nobody", "crashes", "never-was"):
         said = {"at": 3.0, "session_key": f"native:runs/{run}", "attempt": 1, "reason": "enough"}
         place.put_request({"type": "SessionCancelRequested", "version": 1, "payload": said})

@@ -39,7 +39,7 @@ class Place:
 
     def set_up(self, *roots: Path, further: str = "") -> None:
         """Write the settings: these roots, by default the one that is there."""
-        text = f'state_dir = "{self.state}"\nplaybooks = []\nagents = []\n{further}\n'
+        text = f'state_dir = "{self.state}"\nplaybooks = ["playbooks"]\nagents = []\n{further}\n'
         for root in roots or (self.runs,):
             text += f'[[roots]]\nname = "{root.name}"\npath = "{root}"\nlayout = "native"\n'
         self.settings.write_text(text)

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 from tests.proof.account import Account, account, difference
-from tests.proof.history import first_chapter
+from tests.proof.history import first_chapter, let_go
 from tests.proof.place import Place
 from tests.proof.processes import Forks, Process, wait_for
 
 IN_LOCK = ("journal.append.before", "journal.append.after")
 SUPERSEDED = 75
+OF_A_START = ("epoch of the start", "lock of the start", "mark of the start", "run.json of the start")
 NO_EPOCH = ("epoch of the store", "look at the epoch")
 
 
@@ -31,6 +32,7 @@ def undisturbed(in_memory: Path, forks: Forks) -> tuple[Account, list[str]]:
     assert place.once("list") == 0
     said = place.started[-1].said()
     points = [line.split()[1] for line in said.splitlines() if line.startswith("point ")]
+    let_go(place)
     return account(place), points
 
 
@@ -54,6 +56,7 @@ def _judged_by_a_successor(place: Place, point: int | str, fences_out: Sequence[
     assert place.once() == 0, place.started[-1].said()
     zombie.go_on()
     zombie.wait()
+    let_go(place)
     return zombie
 
 
@@ -102,6 +105,7 @@ def _prove_frozen_in_transaction(place: Place, name: str, expected: Account) -> 
     assert zombie.wait() == 0, zombie.said()
     assert place.once() == 0
     assert not difference(expected, account(place))
+    let_go(place)
 
 
 def test_a_daemon_frozen_inside_a_transaction_keeps_its_successor_out_and_finishes_the_work_itself(
@@ -153,6 +157,7 @@ def _prove_frozen_in_lock(place: Place, point: int | str, expected: Account) -> 
     successor.send(signal.SIGTERM)
     assert successor.wait() == 0, successor.said()
     assert not difference(expected, account(place))
+    let_go(place)
 
 
 def test_an_idle_daemon_that_was_frozen_and_superseded_ends_by_itself(place: Place) -> None:
@@ -205,5 +210,29 @@ def test_without_epoch_and_token_a_job_is_completed_twice(in_memory: Path, forks
     place = Place(in_memory / "no-token", forks)
     zombie = _judged_by_a_successor(place, "commit.apply.begin", [*NO_EPOCH, "token of the job"])
     assert zombie.code == 0, "it never learns that its time is over"
-    states = place.rows("select state from jobs where state = 'held'")
-    assert len(states) == 3, "two effects: what the successor had done, the zombie held"
+    held = place.rows("select handler from jobs where state = 'held'")
+    assert len(held) == 4, "two effects: what the successor had done, the zombie held"
+    assert ("requests/play",) in held
+    assert _times_run(place) == 1, "that a run is ordered once is kept by the database, too"
+
+
+@pytest.mark.parametrize("left", OF_A_START)
+def test_any_one_fence_of_a_start_is_enough_to_have_it_started_once(
+    in_memory: Path, forks: Forks, left: str
+) -> None:
+    place = Place(in_memory / f"only-the-{left.replace(' ', '-')}", forks)
+    zombie = _judged_by_a_successor(place, "start.before", [each for each in OF_A_START if each != left])
+    assert zombie.code == SUPERSEDED, zombie.said()
+    assert _times_run(place) == 1
+
+
+def test_without_all_fences_of_a_start_it_is_started_twice(in_memory: Path, forks: Forks) -> None:
+    place = Place(in_memory / "no-fence-of-a-start", forks)
+    _judged_by_a_successor(place, "start.before", OF_A_START)
+    assert _times_run(place) == 2, "two effects"
+
+
+def _times_run(place: Place) -> int:
+    """How often the command of the run that was asked for ran."""
+    (ran,) = place.runs.glob("played-*/artifacts/ran")
+    return ran.read_text().count("ran\n")

@@ -45,7 +45,11 @@ def test_the_history_has_every_end_and_every_kind_of_point(
         "run.started.ok",
     }
     assert len(told["problems"]) == 0, "the ill-formed end was mended"
-    assert {name.split(".")[0] for name in points[0]} == {"commit", "outbox", "journal", "sweep"}
+    assert {name.split(".")[0] for name in points[0]} == {"commit", "outbox", "journal", "sweep", "start"}
+    assert {"start.before", "start.after", "commit.start.before"} <= set(points[0])
+    assert [line.split(" | ")[-3:] for line in told["starts"]] == [["begun", "None", "0"]]
+    assert sum(" | requests/play | " in line for line in told["decisions"]) == 3
+    assert any('"produced":[{"id":"ran","path":"ran","size":4}]' in line for line in told["sessions"]), "once"
     assert {"cancel.before", "cancel.after", "commit.cancel.before"} <= set(points[1])
     assert len(told["cancellations"]) == 1
     assert sum(" | requests/cancel | " in line for line in told["decisions"]) == 4

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.proof.account import Account, account, difference
-from tests.proof.history import first_chapter
+from tests.proof.history import first_chapter, let_go
 from tests.proof.place import Place
 from tests.proof.processes import Forks, wait_for
 
@@ -32,6 +32,7 @@ def undisturbed(in_memory: Path, forks: Forks) -> tuple[Account, list[str]]:
     said = daemon.said()
     points = [line.split()[1] for line in said.splitlines() if line.startswith("point ")]
     assert place.once() == 0
+    let_go(place)
     return account(place), points
 
 
@@ -62,6 +63,7 @@ def test_sigterm_at_every_kind_of_point_ends_0_and_loses_nothing(
         place = Place(in_memory / name, forks)
         assert _stopped_at(place, name) < BOUND
         assert place.once() == 0
+        let_go(place)
         parted = difference(expected, account(place))
         assert not parted, f"{name}:\n{parted}"
 
@@ -76,6 +78,7 @@ def test_sigterm_at_every_point_ends_0_and_loses_nothing(
         place = Place(in_memory / f"every-{index}", forks)
         assert _stopped_at(place, index + 1) < BOUND
         assert place.once() == 0
+        let_go(place)
         parted = difference(expected, account(place))
         assert not parted, f"{index + 1}, {name}:\n{parted}"
 
@@ -86,6 +89,7 @@ def test_a_second_sigterm_is_harmless(
     place = Place(in_memory / "twice", forks)
     assert _stopped_at(place, "commit.apply.begin", times=3) < BOUND
     assert place.once() == 0
+    let_go(place)
     assert not difference(undisturbed[0], account(place))
 
 

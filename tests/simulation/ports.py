@@ -14,7 +14,8 @@ from tests.simulation.virtual_time import Process, Timeline
 from runward.config.contract import ExpectedArtifact
 from runward.config.playbook import Playbook
 from runward.daemon.inbox import spool
-from runward.daemon.ports import Appended, InboxFile, JournalLine, NotAppended
+from runward.daemon.inbox.spool import InboxFile
+from runward.daemon.ports import Appended, JournalLine, NotAppended
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import CannotWatch, Translator, Watching

@@ -10,14 +10,23 @@ import pytest
 
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.requests import REQUESTS, Request, dump_request, load_request
-from runward.daemon.inbox.spool import MAXIMUM_REQUEST, clear, list_inbox, put
-from runward.daemon.ports import InboxFile
-from runward.handlers.events import JobDiscardRequested, JobRetryRequested, ScanRequested
+from runward.daemon.inbox.spool import MAXIMUM_REQUEST, InboxFile, clear, list_inbox, put
+from runward.handlers.events import (
+    JobDiscardRequested,
+    JobRetryRequested,
+    PlayRunRequested,
+    ScanRequested,
+    SessionCancelRequested,
+)
 
 NAME = "7b0e7b8e-0000-4000-8000-000000000001"
 EXAMPLES: list[Request] = [
     JobRetryRequested(NAME, 5.0, 7, "me"),
     JobDiscardRequested(NAME, 5.0, 7, "it is\nhopeless ä", "me"),
+    SessionCancelRequested(NAME, 5.0, "native:runs/a", 2, "the wrong\nbranch ä", "me"),
+    PlayRunRequested(
+        NAME, 5.0, "review", {"pr": 12, "more": {"x": [None, "ä"]}}, "/home/me", "00-a-b-01", "me"
+    ),
     ScanRequested(NAME, 5.0, "me"),
 ]
 

@@ -137,6 +137,12 @@ def test_asked_for_again_it_is_not_run_again(starter: Starter) -> None:
     assert (starter.work / "ran").read_text() == "ran\n"
 
 
+def test_a_run_that_goes_on_is_known_to_have_begun(starter: Starter) -> None:
+    order = starter.order("one", "sleep", "60")
+    assert [starter.processes.start(order, EPOCH) for _ in range(2)] == [Begun(), Begun()]
+    assert is_alive(starter.launcher("one"))
+
+
 def test_asked_for_by_many_at_once_it_is_run_once(starter: Starter) -> None:
     order = starter.order("one", "sh", "-c", "echo ran >> ran")
     answers: list[Begun | NotBegun] = []

@@ -64,6 +64,12 @@ def test_a_claim_makes_the_run_directory_and_keeps_others_out(machine: Machine) 
         machine.claim()
 
 
+def test_who_holds_a_claim_and_let_its_command_go_has_begun(machine: Machine) -> None:
+    machine.claim().ticket.mark()
+    with pytest.raises(BegunAlready):
+        machine.claim()
+
+
 def test_what_has_begun_is_never_claimed_again_even_if_its_directory_is_gone(machine: Machine) -> None:
     claim = machine.claim()
     claim.ticket.mark()
