@@ -175,7 +175,7 @@ def _ignore_no_signal() -> None:
 def _leave_service(name: str) -> None:
     """Out of the daemon's own unit, whose stop would otherwise end every run that it started.
 
-    Where systemd can't be asked, the launcher stays in it: the unit that we ship leaves it alone (KillMode=process).
+    Where systemd can't be asked, the launcher stays in it, and the unit that we ship leaves it alone (KillMode=process).
     """
     from runward.daemon.processes.cgroup import cgroup_of
     from runward.daemon.processes.means import ContainmentUnavailable, Held

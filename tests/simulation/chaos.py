@@ -59,8 +59,8 @@ def climate(dice: random.Random) -> Climate:
         strikes=tuple(strikes),
         slow_threads=perhaps(0.2),
         slow_calls=perhaps(0.02),
-        launcher_kills=perhaps(0.08),
-        launcher_hangs=perhaps(0.05),
+        launcher_kills=perhaps(0.15),
+        launcher_hangs=perhaps(0.15),
     )
 
 

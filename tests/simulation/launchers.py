@@ -107,9 +107,11 @@ class Launcher:
         self._universe.timeline.after(self._pause(), self._go_on)
 
     def _pause(self) -> float:
-        """How long a step takes; sometimes longer than anybody waits."""
+        """How long a step takes; sometimes longer than anybody waits, or than the daemon lives that ordered it."""
         dice, chaos = self._launchers.dice, self._universe.chaos
         if not chaos.calm and dice.random() < chaos.climate.launcher_hangs:
+            if dice.random() < 0.5:
+                self._universe.timeline.after(dice.uniform(0.0, 1.0), self._universe.kill_current)
             return dice.uniform(1.0, 2.0 * PATIENCE)
         return dice.choice((0.0, 0.001, 0.01, 0.05))
 

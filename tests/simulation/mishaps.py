@@ -81,8 +81,7 @@ class Mishaps:
         self._later(unlock)
 
     def kill_daemon(self) -> None:
-        if self._scene.universe.current is not None:
-            self._scene.universe.current.process.kill()
+        self._scene.universe.kill_current()
 
     def stop_daemon(self) -> None:
         """Stopped in order, and started again a while later."""

@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -147,8 +147,13 @@ class Run:
             self.place.backwards = True
 
     def cover(self, leg: str) -> None:
-        """Nothing is left of a leg's work."""
+        """Nothing is left of a leg's work: whoever looks only now can't know that a plan came after it."""
         self.universe.kernel.remove_tree(f"{self.path}/artifacts/{leg}")
+        left = [node.changed_ns for each in self.place.worked for node in self._work_of(each)]
+        self.place.plans = [
+            replace(plan, early=plan.early and any(each < plan.stamp for each in left))
+            for plan in self.place.plans
+        ]
 
     def name_process(self) -> None:
         """Write process.json."""

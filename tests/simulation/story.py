@@ -115,6 +115,8 @@ class Story:
                 "flow",
                 "late flow",
                 "covered flow",
+                "covered flow",
+                "covered flow",
                 "flow twice",
                 "flow after",
                 "unknown flow",

@@ -234,6 +234,11 @@ class Universe:
         if not self.chaos.calm:
             self.start_daemon()
 
+    def kill_current(self) -> None:
+        """`kill -9` of the daemon, if there is one."""
+        if self.current is not None:
+            self.current.process.kill()
+
     def power_cut(self) -> None:
         """Everything stops at once; of what was not synced any part may be gone."""
         self.tally.reached["a power cut"] += 1

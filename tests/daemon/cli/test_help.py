@@ -113,10 +113,14 @@ def test_the_page_has_the_table_of_exit_codes() -> None:
 
 @pytest.fixture(scope="module")
 def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A place with a running daemon, a delivered directory `out`, two held jobs, and `runward` on the PATH."""
+    """A place with a running daemon, a delivered directory `out`, two held jobs, a playbook `greet` with a command,
+    and `runward` on the PATH.
+    """
     place = Place(tmp_path_factory.mktemp("lived_in"))
     place.furnish()
     (place.directory / "playbooks/wrong.playbook.yaml").unlink()
+    greet = 'command: [echo, "hello {{ with.name }}"]\n'
+    (place.directory / "playbooks/greet.playbook.yaml").write_text(greet)
     (place.directory / "out").mkdir()
     for name in ("review.md", "report.md"):
         (place.directory / "out" / name).write_text("text")
