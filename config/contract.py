@@ -28,6 +28,8 @@ SOURCES: Final[tuple[Source, ...]] = ("playbook", "agent_profile", "role_default
 MAX_ID = 200
 MAX_DESCRIPTION = 4000
 MAX_EXPECTED = 1000
+MAX_DECLARED = MAX_EXPECTED // 2
+"""The most that one declaration may list: a playbook's and an agent's make one contract."""
 
 RESERVED_KEYS: Final = ("kind", "min_size", "mime_type", "outcome_kind")
 """Keys that ADR-0029 keeps for a later version of contracts."""
@@ -103,7 +105,7 @@ def contract_from_json(value: JsonValue, name: str) -> Parsed[Contract]:
         complaints.append(_wrong_kind(loc, value, "an object", 'write {"expected": […]}'))
         value = {}
     entries: list[ContractEntry] = []
-    for index, spec, artifact in _artifacts(value, loc, _SNAPSHOT_KEYS, complaints):
+    for index, spec, artifact in _artifacts(value, loc, _SNAPSHOT_KEYS, MAX_EXPECTED, complaints):
         source = _source(spec, (*loc, "expected", index, "source"), complaints)
         if artifact is not None and source is not None:
             entries.append(_entry(artifact, source))
@@ -126,12 +128,16 @@ def declared_artifacts(
     if not isinstance(value, dict):
         complaints.append(_wrong_kind(loc, value, "a table of keys", "list the artifacts under 'expected'"))
         return None
-    found = _artifacts(value, loc, _DECLARED_KEYS, complaints)
+    found = _artifacts(value, loc, _DECLARED_KEYS, MAX_DECLARED, complaints)
     return tuple(artifact for _, _, artifact in found if artifact is not None)
 
 
 def _artifacts(
-    block: Mapping[str, JsonValue], loc: Location, known: tuple[str, ...], complaints: list[Complaint]
+    block: Mapping[str, JsonValue],
+    loc: Location,
+    known: tuple[str, ...],
+    most: int,
+    complaints: list[Complaint],
 ) -> Iterator[tuple[int, Mapping[str, JsonValue], ExpectedArtifact | None]]:
     """Each table in `expected` with its index and, unless something is wrong with it, its artifact."""
     _warn_of_extra_keys(block, loc, ("expected",), complaints)
@@ -140,8 +146,8 @@ def _artifacts(
     if not isinstance(expected, list):
         complaints.append(_wrong_kind(loc, expected, "a list", "list the artifacts; [] expects none"))
         return
-    if len(expected) > MAX_EXPECTED:
-        complaints.append(Complaint(loc, f"has more than {MAX_EXPECTED} entries", "expect fewer artifacts"))
+    if len(expected) > most:
+        complaints.append(Complaint(loc, f"has more than {most} entries", "expect fewer artifacts"))
         return
     first_index: dict[str, int] = {}
     for index, spec in enumerate(expected):

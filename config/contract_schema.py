@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from runward.config.contract import MAX_DESCRIPTION, MAX_EXPECTED, MAX_ID
+from runward.config.contract import MAX_DECLARED, MAX_DESCRIPTION, MAX_ID
 from runward.config.json_value import JsonValue
 from runward.config.path_rule import MAX_PATH_BYTES
 
@@ -14,7 +14,7 @@ DECLARATION_SCHEMA: Final[dict[str, JsonValue]] = {
     "properties": {
         "expected": {
             "type": "array",
-            "maxItems": MAX_EXPECTED,
+            "maxItems": MAX_DECLARED,
             "description": "The artifacts, each a file. [] is a contract that expects nothing.",
             "items": {
                 "type": "object",

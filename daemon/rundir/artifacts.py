@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, ROOT, open_below, unreadable
 from runward.handlers.facts import FileFact, RootFacts, Unreadable
@@ -16,8 +16,14 @@ from runward.handlers.facts import FileFact, RootFacts, Unreadable
 MAXIMUM_LINKS: Final = 40
 """Links that are followed for one path, as the kernel does."""
 
+MAXIMUM_STEPS: Final = 512
+"""Names that are gone through for one path with links in it: a run can lay any maze."""
+
 NOWHERE: Final = ABSENT | {errno.ENAMETOOLONG}
 """Where a run says that its artifacts are: nothing is there, nor can be, under a name that is too long."""
+
+LATEST_NS: Final = (1 << 63) - 1
+"""The farthest time from 1970 that a column of the store holds."""
 
 _ABSENT: Final = FileFact("absent")
 _OUTSIDE: Final = FileFact("outside")
@@ -93,11 +99,11 @@ def _fact(root: int, path: str) -> FileFact:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             return _through_links(root, parts)
-        return _refusal(error)
+        return refusal(error)
     try:
         return _judge(descriptor, parts[-1], root, parts)
     except OSError as error:
-        return _refusal(error)
+        return refusal(error)
     finally:
         os.close(descriptor)
 
@@ -116,11 +122,17 @@ def _of(status: os.stat_result) -> FileFact:
     if not stat.S_ISREG(status.st_mode):
         return _NOT_REGULAR
     if status.st_size == 0:
-        return FileFact("empty", 0, status.st_mtime_ns)
-    return FileFact("file", status.st_size, status.st_mtime_ns)
+        return FileFact("empty", 0, modified_ns(status))
+    return FileFact("file", status.st_size, modified_ns(status))
 
 
-def _refusal(error: OSError) -> FileFact:
+def modified_ns(status: os.stat_result) -> int:
+    """When a file was modified, within what the store can hold: some file systems take any time."""
+    return max(-LATEST_NS, min(LATEST_NS, status.st_mtime_ns))
+
+
+def refusal(error: OSError) -> FileFact:
+    """What an error on the way to a file says of the file. Raises the error where it is the machine's trouble."""
     if error.errno in NOWHERE:
         return _ABSENT
     if error.errno in REFUSED:
@@ -130,45 +142,80 @@ def _refusal(error: OSError) -> FileFact:
     raise error
 
 
+class Resolved(NamedTuple):
+    """Where a path ends: its name in a directory whose descriptor whoever asked has to close, and what is there."""
+
+    directory: int
+    name: str
+    status: os.stat_result
+
+
 def _through_links(root: int, parts: list[str]) -> FileFact:
-    """The rare way: resolve `parts` by hand, following links only while they stay below `root`."""
-    held = [os.dup(root)]
+    """The rare way, for a path with a link in it."""
+    try:
+        found = resolve(root, parts)
+    except OSError as error:
+        return refusal(error)
+    if isinstance(found, FileFact):
+        return found
+    os.close(found.directory)
+    return _of(found.status)
+
+
+def resolve(root: int, parts: list[str]) -> Resolved | FileFact:
+    """Where `parts` lead, taken by hand, following links only while they stay below `root`; else why not.
+
+    One descriptor is held however deep it goes, so what is above is walked to anew. Raises `OSError` for what isn't
+    there, or can't be read.
+    """
+    way: list[str] = []
+    here, climbed = os.dup(root), False
     todo = list(reversed(parts))
-    links = 0
+    links = steps = 0
     try:
         while todo:
             part = todo.pop()
+            steps += 1
             if part in ("", "."):
                 continue
             if part == "..":
-                if len(held) == 1:
+                if not way:
                     return _OUTSIDE
-                os.close(held.pop())
+                way.pop()
+                climbed = True
                 continue
-            status = os.stat(part, dir_fd=held[-1], follow_symlinks=False)
+            if climbed:
+                here, climbed = _exchanged(here, _descended(root, way)), False
+                steps += len(way)
+            if links > MAXIMUM_LINKS or steps > MAXIMUM_STEPS:
+                return _NOT_REGULAR
+            status = os.stat(part, dir_fd=here, follow_symlinks=False)
             if stat.S_ISLNK(status.st_mode):
                 links += 1
-                target = os.readlink(part, dir_fd=held[-1])
-                if links > MAXIMUM_LINKS:
-                    return _NOT_REGULAR
+                target = os.readlink(part, dir_fd=here)
                 if target.startswith("/"):
                     inside = _below(root, target)
                     if inside is None:
                         return _OUTSIDE
-                    while len(held) > 1:
-                        os.close(held.pop())
-                    target = inside
+                    way, climbed, target = [], True, inside
                 todo.extend(reversed(target.split("/")))
             elif todo:
-                held.append(os.open(part, DIRECTORY, dir_fd=held[-1]))
+                way.append(part)
+                here = _exchanged(here, os.open(part, DIRECTORY, dir_fd=here))
             else:
-                return _of(status)
+                return Resolved(os.dup(here), part, status)
         return _NOT_REGULAR
-    except OSError as error:
-        return _refusal(error)
     finally:
-        for descriptor in held:
-            os.close(descriptor)
+        os.close(here)
+
+
+def _descended(root: int, way: list[str]) -> int:
+    return open_below(root, way) if way else os.dup(root)
+
+
+def _exchanged(held: int, other: int) -> int:
+    os.close(held)
+    return other
 
 
 def _below(root: int, target: str) -> str | None:

@@ -77,8 +77,11 @@ def _open(event: AttemptStarted, event_hash: str, facts: Facts) -> Effects | Nee
 
 
 def _ruled(declaration: SessionDeclaration, facts: Facts) -> Ruled | Need:
-    """What the session's contract is to be made of: what it names, or what the settings' rules do."""
-    if declaration.layout == LAYOUT or declaration.playbook is not None:
+    """What the session's contract is to be made of: what it names, or what the settings' rules do.
+
+    The playbook that another tool's session names goes before any rule; its agent counts where it has a profile.
+    """
+    if declaration.layout == LAYOUT:
         return Ruled(declaration.playbook, declaration.agent)
     question = RuledPlaybook(declaration.layout, declaration.cwd, declaration.agent, declaration.prompt)
     if question not in facts:
@@ -86,6 +89,8 @@ def _ruled(declaration: SessionDeclaration, facts: Facts) -> Ruled | Need:
     answer = facts[question]
     if not isinstance(answer, Ruled):
         raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
+    if declaration.playbook is not None:
+        return Ruled(declaration.playbook, answer.agent)
     return answer
 
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.config.contract import (
+    MAX_DECLARED,
     Contract,
     ContractEntry,
     ExpectedArtifact,
@@ -82,6 +83,23 @@ def test_declaring_nothing_is_no_contract_and_an_empty_list_is_an_empty_one(
     contract: Contract | None,
 ) -> None:
     assert resolve_contract(playbook=playbook, agent=agent) == contract
+
+
+def test_the_largest_playbook_and_the_largest_profile_make_a_contract_that_can_be_read_back() -> None:
+    def declared(letter: str, number: int) -> tuple[tuple[ExpectedArtifact, ...], list[str]]:
+        complaints: list[Complaint] = []
+        entries: list[JsonValue] = [{"id": f"{letter}{each}", "path": "a.md"} for each in range(number)]
+        found = declared_artifacts({"expected": entries}, ("artifacts",), complaints)
+        assert found is not None
+        return found, [complaint.message for complaint in complaints]
+
+    assert declared("a", MAX_DECLARED + 1) == ((), [f"has more than {MAX_DECLARED} entries"])
+    (playbook, none), (agent, _) = declared("a", MAX_DECLARED), declared("b", MAX_DECLARED)
+    assert none == []
+    contract = resolve_contract(playbook=playbook, agent=agent)
+    assert contract is not None
+    assert len(contract.expected) == 2 * MAX_DECLARED
+    assert contract_from_json(contract_to_json(contract), "run.json").value == contract
 
 
 @given(declarations, declarations)

@@ -12,8 +12,12 @@ from tests.proof.place import EXITED
 
 RUN = {"schema": "runward-run-v1", "started_at": "2026-02-03T04:05:06Z"}
 REVIEW = {"expected": [{"id": "review", "path": "review.md"}]}
-STEERS = "\x1b]0;owned\x07\x1b[31m\x9b31m\u202e\r\n\t"
-"""What a terminal would obey, were it printed: titles, colours (also by one character), direction, lines."""
+FORGED = "forged"
+STEERS = f"\x1b]0;owned\x07\x1b[31m\x9b31m\u202e\r\n\t{FORGED}"
+"""What a terminal would obey, were it printed: titles, colours (also by one character), direction, lines.
+
+`FORGED` would stand first in a line of its own.
+"""
 
 GIANT = 1 << 30
 LARGER_THAN_ANY_DISK = 1 << 42
@@ -72,6 +76,53 @@ def _delivers(make: Callable[[Path], object]) -> Callable[[Path], None]:
     def plant(directory: Path) -> None:
         start(directory, contract=REVIEW)
         make(directory / "artifacts" / "review.md")
+        finish(directory)
+
+    return plant
+
+
+def _at_the_end_of_mazes(directory: Path) -> None:
+    """Artifacts at the end of links that go far down and up again, one after the other: minutes, if anybody followed."""
+    mazes, deep = 200, 600
+    start(directory, contract={"expected": [{"id": f"a{each}", "path": "way0"} for each in range(mazes)]})
+    _dig(directory / "artifacts", deep)
+    for number in range(40):
+        (directory / "artifacts" / f"way{number}").symlink_to("d/" * deep + "../" * deep + f"way{number + 1}")
+    finish(directory)
+
+
+def _below_more_directories_than_a_process_may_open(directory: Path) -> None:
+    start(directory, contract=REVIEW)
+    depth = 1300
+    _dig(directory / "artifacts", depth)
+    (directory / "artifacts" / "review.md").symlink_to("d/" * depth)
+    finish(directory)
+
+
+def _dig(directory: Path, depth: int) -> None:
+    """Directories below each other, all of the same name."""
+    place = os.open(directory, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=place)
+        below = os.open("d", os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = below
+    os.close(place)
+
+
+def fill_up(directory: Path) -> None:
+    """Undo a deep dig, which is too deep for `rmtree`."""
+    while (directory / "d" / "d").exists():
+        (directory / "d" / "d").rename(directory / "below")
+        (directory / "d").rmdir()
+        (directory / "below").rename(directory / "d")
+
+
+def _artifacts_lie_in(path: str) -> Callable[[Path], None]:
+    """A run that ends well and names this as the place of its artifacts."""
+
+    def plant(directory: Path) -> None:
+        start(directory, contract=REVIEW, artifacts_path=path)
         finish(directory)
 
     return plant
@@ -201,6 +252,16 @@ HOSTILE = {
     "endless zeros by a link as an artifact": Hostile(_delivers(_link_to("/dev/zero")), "status", "failed"),
     "a file of the system by a link as an artifact": Hostile(
         _delivers(_link_to("/etc/hostname")), "status", "failed"
+    ),
+    "artifacts at the end of mazes of links": Hostile(_at_the_end_of_mazes, "status", "failed"),
+    "an artifact below more directories than a process may open": Hostile(
+        _below_more_directories_than_a_process_may_open, "status", "failed"
+    ),
+    "artifacts in a place that nothing can be called": Hostile(
+        _artifacts_lie_in("a" * 300), "status", "failed"
+    ),
+    "artifacts in a place farther than any path": Hostile(
+        _artifacts_lie_in("/".join(["a" * 200] * 20)), "status", "failed"
     ),
     "a sparse giant as an artifact": Hostile(_delivers(_sparse(LARGER_THAN_ANY_DISK)), "status", "completed"),
     "a hard link to a foreign file as an artifact": Hostile(_delivers(_hard_link), "status", "completed"),

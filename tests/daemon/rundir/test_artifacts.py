@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import threading
 import warnings
 from collections.abc import Callable
@@ -214,6 +215,52 @@ def test_a_long_chain_of_links_is_followed_as_far_as_the_kernel_would(run: Path)
         (run / "artifacts" / f"link{number}").symlink_to(f"link{number - 1}")
     assert state(run, "link40") == "file"
     assert state(run, "link41") == "not_regular"
+
+
+def dig(directory: Path, depth: int) -> str:
+    """Directories below each other, deeper than a path may be long, with a file in the last; the way to the file."""
+    place = os.open(directory, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=place)
+        below = os.open("d", os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = below
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=place))
+    os.close(place)
+    return "d/" * depth + "file"
+
+
+def test_a_deep_tree_behind_a_link_takes_no_more_descriptors_than_a_flat_one(run: Path) -> None:
+    (run / "artifacts" / "link").symlink_to(dig(run / "artifacts", 400))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(each) for each in os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 10, limits[1]))
+    try:
+        found = artifact_facts(str(run / "artifacts"), str(run), ("link",))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert isinstance(found, RootFacts)
+    assert found.files[0].state == "empty"
+
+
+@pytest.mark.parametrize("there_and_back", [[600, 1], [1, 600]])
+def test_a_maze_of_links_is_left_off_before_it_costs_time(
+    run: Path, there_and_back: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top, (times, deep) = run / "artifacts", there_and_back
+    dig(top, deep)
+    for number in range(30):
+        (top / f"link{number}").symlink_to(("d/" * deep + "../" * deep) * times + f"link{number + 1}")
+    taken, open_one = 0, os.open
+
+    def counted(path: str, flags: int, *, dir_fd: int | None = None) -> int:
+        nonlocal taken
+        taken += 1
+        return open_one(path, flags, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", counted)
+    assert state(run, "link0") == "not_regular"
+    assert taken < 2_000
 
 
 def test_a_missing_root_is_a_value(run: Path) -> None:

@@ -161,7 +161,6 @@ def test_another_tools_session_is_asked_about_by_all_that_it_says_of_itself() ->
     [
         (started(layout="native", cwd="/src"), ()),
         (started(layout="native", agent="reviewer"), (DeclaredContract(None, "reviewer"),)),
-        (started(layout="lionagi", playbook="own"), (DeclaredContract("own", None),)),
         (started(layout="lionagi", has_snapshot=True), ()),
         (started(layout="lionagi", origin="history"), ()),
     ],
@@ -187,6 +186,19 @@ def test_the_playbook_that_a_rule_names_is_held_to_as_if_the_session_named_it(
         "/etc/runward.toml:9",
         "feature",
     )
+
+
+def test_the_playbook_that_another_tools_session_names_goes_before_any_rule() -> None:
+    event = started(layout="lionagi", playbook="own", agent="somebody")
+    (question,) = asked(event)
+    known: dict[Question, Answer] = {SessionOf(KEY): None, question: Ruled("feature", None, "f:1")}
+    assert decide(event, HASH, known, NOW) == Need((DeclaredContract("own", None),))
+    known[DeclaredContract("own", None)] = Declarations((REVIEW,), None)
+    decision = decide(event, HASH, known, NOW)
+    assert isinstance(decision, tuple)
+    (opened,) = [effect for effect in decision if isinstance(effect, OpenSession)]
+    assert (opened.declaration.playbook, opened.declaration.agent) == ("own", "somebody")
+    assert expected_of(opened) == [("review", True, "playbook")]
 
 
 def test_playbook_and_agent_of_a_ruling_are_asked_about_in_one_question() -> None:
