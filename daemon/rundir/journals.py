@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from runward.daemon.faults import point
 from runward.daemon.ports import Appended, EpochPassed, JournalLine, NotAppended
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REFUSED
+from runward.daemon.rundir.sparse import data_after, is_empty
 
 APPEND: Final = (
     os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -160,6 +161,8 @@ def _find(descriptor: int, line: bytes, start: int, size: int) -> int:
         if len(piece) <= overlap:
             return -1
         position += _CHUNK
+        if is_empty(piece):
+            position = data_after(descriptor, position)
     return -1
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from runward.daemon.rundir.opening import DIRECTORY, REGULAR
+from runward.daemon.rundir.sparse import data_after, is_empty
 
 MAXIMUM_LINE: Final = 1 << 20
 """Bytes of a line that are kept; what is longer is cut, and said to be."""
@@ -55,6 +56,8 @@ class Tail:
                 self._hold(each)
                 yield self._line()
             self._hold(rest)
+            if is_empty(piece):
+                self._pass_over_hole()
 
     def unfinished(self) -> Line | None:
         """The last line, where nobody has ended it yet."""
@@ -81,6 +84,11 @@ class Tail:
     def close(self) -> None:
         """Read no more."""
         os.close(self._descriptor)
+
+    def _pass_over_hole(self) -> None:
+        following = data_after(self._descriptor, self._offset)
+        self._hold(bytes(min(following - self._offset, MAXIMUM_LINE + 1)))
+        self._offset = following
 
     def _hold(self, piece: bytes) -> None:
         room = MAXIMUM_LINE - len(self._held)

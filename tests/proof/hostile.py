@@ -110,6 +110,15 @@ def _dig(directory: Path, depth: int) -> None:
     os.close(place)
 
 
+def _expects_as_much_as_a_document_holds(directory: Path) -> None:
+    far = "d/" * 500
+    start(
+        directory, contract={"expected": [{"id": f"a{each}", "path": f"{far}{each}"} for each in range(990)]}
+    )
+    assert 1_000_000 < (directory / "run.json").stat().st_size <= 1 << 20
+    finish(directory)
+
+
 def fill_up(directory: Path) -> None:
     """Undo a deep dig, which is too deep for `rmtree`."""
     while (directory / "d" / "d").exists():
@@ -263,9 +272,13 @@ HOSTILE = {
     "artifacts in a place farther than any path": Hostile(
         _artifacts_lie_in("/".join(["a" * 200] * 20)), "status", "failed"
     ),
+    "a contract as large as a document may be": Hostile(
+        _expects_as_much_as_a_document_holds, "status", "failed"
+    ),
     "a sparse giant as an artifact": Hostile(_delivers(_sparse(LARGER_THAN_ANY_DISK)), "status", "completed"),
     "a hard link to a foreign file as an artifact": Hostile(_delivers(_hard_link), "status", "completed"),
     "a pipe as a journal": Hostile(_journal_is(os.mkfifo), "status", "completed"),
     "a directory as a journal": Hostile(_journal_is(Path.mkdir), "status", "completed"),
+    "a sparse giant as a journal": Hostile(_journal_is(_sparse(LARGER_THAN_ANY_DISK)), "status", "completed"),
     "a link to itself as a journal": Hostile(_journal_is(_link_to("events.jsonl")), "status", "completed"),
 }

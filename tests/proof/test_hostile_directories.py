@@ -36,13 +36,19 @@ def place(in_memory: Path, forks: Forks) -> Iterator[Place]:
     daemon = made.daemon()
     made.wait_ready(daemon)
     yield made
-    for dug in made.runs.glob("*/artifacts/d"):
+    end(made)
+
+
+def end(place: Place) -> None:
+    """Have the daemon end well, and leave nothing that `rmtree` can't remove."""
+    for dug in place.runs.glob("*/artifacts/d"):
         fill_up(dug.parent)
+    (daemon,) = place.started
     assert not daemon.ended(), daemon.said()[-3000:]
     daemon.send(signal.SIGTERM)
     assert daemon.wait() == 0, daemon.said()[-3000:]
     assert steering(daemon.said()) == set(), "it steers its own terminal"
-    made.close()
+    place.close()
 
 
 def steering(text: str) -> set[str]:
@@ -309,16 +315,35 @@ def call(place: Place, forks: Forks, arguments: list[str], output: Path) -> str:
     return output.read_text()
 
 
-def test_all_of_it_together_costs_the_daemon_little_memory(place: Place) -> None:
-    for number, hostile in enumerate(HOSTILE.values()):
+@pytest.mark.prove
+def test_a_daemon_that_begins_among_all_of_it_judges_a_good_run_and_every_command_answers(
+    in_memory: Path, forks: Forks
+) -> None:
+    place = Place(in_memory / "all", forks)
+    for name, hostile in HOSTILE.items():
         with contextlib.suppress(pytest.skip.Exception):
-            hostile.plant(place.runs / f"all-{number}")
+            hostile.plant(place.runs / name)
+    daemon = place.daemon()
+    place.wait_ready(daemon)
     judge_a_good_run(place)
-    (daemon,) = place.started
+    no_bug_of_ours_was_met(place)
     peak = next(
         line for line in Path(f"/proc/{daemon.pid}/status").read_text().splitlines() if "VmHWM" in line
     )
     assert int(peak.split()[1]) << 10 < MOST_MEMORY
+    large, giant = "a contract as large as a document may be", "a sparse giant as a journal"
+    wait_for(lambda: status(place, place.runs / large) == "failed", "its verdict", SOON)
+    for number, words in enumerate(
+        (
+            ("inspect", str(place.runs)),
+            ("session", "list"),
+            ("session", "show", f"native:runs/{large}"),
+            ("why", f"native:runs/{large}"),
+            ("session", "tail", f"native:runs/{giant}"),
+        )
+    ):
+        assert call(place, forks, list(words), place.directory / f"answered-{number}"), words
+    end(place)
 
 
 @contextlib.contextmanager

@@ -132,6 +132,19 @@ def test_our_line_is_found_where_two_pieces_of_a_long_journal_meet(tmp_path: Pat
     assert append(tmp_path, STARTED, check=True) == Appended(long, already=True)
 
 
+@pytest.mark.parametrize("shift", [-1, 0, 1])
+def test_our_line_is_looked_for_behind_a_hole_that_nobody_would_read_through(
+    tmp_path: Path, shift: int
+) -> None:
+    path = put(tmp_path, b"theirs\n")
+    os.truncate(path, (1 << 40) + shift)
+    with path.open("ab") as file:
+        file.write(b"\n" + STARTED)
+    begins = (1 << 40) + shift + 1
+    assert append(tmp_path, STARTED, check=True) == Appended(begins, already=True)
+    assert append(tmp_path, SNAPSHOT, check=True) == Appended(begins + len(STARTED))
+
+
 def test_a_foreign_torn_line_waits_while_the_run_lives(tmp_path: Path) -> None:
     path = put(tmp_path, THEIRS[:9])
     assert append(tmp_path, FIRST, live=True) == NotAppended("the run is in the middle of a line")

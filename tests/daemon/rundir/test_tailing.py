@@ -50,6 +50,36 @@ def test_a_line_that_is_too_long_is_cut_and_said_to_be(tmp_path: Path) -> None:
     assert (short.content, short.is_cut, short.number) == (b"z", False, 3)
 
 
+@pytest.mark.parametrize("hole", [1 << 20, 1 << 40])
+def test_a_hole_is_as_many_zeros_and_costs_no_time(tmp_path: Path, hole: int) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\ntwo")
+    os.truncate(path, hole)
+    with path.open("ab") as file:
+        file.write(b"three\nfour\n")
+    os.truncate(path, hole + hole)
+    tail = Tail(_opener(path))
+    first, cut, last = tail.lines()
+    rest = tail.unfinished()
+    tail.close()
+    assert (first.content, last.content, last.number) == (b"one", b"four", 3)
+    assert (cut.content[:5], cut.is_cut) == (b"two\0\0", True)
+    assert len(cut.content) == MAXIMUM_LINE
+    assert rest is not None
+    assert set(rest.content) == {0}
+
+
+def test_a_small_hole_is_kept_in_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 300_000)
+    with path.open("ab") as file:
+        file.write(b"x\n")
+    tail = Tail(_opener(path))
+    (line,) = tail.lines()
+    tail.close()
+    assert line == Line(1, bytes(300_000) + b"x")
+
+
 def test_a_file_that_was_cut_is_read_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"one\ntwo\n")

@@ -137,7 +137,7 @@ def check(
 trees = st.none() | nodes | nodes | nodes
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(declarations, declarations, trees)
 def test_declarations_are_merged_and_verified_as_the_reference_does(
     playbook: list[Entry] | None, agent: list[Entry] | None, tree: list[tuple[str, str, str]] | None

@@ -1,0 +1,19 @@
+"""Files with holes in them: a run can make one that is larger than any disk, which nobody would ever read through."""
+
+import errno
+import os
+
+
+def data_after(descriptor: int, offset: int) -> int:
+    """Where the next bytes at or after `offset` are that somebody wrote; the file's end where there are none."""
+    try:
+        return os.lseek(descriptor, offset, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return max(offset, os.fstat(descriptor).st_size)
+
+
+def is_empty(piece: bytes) -> bool:
+    """Whether bytes that were read may be those of a hole."""
+    return not piece.strip(b"\0")
