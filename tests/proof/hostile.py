@@ -66,6 +66,29 @@ def _exit_is(make: Callable[[Path], object]) -> Callable[[Path], None]:
     return plant
 
 
+def _beside_is(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
+    """A run without a contract that begins and ends well, beside what is made under this name."""
+
+    def plant(directory: Path) -> None:
+        start(directory)
+        make(directory / name)
+        finish(directory)
+
+    return plant
+
+
+def _artifacts_are(make: Callable[[Path], object]) -> Callable[[Path], None]:
+    """A run that ends well and whose artifacts directory is made so."""
+
+    def plant(directory: Path) -> None:
+        start(directory, contract=REVIEW)
+        (directory / "artifacts").rmdir()
+        make(directory / "artifacts")
+        finish(directory)
+
+    return plant
+
+
 def _ends_with(text: bytes) -> Callable[[Path], None]:
     return _exit_is(lambda path: path.write_bytes(text))
 
@@ -221,6 +244,8 @@ HOSTILE = {
         _run_is(_link_to("/dev/zero")), "problem", "is not a regular file"
     ),
     "a directory as run.json": Hostile(_run_is(Path.mkdir), "problem", "is not a regular file"),
+    "a pipe as process.json": Hostile(_beside_is("process.json", os.mkfifo), "status", "completed"),
+    "a pipe as flow.json": Hostile(_beside_is("flow.json", os.mkfifo), "status", "completed"),
     "a pipe as exit.json": Hostile(_exit_is(os.mkfifo), "problem", "is not a regular file"),
     "a terminal as exit.json": Hostile(_exit_is(_link_to("/dev/tty")), "problem", "is not a regular file"),
     "a gigabyte as exit.json": Hostile(_exit_is(_sparse(GIANT)), "problem", "is larger than 1048576 bytes"),
@@ -266,6 +291,8 @@ HOSTILE = {
     "an artifact below more directories than a process may open": Hostile(
         _below_more_directories_than_a_process_may_open, "status", "failed"
     ),
+    "a pipe as the artifacts": Hostile(_artifacts_are(os.mkfifo), "status", "failed"),
+    "a link to elsewhere as the artifacts": Hostile(_artifacts_are(_link_to("/etc")), "status", "failed"),
     "artifacts in a place that nothing can be called": Hostile(
         _artifacts_lie_in("a" * 300), "status", "failed"
     ),
