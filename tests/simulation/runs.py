@@ -145,10 +145,15 @@ class Run:
         stamps = [node.changed_ns for node in self._work_of(leg)]
         if any(stamp < plan.stamp for plan in self.place.plans for stamp in stamps):
             self.place.backwards = True
+        self._forget_early_work()
 
     def cover(self, leg: str) -> None:
-        """Nothing is left of a leg's work: whoever looks only now can't know that a plan came after it."""
+        """Nothing is left of a leg's work."""
         self.universe.kernel.remove_tree(f"{self.path}/artifacts/{leg}")
+        self._forget_early_work()
+
+    def _forget_early_work(self) -> None:
+        """Where all early work is gone or written anew, whoever looks only now can't know that a plan came after it."""
         left = [node.changed_ns for each in self.place.worked for node in self._work_of(each)]
         self.place.plans = [
             replace(plan, early=plan.early and any(each < plan.stamp for each in left))

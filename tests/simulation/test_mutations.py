@@ -10,6 +10,7 @@ from tests.simulation.broken import Broken
 from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.virtual_time import GoingInCircles
 
+from runward.daemon.processes import record, ticket
 from runward.daemon.queue.queue import Queue
 from runward.daemon.rundir import journals
 from runward.daemon.store import queries, rows
@@ -94,6 +95,17 @@ def without_writing_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(chaos, "climate", lambda dice: replace(usual(dice), errors=0.05, strikes=("cut",)))
 
 
+def without_looking_whether_a_run_began(patch: pytest.MonkeyPatch) -> None:
+    """A launcher takes what an earlier one left for a start that is still to begin, whatever that is."""
+
+    def adopt(root: str, name: str, start: str) -> record.RunDirectory:
+        path, kernel = f"{root}/{name}", vars(record)["os"]  # the simulated one, when it is called
+        return record.RunDirectory(path, kernel.open(path, kernel.O_RDONLY | kernel.O_DIRECTORY))
+
+    patch.setattr(ticket.Ticket, "has_begun", False)
+    patch.setattr(ticket, "adopt_run_directory", adopt)
+
+
 @pytest.mark.parametrize(
     "mutate",
     [
@@ -105,6 +117,7 @@ def without_writing_again(patch: pytest.MonkeyPatch) -> None:
         without_owing_lines_again,
         without_syncing,
         without_writing_again,
+        without_looking_whether_a_run_began,
     ],
 )
 def test_a_history_breaks_a_law(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
