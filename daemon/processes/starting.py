@@ -38,11 +38,14 @@ OF_THE_DAEMON: Final = frozenset(
         "MANAGERPID",
         "NOTIFY_SOCKET",
         "SYSTEMD_EXEC_PID",
+        "TRACEPARENT",
+        "TRACESTATE",
         "WATCHDOG_PID",
         "WATCHDOG_USEC",
     }
 )
-"""Variables that are the daemon's own business: a command with them could speak to systemd in its name."""
+"""Variables that are the daemon's own business: with them a command could speak to systemd in its name, or would be
+in the trace of whoever started the daemon."""
 
 
 class StartingProcesses(RealProcesses):

@@ -1,34 +1,30 @@
 """Runs in a transient scope of a real systemd user manager, which the test starts beside the machine's own init."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from tests.daemon.launching import Launcher, members, until
+from tests.daemon.processes.user_systemd import UserSystemd, user_systemd
 
 HERE = Path(__file__).parent
-NEEDED = ("unshare", "busctl", "systemctl", "dbus-daemon", "/lib/systemd/systemd")
-SYSTEMD_CANNOT_START = 77
 
 
-class UserSystemd:
+class Scoped:
     """Starts commands beside a user's systemd of their own."""
 
-    def __init__(self, launcher: Launcher, cgroup: str) -> None:
+    def __init__(self, launcher: Launcher, systemd: UserSystemd) -> None:
         self.launcher = launcher
-        self._cgroup = cgroup
+        self._systemd = systemd
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """`runward run` with these arguments."""
-        script = [str(HERE / "user_systemd.sh"), str(self.launcher.work.parent / "home"), self._cgroup]
         return subprocess.Popen(
-            ["unshare", "--mount", "bash", *script, *self.launcher.argv(*arguments)],
+            self._systemd.argv(*self.launcher.argv(*arguments)),
             env=self.launcher.environment,
             cwd=self.launcher.work,
             stdout=subprocess.PIPE,
@@ -39,29 +35,17 @@ class UserSystemd:
         """The exit code and the output."""
         process = self.start(*arguments)
         output, complaints = process.communicate()
-        if process.returncode == SYSTEMD_CANNOT_START:
-            pytest.skip(f"systemd --user doesn't start here: {complaints.decode()}")
+        self._systemd.check(process.returncode, complaints.decode())
         return process.returncode, output.decode()
 
 
 @pytest.fixture
-def systemd(launcher: Launcher) -> Iterator[UserSystemd]:
-    mount = next(
-        (line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if " cgroup2 " in line),
-        None,
-    )
-    missing = [program for program in NEEDED if shutil.which(program) is None]
-    if os.getuid() != 0 or mount is None or missing:
-        pytest.skip(f"needs root, cgroups of version 2 and {', '.join(missing) or 'nothing more'}")
-    cgroup = Path(mount) / f"runward-test-{uuid4().hex}"
-    yield UserSystemd(launcher, cgroup.name)
-    if cgroup.exists():
-        until(lambda: "populated 0" in (cgroup / "cgroup.events").read_text(), "the end of systemd")
-        for directory, _, _ in os.walk(cgroup, topdown=False):
-            os.rmdir(directory)
+def systemd(launcher: Launcher) -> Iterator[Scoped]:
+    with user_systemd(launcher.work.parent / "home") as started:
+        yield Scoped(launcher, started)
 
 
-def test_the_scope_is_the_first_choice_where_the_users_bus_answers(systemd: UserSystemd) -> None:
+def test_the_scope_is_the_first_choice_where_the_users_bus_answers(systemd: Scoped) -> None:
     show = "grep 0:: /proc/self/cgroup; systemctl --user list-units --plain --no-legend 'runward-*'"
     code, output = systemd.run("--name", "scoped", "--", "sh", "-c", show)
 
@@ -72,7 +56,7 @@ def test_the_scope_is_the_first_choice_where_the_users_bus_answers(systemd: User
     assert systemd.launcher.read("scoped", "run.json")["containment"] == "scope"
 
 
-def test_the_command_keeps_environment_and_process(systemd: UserSystemd) -> None:
+def test_the_command_keeps_environment_and_process(systemd: Scoped) -> None:
     _, output = systemd.run("--name", "same", "--", "sh", "-c", "echo $$; env")
 
     pid, *environment = output.splitlines()
@@ -81,7 +65,7 @@ def test_the_command_keeps_environment_and_process(systemd: UserSystemd) -> None
 
 
 @pytest.mark.parametrize("how", ["stay", "exit"])
-def test_nobody_of_an_evil_tree_is_left_in_a_scope(systemd: UserSystemd, how: str) -> None:
+def test_nobody_of_an_evil_tree_is_left_in_a_scope(systemd: Scoped, how: str) -> None:
     arguments = ["--timeout", "1s", "--grace", "500ms", "--name", "evil", "--containment", "scope"]
     code, _ = systemd.run(*arguments, "--", sys.executable, str(HERE / "evil_tree.py"), how)
 
@@ -90,7 +74,7 @@ def test_nobody_of_an_evil_tree_is_left_in_a_scope(systemd: UserSystemd, how: st
 
 
 @pytest.mark.prove
-def test_systemd_keeps_the_deadline_of_a_launcher_that_was_killed(systemd: UserSystemd) -> None:
+def test_systemd_keeps_the_deadline_of_a_launcher_that_was_killed(systemd: Scoped) -> None:
     words = ["--name", "orphan", "--timeout", "1s", "--grace", "1s", "--containment", "scope"]
     process = systemd.start(*words, "--", "sh", "-c", "sleep 1000 & wait")
     until(lambda: len(members(str(systemd.launcher.directory("orphan")))) == 2, "the command")
