@@ -21,7 +21,7 @@ from runward.daemon.cli.declared import declared
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.output import complain, fail, note, print_json
 from runward.daemon.inbox.requests import dump_request
-from runward.daemon.inbox.spool import put
+from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.settings import NotFound
 from runward.daemon.store.ownership import holder, prepare
 from runward.handlers.events import PlayRunRequested
@@ -60,8 +60,11 @@ def ask(settings: Settings, name: str, words: Sequence[str]) -> Asked:
     event = PlayRunRequested(
         request, now, name, given, _text(os.getcwd(), "the working directory"), _trace(os.environ)
     )
+    content = dump_request(event)
+    if len(content) > MAXIMUM_REQUEST:
+        _refuse("the values are too long for a request (1 MiB): write them into a file, and give its name")
     prepare(Path(settings.state_dir))
-    put(Path(settings.state_dir), request, dump_request(event))
+    put(Path(settings.state_dir), request, content)
     run = run_name(name, now, request)
     return Asked(request, run, session_key(root.name, run))
 

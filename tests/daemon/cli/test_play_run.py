@@ -80,6 +80,7 @@ def test_values_are_text_or_json() -> None:
         (["word=1", "word=2"], "'word' is given twice"),
         (["word:={"], "word:=:1:2: is no JSON"),
         (["word:=NaN"], "word:=: NaN is no JSON"),
+        (["script=x", "word=" + "x" * (1 << 20)], "the values are too long for a request (1 MiB)"),
         (['word:={"a":1,"a":2}'], "word:=: key 'a' stands there twice"),
     ],
 )
