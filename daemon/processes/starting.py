@@ -29,6 +29,7 @@ PATIENCE: Final = 10.0
 OF_THE_DAEMON: Final = frozenset(
     {
         "RUNWARD_FAULT",
+        "RUNWARD_RUN_FAULT",
         "INVOCATION_ID",
         "JOURNAL_STREAM",
         "LISTEN_FDNAMES",

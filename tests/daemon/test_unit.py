@@ -55,7 +55,7 @@ def test_a_run_outlives_stop_and_kill_of_the_unit_that_started_it(tmp_path: Path
     program.chmod(0o700)
     with user_systemd(home) as systemd:
         ended = subprocess.run(
-            systemd.argv("timeout", "60", "bash", "-eu", "-c", SCRIPT),
+            systemd.argv("timeout", "100", "bash", "-eu", "-c", SCRIPT),
             env={"PATH": f"{home}/.local/bin:{os.environ['PATH']}", "LANG": "C.UTF-8"},
             cwd=home,
             capture_output=True,
