@@ -44,9 +44,10 @@ class Told(NamedTuple):
 
 
 class NotTold(NamedTuple):
-    """Nobody could be told to end, and asking again changes nothing."""
+    """Nobody could be told to end, and asking again changes nothing. `all_gone`: because nobody is left."""
 
     why: str
+    all_gone: bool = False
 
 
 class Begun(NamedTuple):

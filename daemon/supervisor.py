@@ -163,6 +163,7 @@ class Supervisor:
         owed = await queries.owed_lines(self._store)
         self.outbox.add(owed)
         await self.starts.begin()
+        await self.orders.begin()
         self._log.info(
             "started",
             version=__version__,

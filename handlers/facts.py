@@ -147,17 +147,21 @@ class RunProcesses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CancellationOf:
-    """Question: was this attempt's process told to end by a person's order? Answer: `Cancellation` or None."""
+    """Question: did a person order that this attempt ends? Answer: `Cancellation`, None where nobody was told."""
 
     key: str
     attempt: int
 
 
 class Cancellation(NamedTuple):
-    """A person's order to end an attempt, which its process was told. `reason` may be empty."""
+    """A person's order to end an attempt, which its process was told, or is still to be told if `is_owed`.
+
+    `reason` may be empty.
+    """
 
     said_by: str
     reason: str
+    is_owed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,15 +166,15 @@ async def processes_of(store: Store, keys: Iterable[str]) -> dict[str, RunProces
 
 
 async def cancellations_of(store: Store, keys: Iterable[str]) -> dict[tuple[str, int], Cancellation]:
-    """The last order to end each attempt of these sessions whose process was told, or may have been."""
+    """The last order to end each attempt of these sessions whose process was told, may have been, or will be."""
     rows = await store.read(
-        "select session_key, attempt, said_by, reason from cancellations"
+        "select session_key, attempt, said_by, reason, carried_out_at is null from cancellations"
         " where session_key in (select value from json_each(?)) and told is not 0 order by event",
         (json.dumps(list(keys), ensure_ascii=False),),
     )
     return {
-        (str(key), _int(attempt)): Cancellation(str(said_by), str(reason))
-        for key, attempt, said_by, reason in rows
+        (str(key), _int(attempt)): Cancellation(str(said_by), str(reason), bool(is_owed))
+        for key, attempt, said_by, reason, is_owed in rows
     }
 
 

@@ -55,7 +55,9 @@ class JobRow(NamedTuple):
 
 
 class CancellationRow(NamedTuple):
-    """An order to end a run. `told` says whether its process was told, None while that is owed."""
+    """An order to end a run. `told` says whether its process was told, None while it is owed (`at` is None then)
+    and where that can't be known.
+    """
 
     event: int
     attempt: int

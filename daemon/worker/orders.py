@@ -3,6 +3,8 @@
 What is owed is read from its table, so that a successor goes on where a daemon ended. Telling a run twice is
 harmless: its launcher keeps to the first order, and a process that was told is compared with the recorded one
 again. What the machine refuses for now is tried again, and shown.
+
+Whether a daemon that was killed had told anybody can't be known once nobody is left: such an order counts as given.
 """
 
 import sqlite3
@@ -53,6 +55,10 @@ class CancelOrders:
     store: Store
     clock: Clock
     log: structlog.typing.FilteringBoundLogger
+    answers: dict[int, Told | NotTold] = field(default_factory=dict)
+    """What came of orders that could not be marked as carried out, by their events."""
+    inherited: frozenset[int] = frozenset()
+    """The orders that a daemon before this one owed, by their events: it may have given them."""
     trouble: str | None = None
     """Why an order could not be carried out yet, for `status`."""
     _wake: anyio.Event = field(default_factory=anyio.Event)
@@ -60,6 +66,10 @@ class CancelOrders:
     def wake(self) -> None:
         """There may be orders."""
         self._wake.set()
+
+    async def begin(self) -> None:
+        """Remember what the daemon before this one left."""
+        self.inherited = frozenset(each.event for each in await queries.owed_cancellations(self.store))
 
     async def run(self) -> None:
         """Carry out until cancelled."""
@@ -80,18 +90,22 @@ class CancelOrders:
             self.log.error("cancel.not_marked", why=str(error))
 
     async def _one(self, owed: OwedCancellation) -> None:
-        point("cancel.before")
-        try:
-            with anyio.CancelScope(shield=True):
-                answer = await anyio.to_thread.run_sync(self._tell, owed)
-        except OSError as error:
-            self.trouble = f"cancelling {owed.key}: {error.strerror}"
-            self.log.warning("cancel.delayed", session=owed.key, why=error.strerror)
-            return
-        point("cancel.after")
-        told = isinstance(answer, Told)
-        outcome = answer.who if isinstance(answer, Told) else answer.why
-        row = (self.clock.now(), int(told), outcome, owed.event)
+        if owed.event not in self.answers:
+            point("cancel.before")
+            try:
+                with anyio.CancelScope(shield=True):
+                    self.answers[owed.event] = await anyio.to_thread.run_sync(self._tell, owed)
+            except OSError as error:
+                self.trouble = f"cancelling {owed.key}: {error.strerror}"
+                self.log.warning("cancel.delayed", session=owed.key, why=error.strerror)
+                return
+            point("cancel.after")
+        await self._mark(owed, self.answers[owed.event])
+        del self.answers[owed.event]
+
+    async def _mark(self, owed: OwedCancellation, answer: Told | NotTold) -> None:
+        told, outcome = self._outcome(owed, answer)
+        row = (self.clock.now(), told, outcome, owed.event)
         try:
             await self.store.run([Statement(queries.CANCELLATION_DONE, [row], exact=True)], "cancel")
         except EpochRefused:
@@ -99,6 +113,14 @@ class CancelOrders:
         except Fenced:
             pass  # marked already, by a commit that seemed to have failed
         self.log.info("cancel.carried_out", session=owed.key, told=told, outcome=outcome)
+
+    def _outcome(self, owed: OwedCancellation, answer: Told | NotTold) -> tuple[bool | None, str]:
+        """Whether anybody was told, None where that can't be known, and in words what came of the order."""
+        if isinstance(answer, Told):
+            return True, answer.who
+        if answer.all_gone and owed.event in self.inherited:
+            return None, f"{answer.why}; a daemon that was killed may have told it"
+        return False, answer.why
 
     def _tell(self, owed: OwedCancellation) -> Told | NotTold:
         """Leave the word and give the signal. Raises OSError for what may work later."""

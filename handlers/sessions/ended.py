@@ -30,7 +30,6 @@ from runward.handlers.effects import (
 )
 from runward.handlers.events import AttemptEnded, SessionFinished, Status
 from runward.handlers.facts import (
-    Answer,
     ArtifactsUnder,
     Cancellation,
     CancellationOf,
@@ -62,7 +61,11 @@ def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Ef
         ordered = CancellationOf(event.session_key, event.attempt)
         if ordered not in facts:
             return Need((ordered,))
-        event = _as_ordered(event, facts[ordered])
+        order = facts[ordered]
+        if isinstance(order, Cancellation):
+            if order.is_owed:
+                return TryLater("a person ordered its end, and what came of that is not known yet")
+            event = _as_ordered(event, order)
     if session.contract_json is None:
         return _conclude(event, event_hash, session, None, None, None)
     contract = stored_contract(session.contract_json)
@@ -80,10 +83,8 @@ def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Ef
     return _conclude(event, event_hash, session, contract, verification, answer)
 
 
-def _as_ordered(event: AttemptEnded, order: Answer) -> AttemptEnded:
+def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
     """A process that was told to end by a person's order and is gone went because of it, though it said nothing."""
-    if not isinstance(order, Cancellation):
-        return event
     said = f": {order.reason}" if order.reason else ""
     return replace(
         event,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.broken import Broken
-from tests.simulation.places import Begun, Named, Over, Place, Places, contract_of
+from tests.simulation.places import CANCELLED, Begun, Named, Over, Place, Places, contract_of
 from tests.simulation.ports import HOST, STATE, ProcessTable
 from tests.simulation.virtual_time import Killed
 
@@ -41,6 +41,15 @@ _NOT_STARTED: Final[tuple[dict[str, JsonValue], str, str]] = (
     "failed",
     "run.failed.not_started",
 )
+_BY_ORDER: Final[tuple[dict[str, JsonValue], str, str]] = (
+    {"exit_code": None, "cause": "cancelled", "signal": None, "error": "cancelled by somebody"},
+    *CANCELLED,
+)
+
+
+_RUNS: Final = "after its command was let go"
+NOTICE: Final = 20.0
+"""Seconds within which a daemon that runs has noticed that a process is gone."""
 
 
 class Launchers:
@@ -70,7 +79,8 @@ class Launchers:
 
     def busy(self) -> bool:
         """Whether any of them still has something to do."""
-        return any(not launcher.over for launcher in self._all)
+        now = self.universe.timeline.time
+        return any(not launcher.over or launcher.noticed_by > now for launcher in self._all)
 
     def check(self, started: dict[str, str]) -> None:
         """Each start that is said to have begun was recorded, and none was let go that isn't; once, all of them."""
@@ -89,20 +99,24 @@ class Launchers:
 
 
 class Launcher:
-    """One launcher. `answer` is what it told whoever ordered the run, `over` that its process has ended."""
+    """One launcher. `answer` is what it told whoever ordered the run, `over` that its process has ended,
+    `noticed_by` when the end of a command that it left behind will have been noticed.
+    """
 
     def __init__(self, launchers: Launchers, order: StartRun, epoch: int, number: int) -> None:
         self.name = f"launcher {number}"
         self.answer: str | None = None
         self.over = False
+        self.noticed_by = 0.0
         self._launchers = launchers
         self._universe = launchers.universe
         self._order = order
         self._epoch = epoch
         self._place: Place | None = None
         self._step = "before its ticket"
-        self._me: RecordedProcess = self._universe.table.start()
+        self._me: RecordedProcess = self._universe.table.start(self._note_order)
         self._command: RecordedProcess | None = None
+        self._is_ordered_to_end = False
         self._life = self._steps()
         self._universe.timeline.after(self._pause(), self._go_on)
 
@@ -130,20 +144,36 @@ class Launcher:
         else:
             self._universe.timeline.after(pause, self._go_on)
 
+    def _note_order(self) -> None:
+        """A person wants the run ended; it is done when the launcher comes to it."""
+        self._is_ordered_to_end = True
+
     def die(self) -> None:
-        """Killed, and its command with it: at the gate nobody is left to let it go, and later it goes too."""
+        """Killed. At the gate nobody is left to let its command go; later that goes on without it for a while."""
         self._universe.say(f"{self.name} dies {self._step}")
         if self._place is not None:
             self._place.reopened += 1
             self._place.died = True
-        self._end()
+        if self._step == _RUNS:
+            life = self._launchers.dice.choice((1.0, 60.0, 60.0))
+            self._universe.timeline.after(life, self._end_command)
+            self.noticed_by = self._universe.timeline.time + life + NOTICE
+            self._end_launcher()
+        else:
+            self._end()
 
     def _end(self) -> None:
+        self._end_launcher()
+        self._end_command()
+
+    def _end_launcher(self) -> None:
         self.over = True
         self._universe.kernel.end(self.name)
-        for process in (self._me, self._command):
-            if process is not None:
-                self._universe.table.end(process)
+        self._universe.table.end(self._me)
+
+    def _end_command(self) -> None:
+        if self._command is not None:
+            self._universe.table.end(self._command)
 
     def _steps(self) -> Iterator[float]:
         """What a launcher does, step by step; between two steps anything may happen."""
@@ -177,14 +207,17 @@ class Launcher:
         self.answer = BEGUN
         yield self._pause()
         self._launchers.note_release(order.key)
-        self._step = "after its command was let go"
+        self._step = _RUNS
         yield self._launchers.dice.choice((0.0, 0.01, 1.0, 6.0))
         try:
             self._work()
         except OSError as error:
             self._universe.say(f"the command of {self.name} can't: {error}")
-        yield self._launchers.dice.choice((0.0, 0.5, 10.0))
-        self._write_exit(claim.directory, self._launchers.dice.choice(_ENDS))
+        yield self._launchers.dice.choice((0.0, 0.5, 10.0, 40.0))
+        if self._is_ordered_to_end:
+            self._universe.tally.reached["a started run that was cancelled"] += 1
+        end = _BY_ORDER if self._is_ordered_to_end else self._launchers.dice.choice(_ENDS)
+        self._write_exit(claim.directory, end)
 
     def _refusal(self, refused: Exception) -> str:
         reached = self._universe.tally.reached
@@ -230,9 +263,13 @@ class Launcher:
             self._place.reopened += 1
 
     def _write_process(self, directory: RunDirectory) -> None:
-        self._command = self._universe.table.start()
+        self._command = self._universe.table.start(self._command_told)
         directory.write_json(PROCESS, _recorded(self._command))
         self._mean(directory, PROCESS, Named(self._command))
+
+    def _command_told(self) -> None:
+        """Its launcher is gone: the signal ends it in silence."""
+        self._universe.timeline.after(self._launchers.dice.choice((0.0, 0.5)), self._end_command)
 
     def _write_exit(self, directory: RunDirectory, end: tuple[dict[str, JsonValue], str, str]) -> None:
         value, status, reason = end
@@ -247,6 +284,7 @@ class Launcher:
         assert self._place is not None
         over = Over(status, reason, now)
         self._place.exits.append(over)
+        self._place.cancelled = end is _BY_ORDER
         self._mean(directory, EXIT, over)
 
     def _mean(self, directory: RunDirectory, name: str, meaning: Begun | Named | Over) -> None:
@@ -304,11 +342,11 @@ class SimulatedProcesses:
         return self._table.state(process)
 
     def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold:
-        """Only whether anybody is left to be told: the machine's processes here end by themselves."""
+        """As the real one: the launcher, or where it is gone the command."""
         for each in (processes.launcher, processes.process):
-            if each is not None and self._table.state(each) != "gone":
+            if each is not None and self._table.tell(each):
                 return Told(f"process {each.pid} was told")
-        return NotTold("all are gone")
+        return NotTold("all are gone", all_gone=True)
 
     def start(self, order: StartRun, epoch: int) -> HasBegun | NotBegun:
         """As the real one: a launcher of its own is asked, and waited for while the world goes on."""

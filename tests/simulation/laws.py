@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.simulation.broken import Broken
 from tests.simulation.kernel import Node
-from tests.simulation.places import Pairs, Place, Places
+from tests.simulation.places import CANCELLED, GONE, VANISHED, Pairs, Place, Places
 from tests.simulation.ports import Written
 from tests.simulation.universe import Universe
 
@@ -54,6 +54,13 @@ AT_REST: Final[dict[str, str]] = {
         " left join decisions d on d.event = e.seq and d.subject like 'start %'"
         " left join starts s on s.event = e.seq where e.type = 'PlayRunRequested'"
         " group by e.key having count(d.id) != 1 or max(d.verdict = 'decided') != count(s.key)"
+    ),
+    "nobody is still to be told to end": "select session_key from cancellations where carried_out_at is null",
+    "an order to end a run is accepted or refused, once": (
+        "select e.key from events e join jobs j on j.event = e.seq and j.state = 'done'"
+        " left join decisions d on d.event = e.seq and d.handler = 'requests/cancel'"
+        " left join cancellations c on c.event = e.seq where e.type = 'SessionCancelRequested'"
+        " group by e.key having count(d.id) != 1 or max(d.verdict = 'decided') != count(c.event)"
     ),
     "a contract that legs were folded into says so once": (
         "select key from sessions where folded != (select count(*) from decisions"
@@ -136,6 +143,7 @@ class Laws:
         self._chain()
         self._history()
         self._verdicts()
+        self._orders()
         self._journals()
         self._universe.launchers.check(dict(self._universe.peek("select key, state from starts")))
 
@@ -162,6 +170,18 @@ class Laws:
         if statuses != last:
             raise Broken("the history doesn't lead to the sessions' statuses")
 
+    def _orders(self) -> None:
+        """Whoever is said to have been told was told; then the attempt is over, and if nobody said how, by that order."""
+        heard = {process.pid for process in self._universe.table.told}
+        for key, told, named, status, reason, evidence in self._universe.peek(ORDERS):
+            pids = {each[0] for each in json.loads(named).values() if isinstance(each, list)}
+            if told and not pids & heard:
+                raise Broken(f"{key} was told to end, it is said, but nobody of {sorted(pids)} heard it")
+            if told and status == "running" and not self._places.by_key[key].free:
+                raise Broken(f"{key} was told to end, and is {status}")
+            if pids & heard and evidence == "process_gone" and reason not in (CANCELLED[1], VANISHED[1]):
+                raise Broken(f"{key} was told to end and went in silence, but is {status} ({reason})")
+
     # The plain model.
 
     def _verdicts(self) -> None:
@@ -177,7 +197,9 @@ class Laws:
             raise Broken(f"sessions that nobody began: {sorted(found)}")
 
     def _verdict(self, place: Place, row: tuple[str, str, str, int, str | None, int] | None) -> None:
-        expected = self._places.expected(place, pairs(row[4]) if row is not None else None)
+        told = self._universe.peek(TOLD)
+        gone = CANCELLED if row is not None and (row[0], row[3]) in told else GONE
+        expected = self._places.expected(place, pairs(row[4]) if row is not None else None, gone)
         if row is None:
             if expected.session:
                 raise Broken(f"{place.key} was never noticed: {expected}")
@@ -283,6 +305,12 @@ class Laws:
                 raise Broken(f"{path}: at {offset} stands {content!r}, which is not what the store says")
 
 
+ORDERS: Final = (
+    "select c.session_key, c.told, c.processes, a.status, a.reason_code, a.ended_by from cancellations c"
+    " join attempts a on a.session_key = c.session_key and a.attempt = c.attempt"
+)
+TOLD: Final = "select session_key, attempt from cancellations where told is not 0"
+
 RARE_ROWS: Final[dict[str, str]] = {
     "a held job retried": "select count(*) from decisions where summary like 'retried by %'",
     "a held job discarded": "select count(*) from jobs where state = 'discarded'",
@@ -303,6 +331,13 @@ RARE_ROWS: Final[dict[str, str]] = {
     "a run of before": "select count(*) from sessions where origin = 'history'",
     "a started run": "select count(*) from starts where state = 'begun'",
     "a refused start": "select count(*) from decisions where subject like 'start %' and verdict = 'refused'",
+    "a refused order to end a run": (
+        "select count(*) from decisions where handler = 'requests/cancel' and verdict = 'refused'"
+    ),
+    "an order that found nobody": "select count(*) from cancellations where told = 0",
+    "a run told to end that went in silence": (
+        "select count(*) from attempts where reason_code = 'run.cancelled.user' and ended_by = 'process_gone'"
+    ),
     "a correction": (
         "select count(*) from attempts a join attempts b on b.session_key = a.session_key and b.attempt = a.attempt + 1"
         " where a.reason_code = 'run.aborted.process_gone' and b.ended_by = 'declared'"

@@ -9,7 +9,13 @@ from tests.simulation.runs import Scene
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.requests import Request, dump_request
 from runward.daemon.rundir.durable import write_durably
-from runward.handlers.events import JobDiscardRequested, JobRetryRequested, PlayRunRequested, ScanRequested
+from runward.handlers.events import (
+    JobDiscardRequested,
+    JobRetryRequested,
+    PlayRunRequested,
+    ScanRequested,
+    SessionCancelRequested,
+)
 
 FUTURE: Final = "future:"
 """How the lanes of events begin that only a newer version knows: their jobs stay held."""
@@ -59,6 +65,27 @@ class People:
         request = PlayRunRequested(self._uuid(), self._scene.universe.clock.now(), playbook, given, "/")
         self.request(request)
         if dice.random() < 0.2:
+            self._later(lambda: self.request(request))
+        if dice.random() < 0.3:
+            self._later(self.cancel_started)
+
+    def cancel_started(self) -> None:
+        """Somebody wants a started run ended, if one runs."""
+        self._cancel(" where status = 'running' and key in (select session_key from starts)")
+
+    def cancel(self) -> None:
+        """Somebody wants a session ended, mostly one that runs."""
+        self._cancel(" where status = 'running'" if self._scene.dice.random() < 0.9 else "")
+
+    def _cancel(self, which: str) -> None:
+        """Some name what isn't, and some ask twice."""
+        scene = self._scene
+        found = scene.universe.peek(f"select key, attempt from sessions{which} order by key")
+        key, attempt = scene.dice.choice(found) if found else ("native:runs/nobody", 1)
+        attempt += scene.dice.random() < 0.05
+        request = SessionCancelRequested(self._uuid(), scene.universe.clock.now(), key, attempt, "no use")
+        self.request(request)
+        if scene.dice.random() < 0.2:
             self._later(lambda: self.request(request))
 
     def ask_nonsense(self) -> None:

@@ -66,6 +66,7 @@ Verdict = tuple[str, str]
 RUNNING: Final = ("running", "run.started.ok")
 RESUMED: Final = ("running", "run.started.resumed")
 GONE: Final = ("aborted", "run.aborted.process_gone")
+CANCELLED: Final = ("cancelled", "run.cancelled.user")
 VANISHED: Final = ("aborted", "run.aborted.vanished")
 MISSING: Final = ("failed", "run.failed.missing_artifact")
 
@@ -104,6 +105,10 @@ class Place:
     """Its root was away for a while."""
     backwards: bool = False
     """A leg's file looks older than the plan though it came after it: a clock was stepped."""
+    covered: bool = False
+    """A leg's work went after it was planned: whoever looks later can't see that it came before the plan."""
+    cancelled: bool = False
+    """Its launcher ended it because a person ordered that, and said so."""
     odd: bool = False
     """Which process counts depends on what was seen: one was named after another had died, or is of before."""
 
@@ -155,8 +160,11 @@ class Places:
         if isinstance(over, Over) and place.begun and over not in place.exits:
             place.exits.append(over)
 
-    def expected(self, place: Place, in_force: Pairs | None = None) -> Expected:
-        """What is fair to find in the store when all is quiet, of a flow under the contract that is `in_force`."""
+    def expected(self, place: Place, in_force: Pairs | None = None, gone: Verdict = GONE) -> Expected:
+        """What is fair to find in the store when all is quiet, of a flow under the contract that is `in_force`.
+
+        `gone` is the verdict on a run that went without a word.
+        """
         begun, over = self.stands(place, "run.json"), self.stands(place, "exit.json")
         there = isinstance(begun, Begun)
         verdicts: set[Verdict] = set()
@@ -164,12 +172,14 @@ class Places:
             for contract in [in_force] if place.plans else [begun.expected for begun in place.begun]:
                 verdicts |= self._verdicts(place, each, contract)
         if not there:
-            verdicts |= {VANISHED, GONE}
+            verdicts |= {VANISHED, gone}
             if self._kernel.exists(place.path):
                 verdicts |= {RUNNING, RESUMED}
         elif not isinstance(over, Over):
-            verdicts |= {GONE} if self._all_gone(place) else {RUNNING, RESUMED}
-            verdicts |= {GONE, RUNNING, RESUMED} if place.odd else set()
+            verdicts |= {gone} if self._all_gone(place) else {RUNNING, RESUMED}
+            verdicts |= {gone, RUNNING, RESUMED} if place.odd else set()
+        elif place.cancelled:
+            verdicts = {CANCELLED}
         return Expected(verdicts, there and not place.free, 1 + place.reopened)
 
     def _all_gone(self, place: Place) -> bool:
@@ -198,7 +208,7 @@ class Places:
                 fair |= {
                     ((begun.expected or ()) + plan.added if plan.declares else begun.expected, True)
                     for plan in place.plans
-                    if plan.added is not None and not plan.early
+                    if plan.added is not None and (place.covered or not plan.early)
                 }
         return fair
 

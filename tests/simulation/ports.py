@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,18 +55,30 @@ class SimulatedRandomness:
 
 
 class ProcessTable:
-    """The machine's processes, by pid; a reboot ends them all."""
+    """The machine's processes, by pid; a reboot ends them all. `told` counts who was told to end, and how often."""
 
     def __init__(self) -> None:
         self.boot = 1
+        self.told: Counter[RecordedProcess] = Counter()
         self._alive: dict[int, RecordedProcess] = {}
+        self._hears: dict[RecordedProcess, Callable[[], None]] = {}
         self._next = 100
 
-    def start(self) -> RecordedProcess:
+    def start(self, hears: Callable[[], None]) -> RecordedProcess:
+        """A new process; `hears` is what it does when it is told to end."""
         self._next += 1
         process = RecordedProcess(self._next, self._next * 7, f"boot-{self.boot}")
         self._alive[process.pid] = process
+        self._hears[process] = hears
         return process
+
+    def tell(self, process: RecordedProcess) -> bool:
+        """Tell a process to end. False where it is gone."""
+        if self.state(process) == "gone":
+            return False
+        self.told[process] += 1
+        self._hears[process]()
+        return True
 
     def end(self, process: RecordedProcess) -> None:
         self._alive.pop(process.pid, None)

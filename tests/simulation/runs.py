@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tests.simulation.kernel import Node
-from tests.simulation.places import Begun, Named, Over, Pairs, Places, Plan, contract_of
+from tests.simulation.places import CANCELLED, Begun, Named, Over, Pairs, Places, Plan, contract_of
 from tests.simulation.ports import AGENTS, HOST, PLAYBOOKS
 from tests.simulation.universe import Universe
 
@@ -55,6 +55,8 @@ class Run:
         self.kind = "agent"
         self.process: RecordedProcess | None = None
         self.launcher: RecordedProcess | None = None
+        self.is_cancelled = False
+        """Nothing of it is left to do anything, because somebody wanted it ended."""
 
     @property
     def path(self) -> str:
@@ -107,7 +109,7 @@ class Run:
         if self.host is not None:
             value["host"] = self.host
         if self.launched:
-            self.launcher = self.launcher or self.universe.table.start()
+            self.launcher = self.launcher or self.universe.table.start(self._launcher_told)
             value["launcher"] = _recorded(self.launcher)
         content = self._document("run.json", value, by_hand)
         is_unusable = self.playbook == "no such playbook" and not self.snapshot
@@ -149,6 +151,7 @@ class Run:
 
     def cover(self, leg: str) -> None:
         """Nothing is left of a leg's work."""
+        self.place.covered = self.place.covered or bool(self.place.plans)
         self.universe.kernel.remove_tree(f"{self.path}/artifacts/{leg}")
         self._forget_early_work()
 
@@ -162,7 +165,7 @@ class Run:
 
     def name_process(self) -> None:
         """Write process.json."""
-        self.process = self.universe.table.start()
+        self.process = self.universe.table.start(self._command_told)
         self.place.odd = self.place.odd or self.place.died
         self._means(self._document("process.json", _recorded(self.process)), Named(self.process))
 
@@ -185,6 +188,42 @@ class Run:
         if self.process or self.launcher:
             self.place.reopened += 1
             self.place.died = True
+
+    def _launcher_told(self) -> None:
+        self.universe.timeline.after(self.dice.choice((0.01, 0.5, 6.0)), self._cancelled_by_launcher)
+
+    def _command_told(self) -> None:
+        self.universe.timeline.after(self.dice.choice((0.01, 0.5, 6.0)), self._cancelled_in_silence)
+
+    def _cancelled_by_launcher(self) -> None:
+        """Its launcher ends it and says so; where it is over, nothing more happens to it."""
+        lives = self.launcher is not None and self.universe.table.state(self.launcher) == "alive"
+        if (
+            self.is_cancelled
+            or not lives
+            or isinstance(self.scene.places.stands(self.place, "exit.json"), Over)
+        ):
+            return
+        now = round(self.universe.clock.now(), 3)
+        said: dict[str, object] = {"exit_code": None, "signal": None, "cause": "cancelled", "error": "by me"}
+        try:
+            content = self._document("exit.json", {**said, "finished_at": _iso(now)})
+        except OSError as error:
+            self.universe.say(f"the launcher in {self.place.key} can't say its end: {error}")
+        else:
+            self._means(content, Over(*CANCELLED, now))
+            self.place.cancelled = True
+            self.universe.tally.reached["a run that its launcher cancelled"] += 1
+        self.die()
+        self.is_cancelled = True
+
+    def _cancelled_in_silence(self) -> None:
+        """The command goes by the signal, and nobody is left who could say so."""
+        if self.is_cancelled or self.process is None or self.universe.table.state(self.process) == "gone":
+            return
+        self.universe.tally.reached["a command that was cancelled without a launcher"] += 1
+        self.die()
+        self.is_cancelled = True
 
     def deliver(self, path: str) -> None:
         """Write an artifact, or what should be one."""

@@ -38,6 +38,7 @@ def simulated(universe: Universe) -> Iterator[None]:
         patch(f"{files}.artifacts.os", kernel),
         patch(f"{files}.opening.os", kernel),
         patch(f"{files}.legs.os", kernel),
+        patch(f"{files}.words.os", kernel),
         patch(f"{files}.durable.os", kernel),
         patch("runward.daemon.inbox.spool.os", kernel),
         patch("runward.daemon.store.epoch.os", kernel),

@@ -75,6 +75,8 @@ class Story:
         method = deed.func if isinstance(deed, partial) else deed
         name = getattr(method, "__qualname__", repr(method))
         owner = getattr(method, "__self__", None)
+        if isinstance(owner, Run) and owner.is_cancelled:
+            return  # nobody is left to do it
         where = f" in {owner.place.key}" if isinstance(owner, Run) else ""
         try:
             deed()
@@ -222,6 +224,10 @@ class Story:
                 self.people.ask_to_play,
                 self.people.ask_to_play,
                 self.people.ask_to_play,
+                self.people.cancel,
+                self.people.cancel,
+                self.people.cancel,
+                self.people.cancel,
                 self.people.ask_nonsense,
                 self.people.reload,
                 self.mishaps.run_newer_version,

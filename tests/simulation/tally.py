@@ -55,6 +55,12 @@ RARE_PATHS: Final = (
     "a launcher killed before its command was let go",
     "a launcher killed after its command was let go",
     "a started run that removed itself",
+    "a started run that was cancelled",
+    "a run that its launcher cancelled",
+    "a command that was cancelled without a launcher",
+    "a run told to end that went in silence",
+    "a refused order to end a run",
+    "an order that found nobody",
 )
 """What must happen at least once over the seeds of a suite, or they don't prove what they seem to."""
 

@@ -11,10 +11,13 @@ from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.virtual_time import GoingInCircles
 
 from runward.daemon.processes import record, ticket
+from runward.daemon.faults import point
+from runward.daemon.ports import Told
 from runward.daemon.queue.queue import Queue
 from runward.daemon.rundir import journals
 from runward.daemon.store import queries, rows
 from runward.daemon.store.store import Store
+from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import Outbox
 
 pytestmark = pytest.mark.timeout(900)  # a busy machine takes its time, and time is not what is tested here
@@ -106,6 +109,27 @@ def without_looking_whether_a_run_began(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ticket, "adopt_run_directory", adopt)
 
 
+def without_telling_again(patch: pytest.MonkeyPatch) -> None:
+    """An order counts as carried out before anybody was told."""
+
+    async def mark_first(self: CancelOrders, owed: queries.OwedCancellation) -> None:
+        point("cancel.before")
+        await self._mark(owed, Told("its launcher was told"))
+        point("cancel.after")
+        self._tell(owed)
+
+    patch.setattr(CancelOrders, "_one", mark_first)
+
+
+def without_knowing_who_was_told(patch: pytest.MonkeyPatch) -> None:
+    """What went because a person ordered it seems to have gone by itself."""
+
+    async def nothing(store: Store, keys: Any) -> dict[Any, Any]:
+        return {}
+
+    patch.setattr(queries, "cancellations_of", nothing)
+
+
 @pytest.mark.parametrize(
     "mutate",
     [
@@ -118,6 +142,8 @@ def without_looking_whether_a_run_began(patch: pytest.MonkeyPatch) -> None:
         without_syncing,
         without_writing_again,
         without_looking_whether_a_run_began,
+        without_telling_again,
+        without_knowing_who_was_told,
     ],
 )
 def test_a_history_breaks_a_law(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:

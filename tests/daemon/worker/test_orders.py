@@ -1,6 +1,7 @@
 """Orders to end runs, from the inbox to whoever is told: once owed they are carried out, over any end of a daemon."""
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import NoReturn
 
@@ -9,8 +10,9 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
-from runward.daemon.ports import RunPlace
+from runward.daemon.ports import NotTold, RunPlace, Told
 from runward.daemon.processes.cancelling import WORD
+from runward.daemon.store.queries import OwedCancellation
 from runward.daemon.worker.orders import CancelOrders
 from runward.handlers.events import SessionCancelRequested
 from runward.handlers.facts import RunProcesses
@@ -106,6 +108,79 @@ async def test_what_is_owed_when_a_daemon_ends_is_carried_out_by_the_next(
         assert await row(running) == (1, "process 100 was told", 1)
         await running.work()
         assert processes.told == [100], "and not again"
+
+
+async def test_a_run_that_a_killed_daemon_may_have_told_and_that_is_gone_was_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def end(self: CancelOrders, owed: OwedCancellation, answer: Told | NotTold) -> None:
+        """The daemon is killed right after it told the launcher."""
+
+    processes, clock = ToldProcesses(), StillClock()
+    with monkeypatch.context() as ending:
+        ending.setattr(CancelOrders, "_mark", end)
+        async with daemon(tmp_path, clock, processes) as running:
+            begin(tmp_path)
+            await running.settle()
+            await ask(running)
+    assert processes.told == [100]
+    processes.gone.add(100)
+    async with daemon(tmp_path, clock, processes) as running:
+        await running.settle()
+        assert await row(running) == (None, "all are gone; a daemon that was killed may have told it", 1)
+        clock.move(6)
+        await running.settle()
+        assert await running.rows("select reason_code from sessions") == [("run.cancelled.user",)]
+
+
+async def test_an_order_that_can_not_be_marked_is_marked_later_and_not_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*unused: object, **unheeded: object) -> NoReturn:
+        raise sqlite3.OperationalError("database is locked")
+
+    processes, clock = ToldProcesses(), StillClock()
+    async with daemon(tmp_path, clock, processes) as running:
+        begin(tmp_path)
+        await running.settle()
+        await ask(running, work=False)
+        with monkeypatch.context() as trouble:
+            trouble.setattr(CancelOrders, "_mark", refuse)
+            await running.work()
+            assert running.supervisor.report().degraded == ["orders to cancel: database is locked"]
+        processes.gone.add(100)
+        await running.settle()
+        clock.move(6)
+        await running.settle()
+        assert processes.told == [100]
+        assert await row(running) == (1, "process 100 was told", 1)
+        assert await running.rows("select reason_code from sessions") == [("run.cancelled.user",)]
+
+
+async def test_while_an_order_is_owed_nothing_is_said_of_a_run_that_went_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(processes: RunProcesses, place: RunPlace) -> NoReturn:
+        raise OSError(24, "Too many open files")
+
+    processes, clock = ToldProcesses(), StillClock()
+    async with daemon(tmp_path, clock, processes) as running:
+        begin(tmp_path)
+        await running.settle()
+        with monkeypatch.context() as trouble:
+            trouble.setattr(processes, "tell_to_end", refuse)
+            await ask(running)
+            processes.gone.add(100)
+            await running.settle()
+            clock.move(6)
+            await running.settle()
+            assert await running.rows("select status from sessions") == [("running",)]
+        await running.work()
+        assert await row(running) == (0, "all are gone", 1)
+        clock.move(60)
+        running.supervisor.queue.may_be_due = True
+        await running.work()
+        assert await running.rows("select reason_code from sessions") == [("run.aborted.process_gone",)]
 
 
 async def test_a_directory_that_can_not_be_read_delays_the_order_and_shows(

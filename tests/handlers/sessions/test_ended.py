@@ -258,6 +258,12 @@ def test_a_process_that_a_person_had_ended_went_because_of_that_and_not_without_
     assert (end.ended_by, end.source) == ("process_gone", "person")
 
 
+def test_while_an_order_is_owed_a_silent_end_waits_for_what_comes_of_it() -> None:
+    event = ended("aborted", "run.aborted.process_gone", evidence="process_gone", source="daemon")
+    waits = answers(event, session(), None, Cancellation("alice", "wrong branch", is_owed=True))
+    assert waits == TryLater("a person ordered its end, and what came of that is not known yet")
+
+
 def test_an_order_changes_nothing_about_an_end_that_was_declared() -> None:
     event = ended("failed", "run.failed.exit_nonzero")
     end = the_end(_tuple(answers(event, session(), None, Cancellation("alice", ""))))
