@@ -267,12 +267,14 @@ class _Launch:
 
 
 def _by_whom(ending: Ending) -> Ending:
-    """The ending, where the system's shutdown was what a signal told."""
-    if ending.cause != "cancelled" or ending.signal not in BY_THE_SYSTEM:
+    """The ending, where the system's shutdown was what a signal told the launcher or, before it, the command."""
+    if ending.cause not in ("cancelled", "signalled") or ending.signal not in BY_THE_SYSTEM:
         return ending
     from runward.daemon.processes.shutdown import is_system_stopping
 
-    return ending._replace(signal=None, error=SHUTDOWN) if is_system_stopping(os.environ) else ending
+    if not is_system_stopping(os.environ):
+        return ending
+    return ending._replace(cause="cancelled", signal=None, error=SHUTDOWN)
 
 
 def child_traceparent(parent: str | None) -> str:

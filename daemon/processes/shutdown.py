@@ -15,7 +15,14 @@ _YES = b"stopping"
 
 
 def is_system_stopping(environment: Mapping[str, str]) -> bool:
-    """Whether systemd is on its way down. Never raises."""
+    """Whether systemd is on its way down; False where it can't be asked."""
+    try:
+        return _ask(environment) == _YES
+    except OSError:
+        return False
+
+
+def _ask(environment: Mapping[str, str]) -> bytes:
     answer_out, answer_in = os.pipe()
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     files = [
@@ -28,12 +35,12 @@ def is_system_stopping(environment: Mapping[str, str]) -> bool:
         pid = os.posix_spawnp(_QUESTION[0], _QUESTION, environment, file_actions=files, setsigmask=())
     except OSError:
         os.close(answer_out)
-        return False
+        raise
     finally:
         os.close(answer_in)
         os.close(null)
     try:
-        return _read(answer_out).strip() == _YES
+        return _read(answer_out).strip()
     finally:
         os.close(answer_out)
         os.kill(pid, signal.SIGKILL)  # it is not waited for yet, so the number is still its own

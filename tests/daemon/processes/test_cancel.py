@@ -232,6 +232,15 @@ def test_a_sigterm_while_the_system_stops_is_the_systems(launcher: Launcher) -> 
     assert (ending["cause"], ending["signal"], ending["error"]) == ("cancelled", None, "shutdown")
 
 
+def test_a_command_that_the_system_ends_before_its_launcher_is_the_systems_too(launcher: Launcher) -> None:
+    _systemctl_says(launcher, "echo stopping; exit 1")
+    result = launcher.run("--name", "run", "--", "sh", "-c", "kill -TERM $$")
+
+    assert result.returncode == 143
+    ending = launcher.ending("run")
+    assert (ending["cause"], ending["signal"], ending["error"]) == ("cancelled", None, "shutdown")
+
+
 @pytest.mark.parametrize("answer", ["echo running", "echo offline; exit 1", "exit 1", "sleep 1000"])
 def test_any_other_answer_leaves_it_a_sigterm(launcher: Launcher, answer: str) -> None:
     _systemctl_says(launcher, answer)

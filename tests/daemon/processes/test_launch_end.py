@@ -1,19 +1,14 @@
 """The end of a run is the end of its whole tree: at the timeout, and when its command has ended."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.daemon.launching import SOURCES, Launcher, is_alive, members, until
-
-EVIL_TREE = str(Path(__file__).with_name("evil_tree.py"))
+from tests.daemon.launching import Launcher, is_alive, members, until
+from tests.daemon.processes import evil_rounds
 
 
 def test_a_timeout_asks_the_whole_tree_to_end(launcher: Launcher) -> None:
@@ -108,7 +103,7 @@ def test_children_that_the_launcher_had_before_are_not_its_runs(launcher: Launch
 @pytest.mark.parametrize("how", ["stay", "exit"])
 def test_nobody_of_an_evil_tree_is_left(launcher: Launcher, containment: str, how: str) -> None:
     arguments = ["--timeout", "1s", "--grace", "500ms", "--containment", containment, "--name", "evil"]
-    result = launcher.run(*arguments, "--", sys.executable, EVIL_TREE, how)
+    result = launcher.run(*arguments, "--", sys.executable, evil_rounds.TREE, how)
     if result.returncode == 2 and containment not in ("auto", "subreaper"):
         pytest.skip(result.stderr.decode().strip())
 
@@ -116,35 +111,6 @@ def test_nobody_of_an_evil_tree_is_left(launcher: Launcher, containment: str, ho
     assert result.returncode == (124 if how == "stay" else 0)
     assert result.stdout == b"standing\n"
     assert int(str(launcher.ending("evil")["survivors_killed"])) >= 3
-
-
-@pytest.fixture
-def ordinary(tmp_path: Path) -> Iterator[Launcher]:
-    """A launcher that an ordinary user runs; where the tests are not root's, that is any."""
-    if os.getuid() != 0:
-        launcher = Launcher(tmp_path)
-    else:
-        # pytest's own directories are root's alone, and so may this interpreter be.
-        place = Path(tempfile.mkdtemp())
-        prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        launcher = Launcher(place, [*prefix, _python_for_all(prefix)])
-        for directory in (place, launcher.work):
-            os.chown(directory, 65534, 65534)
-    yield launcher
-    launcher.close()
-    if os.getuid() == 0:
-        shutil.rmtree(place)
-
-
-def _python_for_all(prefix: list[str]) -> str:
-    ask = "import sys, runward.daemon.cli; sys.exit(sys.version_info < (3, 11))"
-    for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
-        # By a shell: setpriv(1) itself still finds what only root may see.
-        words = [*prefix, "sh", "-c", 'exec "$@"', "sh", python, "-c", ask]
-        result = subprocess.run(words, env={"PYTHONPATH": str(SOURCES)}, capture_output=True, check=False)
-        if result.returncode == 0:
-            return python
-    pytest.skip("no Python 3.11 here that an ordinary user may run")
 
 
 @pytest.mark.prove
@@ -155,20 +121,13 @@ def test_a_hundred_evil_trees_are_dead_a_second_after_their_deadlines(
     request: pytest.FixtureRequest, user: str, containment: str
 ) -> None:
     launcher: Launcher = request.getfixturevalue(user)
-    options = ["--timeout", "1s", "--grace", "500ms", "--containment", containment]
-    tree = [launcher.python, EVIL_TREE, "stay"]
-    for batch in range(20):
-        names = [f"evil{batch}.{number}" for number in range(5)]
+    options = [*evil_rounds.OPTIONS, "--containment", containment]
+    tree = [launcher.python, evil_rounds.TREE, "stay"]
+    for names in evil_rounds.batches("evil"):
         started = [
             launcher.start(*options, "--name", name, "--", *tree, stderr=subprocess.PIPE) for name in names
         ]
         complaints = [process.communicate()[1] for process in started]
         if started[0].returncode == 2:
             pytest.skip(complaints[0].decode().strip())
-        for name in names:
-            assert members(str(launcher.directory(name))) == []
-            assert launcher.ending(name)["cause"] == "timed_out", launcher.ending(name)
-            began, ended = (
-                (launcher.directory(name) / file).stat().st_mtime for file in ("process.json", "exit.json")
-            )
-            assert ended - began <= 1 + 0.5 + 1, name
+        evil_rounds.check(launcher, names)
