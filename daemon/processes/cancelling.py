@@ -10,7 +10,8 @@ import signal
 CANCEL = signal.SIGRTMIN + 7
 WORD = "cancel.json"
 _LARGEST_WORD = 16384
-_LONGEST_ORDER = 1000
+_LONGEST_ORDER = 600
+"""Characters; each takes at most six bytes in `exit.json`, for which little room is reserved."""
 
 
 def order_text(said_by: str, reason: str) -> str:
@@ -48,4 +49,4 @@ def _order(content: bytes) -> str | None:
     said_by, reason = word.get("said_by"), word.get("reason")
     if not isinstance(said_by, str) or not isinstance(reason, str):
         return None
-    return order_text(said_by, reason)
+    return order_text(said_by, reason).encode(errors="replace").decode()  # a lone surrogate can't be written

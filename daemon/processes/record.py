@@ -228,4 +228,4 @@ def _exit_json(ending: Ending) -> dict[str, JsonValue]:
 
 
 def _encoded(value: Mapping[str, JsonValue]) -> bytes:
-    return json_text(value).encode() + b"\n"
+    return json_text(value).encode(errors="replace") + b"\n"  # a record with a ? in it is better than none

@@ -110,6 +110,7 @@ def test_nobody_of_an_evil_tree_is_left(launcher: Launcher, containment: str, ho
     assert members(str(launcher.directory("evil"))) == []
     assert result.returncode == (124 if how == "stay" else 0)
     assert result.stdout == b"standing\n"
+    assert launcher.read("evil", "run.json")["containment"] == containment or containment == "auto"
     assert int(str(launcher.ending("evil")["survivors_killed"])) >= 3
 
 
