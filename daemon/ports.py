@@ -5,7 +5,7 @@ under `tests/simulation/`. Calls are plain and blocking; the worker makes them i
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from runward.daemon.inbox.spool import InboxFile
 from runward.handlers.effects import StartRun
@@ -66,6 +66,10 @@ class Processes(Protocol):
 
     def host(self) -> str: ...
 
+    def boot_id(self) -> str:
+        """The name of this boot of the machine; empty where nobody may know it."""
+        ...
+
     def state(self, process: RecordedProcess) -> ProcessState: ...
 
     def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold: ...
@@ -98,6 +102,10 @@ class Listing(NamedTuple):
     unusable: tuple[str, ...]
 
 
+Journal: TypeAlias = tuple[str, str]
+"""A run's directory and the name of the journal in it."""
+
+
 class JournalLine(NamedTuple):
     """Bytes that are to stand once in the file `name` of `directory`, appended as a whole.
 
@@ -113,11 +121,15 @@ class JournalLine(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """The line stands at `offset`. `closed` bytes of a foreign torn line were closed off before it."""
+    """The lines stand at `offset`. `closed` bytes of a foreign torn line were closed off before them.
+
+    `places` are their pieces (offset, length) in order, where something else stands between them.
+    """
 
     offset: int
     already: bool = False
     closed: int = 0
+    places: tuple[tuple[int, int], ...] = ()
 
 
 class NotAppended(NamedTuple):
@@ -125,6 +137,42 @@ class NotAppended(NamedTuple):
 
     why: str
     for_good: bool = False
+
+
+class StandingLines(NamedTuple):
+    """Lines of ours that were written to a journal and synced, as the store remembers them.
+
+    `row` is their number in the store; `places` as in `Appended`.
+    """
+
+    row: int
+    content: bytes
+    offset: int
+    places: tuple[tuple[int, int], ...] = ()
+
+
+LineState: TypeAlias = Literal["gone", "torn", "changed", "moved"]
+"""What became of a line of ours: nothing or only its beginning is left, it was changed or taken out
+in place, or it stands elsewhere in the file than where it was written."""
+
+
+class AlteredLine(NamedTuple):
+    """A line of ours that doesn't stand at `offset`, where it was written.
+
+    `left` is how many bytes of a torn line are still there.
+    """
+
+    row: int
+    state: LineState
+    offset: int
+    content: bytes
+    left: int = 0
+
+
+class Compared(NamedTuple):
+    """Those of our lines in a journal that don't stand as they were written, in their order."""
+
+    altered: tuple[AlteredLine, ...]
 
 
 class EpochPassed(Exception):
@@ -153,6 +201,10 @@ class Files(Protocol):
     def leave_word(self, directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone: ...
 
     def sync(self, journals: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], str]: ...
+
+    def compare(
+        self, directory: str, name: str, lines: Sequence[StandingLines]
+    ) -> Compared | Gone | Unreadable: ...
 
     def inbox(self) -> tuple[InboxFile, ...]: ...
 

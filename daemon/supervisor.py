@@ -20,11 +20,12 @@ from runward.config.settings import Settings
 from runward.daemon import __version__
 from runward.daemon.notify import notify
 from runward.daemon.ports import Clock, EpochPassed, Files, Processes, Randomness
-from runward.daemon.queue.queue import Queue
+from runward.daemon.queue.queue import Observation, Queue
 from runward.daemon.report import Report, RootReport, percentile, write_report
 from runward.daemon.schedule.alarm import Alarm
 from runward.daemon.store import queries
 from runward.daemon.store.epoch import epoch_file, read_epoch, write_epoch
+from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, Statement
 from runward.daemon.watch.coverage import Coverage
@@ -32,6 +33,7 @@ from runward.daemon.watch.hints import Hints, Target, Why
 from runward.daemon.watch.notifications import CannotWatch, Notifications, Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
+from runward.daemon.worker.comparison import Comparison
 from runward.daemon.worker.deciding import Decider, Declared, Playable, Ruling, no_playbooks, no_rules
 from runward.daemon.worker.look import Looker, recorded
 from runward.daemon.worker.orders import CancelOrders
@@ -39,6 +41,7 @@ from runward.daemon.worker.outbox import Outbox
 from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import StoppedInTrouble, Worker
 from runward.handlers.effects import StartRun
+from runward.handlers.events import JournalDamaged
 from runward.handlers.sessions.observe import load_watched
 
 SOON: Final = 10.0
@@ -131,6 +134,10 @@ class Supervisor:
         self.worker.cancelled = self.orders.wake
         self.starts = Starts(world.processes, store, world.clock, log, self._run_begun)
         self.worker.ordered = self.starts.wake
+        self.comparison = Comparison(
+            world.files, store, world.clock, log, self.outbox, self._damaged, self.outbox.busy
+        )
+        self.worker.repaired = self.comparison.repaired
         self.alarm = make_alarm(self._due)
 
     @property
@@ -154,12 +161,13 @@ class Supervisor:
 
     async def start(self) -> None:
         """Take the store over and remember what was going on. Nobody else may write from here on."""
-        epoch = await self._store.take_over()
+        epoch = await self._store.take_over(self._world.processes.boot_id())
         if self._state is not None:
             write_epoch(self._state, epoch)
             self._epoch_file = epoch_file(self._state)
         await self.queue.start()
         await self._set_roots(self._settings)
+        await self.comparison.start()
         owed = await queries.owed_lines(self._store)
         self.outbox.add(owed)
         await self.starts.begin()
@@ -169,6 +177,7 @@ class Supervisor:
             version=__version__,
             pid=os.getpid(),
             epoch=epoch,
+            after_clean_stop=self._store.after_clean_stop,
             stolen_jobs=self.queue.tally.stolen,
             owed_lines=len(owed),
         )
@@ -235,6 +244,7 @@ class Supervisor:
             tasks.start_soon(self.outbox.run)
             tasks.start_soon(self.orders.run)
             tasks.start_soon(self.starts.run)
+            tasks.start_soon(self.comparison.run)
             tasks.start_soon(self._report)
             try:
                 await self._work()
@@ -251,9 +261,9 @@ class Supervisor:
             await self.rounds.check_roots()
             await self.rounds.scan()
             while not self._stopping:
-                while await self.worker.turn():
-                    pass
-                while await self.outbox.carry_out():
+                while (
+                    await self.worker.turn() or await self.comparison.step() or await self.outbox.carry_out()
+                ):
                     pass
                 await self.orders.carry_out()
                 while await self.starts.carry_out():
@@ -276,7 +286,7 @@ class Supervisor:
         due = await self.worker.next_due()
         if due is not None and due - self._world.clock.now() < SOON:
             return max(0.05, due - self._world.clock.now())
-        waits = [self.outbox.next_try(SOON), self.starts.next_try(SOON)]
+        waits = [each.next_try(SOON) for each in (self.outbox, self.starts, self.comparison)]
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _work(self) -> None:
@@ -299,7 +309,16 @@ class Supervisor:
             while await self.outbox.carry_out():
                 pass
             await self.outbox.sweep()
+        if not self.comparison.listing:
+            await self._stopped_cleanly()
         self._log.info("stopped", owed_lines=self.outbox.owed)
+
+    async def _stopped_cleanly(self) -> None:
+        """Have the next daemon know that nothing needs to be compared: the very last thing of a stop."""
+        try:
+            await self._store.run([STOPPED_CLEANLY], "stop")
+        except (CommitUnknown, sqlite3.Error) as error:
+            self._log.warning("stop.not_recorded", why=str(error))
 
     async def _watch(self, stands: anyio.Event) -> None:
         """Keep a watch standing; set it up anew when roots come, go or change."""
@@ -327,6 +346,10 @@ class Supervisor:
                 self._log.error("watch.failed", why=str(error), mend="raise fs.inotify.max_user_instances")
                 standing(Watching(0, tuple(root.name for root in roots)))
             await anyio.sleep(30)
+
+    def _damaged(self, event: JournalDamaged) -> None:
+        self.worker.findings.append(Observation(event.key, (event,)))
+        self.wake()
 
     def _hint(self, targets: list[Target]) -> None:
         self.hints.add(targets, Why.WATCH)
@@ -390,7 +413,7 @@ class Supervisor:
     def report(self) -> Report:
         """What this daemon says of itself now."""
         lags = sorted(self.worker.lag)
-        degraded = self.outbox.degraded()
+        degraded = self.outbox.degraded() + self.comparison.degraded()
         trouble = self.queue.uncertain or self.worker.trouble
         if trouble is not None:
             degraded.append(f"store: {trouble}")

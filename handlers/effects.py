@@ -103,6 +103,19 @@ class AppendLines(NamedTuple):
     live: bool
 
 
+class RepairJournal(NamedTuple):
+    """Owe the journal `name` in `directory` again what was written to it as these `rows` of the store.
+
+    `live` as in `AppendLines`. `problem` is kept where somebody changed what stood there.
+    """
+
+    directory: str
+    name: str
+    rows: tuple[int, ...]
+    live: bool
+    problem: str | None = None
+
+
 class Emit(NamedTuple):
     """Record a further event, caused by the one that is being handled."""
 
@@ -186,6 +199,7 @@ Effect: TypeAlias = (
     | ReleaseJob
     | CancelRun
     | StartRun
+    | RepairJournal
     | ScanRoots
 )
 Effects: TypeAlias = tuple[Effect, ...]

@@ -166,6 +166,38 @@ class SessionFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalDamaged:
+    """Lines of ours don't stand in the journal `name` of `directory` as they were written.
+
+    `rows` are the numbers in the store of what must be owed again, `epoch` is that of the daemon which found
+    it. `lost` lines are gone or torn, of the torn ones `torn_bytes` are left; `changed` ones were changed or
+    taken out in place, which no crash does; `moved` ones stand elsewhere in the file.
+    """
+
+    type: ClassVar[str] = "JournalDamaged"
+    version: ClassVar[int] = 1
+
+    session_key: str
+    at: float
+    epoch: int
+    directory: str
+    name: str
+    rows: tuple[int, ...]
+    lost: int
+    torn_bytes: int
+    changed: int
+    moved: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.session_key}#{self.name}/{self.rows[0]}@{self.epoch}/damaged"
+
+    @property
+    def lane(self) -> str:
+        return self.session_key
+
+
+@dataclass(frozen=True, slots=True)
 class JobRetryRequested:
     """A person wants a held job tried again. `said_by` is the owner of the inbox file."""
 
@@ -287,6 +319,7 @@ Event: TypeAlias = (
     | JobDiscardRequested
     | SessionCancelRequested
     | PlayRunRequested
+    | JournalDamaged
     | ScanRequested
 )
 
@@ -295,6 +328,7 @@ _CLASSES: Final[tuple[type[Event], ...]] = (
     FlowPlanned,
     AttemptEnded,
     SessionFinished,
+    JournalDamaged,
     JobRetryRequested,
     JobDiscardRequested,
     SessionCancelRequested,

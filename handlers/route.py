@@ -6,6 +6,7 @@
 | `FlowPlanned`         | `contracts/planned` | folds what its legs are to leave into the contract |
 | `AttemptEnded`        | `sessions/ended`  | verifies, sets the status, emits `SessionFinished`  |
 | `SessionFinished`     | nobody yet        | it is the record of the verdict                     |
+| `JournalDamaged`      | `journal/repair`  | owes again what is gone from a journal of ours      |
 | `JobRetryRequested`   | `requests/retry`  | puts a held job back into its lane                  |
 | `JobDiscardRequested` | `requests/discard`| gives a held job up                                 |
 | `SessionCancelRequested` | `requests/cancel` | has a running session ended                      |
@@ -27,12 +28,14 @@ from runward.handlers.events import (
     FlowPlanned,
     JobDiscardRequested,
     JobRetryRequested,
+    JournalDamaged,
     PlayRunRequested,
     ScanRequested,
     SessionCancelRequested,
     SessionFinished,
 )
 from runward.handlers.facts import Facts, Need
+from runward.handlers.journal import repair
 from runward.handlers.requests import cancel, play, queue
 from runward.handlers.sessions import ended, opened
 
@@ -43,6 +46,7 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     FlowPlanned.type: ("contracts/planned",),
     AttemptEnded.type: ("sessions/ended",),
     SessionFinished.type: (),
+    JournalDamaged.type: ("journal/repair",),
     JobRetryRequested.type: ("requests/retry",),
     JobDiscardRequested.type: ("requests/discard",),
     SessionCancelRequested.type: ("requests/cancel",),
@@ -65,6 +69,8 @@ def decide(handler: str, event: Event, event_hash: str, facts: Facts, now: float
             return planned.decide(event, event_hash, facts, now)
         case "sessions/ended", AttemptEnded():
             return ended.decide(event, event_hash, facts, now)
+        case "journal/repair", JournalDamaged():
+            return repair.decide(event, event_hash, facts, now)
         case "requests/retry", JobRetryRequested():
             return queue.retry(event, event_hash, facts, now)
         case "requests/discard", JobDiscardRequested():

@@ -40,13 +40,13 @@ class Entry(NamedTuple):
         }
 
 
-def causes_of_session(connection: sqlite3.Connection, key: str, directory: str) -> list[Entry]:
+def causes_of_session(connection: sqlite3.Connection, key: str) -> list[Entry]:
     """Everything that is recorded about a session, the first cause first."""
     events = reading_causes.session_events(connection, key)
     jobs = reading_causes.jobs_for_events(connection, [event.seq for event in events])
     decisions = reading_causes.decisions_about(connection, key)
     history = reading.status_history(connection, key)
-    lines = reading_causes.lines_of(connection, key, directory)
+    lines = reading_causes.lines_of(connection, key)
     orders = reading_causes.cancellations(connection, key)
     found = list(_entries(events, jobs, decisions, history, lines, key, orders))
     start = reading_starts.start_of_session(connection, key)

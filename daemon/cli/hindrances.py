@@ -35,7 +35,7 @@ def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now
     found = [hindrance for job in jobs for hindrance in of_job(connection, job, is_up, now)]
     if row.contract_problem is not None:
         found.append(_of_contract(row, row.contract_problem))
-    for line in reading_causes.lines_of(connection, row.key, row.path):
+    for line in reading_causes.lines_of(connection, row.key):
         if line.state == "discarded":
             found.append(Hindrance(f"{line.name} lacks {line.length} bytes", line.why or "given up", None))
         elif line.state == "owed" and (not is_up or now - recorded.get(line.event, now) > _SYNCED_WITHIN):

@@ -171,7 +171,7 @@ def _of_session(connection: sqlite3.Connection, key: str, is_up: bool, now: floa
         row.key,
         row.status,
         f"{row.reason_code}, {row.reason_summary}",
-        causes.causes_of_session(connection, row.key, row.path),
+        causes.causes_of_session(connection, row.key),
         hindrances.of_session(connection, row, is_up, now),
     )
 
@@ -193,7 +193,7 @@ def _of_directory(connection: sqlite3.Connection, text: str) -> Story:
         directory.path,
         None,
         "a run directory that is no session",
-        causes.causes_of_session(connection, directory.session_key, directory.path),
+        causes.causes_of_session(connection, directory.session_key),
         problems,
     )
 

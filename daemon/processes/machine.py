@@ -3,7 +3,7 @@
 import socket
 
 from runward.daemon.ports import NotTold, RunPlace, Told
-from runward.daemon.processes.identity import ProcessIdentity, state_of
+from runward.daemon.processes.identity import ProcessIdentity, current_boot_id, state_of
 from runward.daemon.processes.telling import tell_to_end
 from runward.handlers.facts import RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -18,6 +18,12 @@ class RealProcesses:
 
     def host(self) -> str:
         return self._host
+
+    def boot_id(self) -> str:
+        try:
+            return current_boot_id()
+        except OSError:
+            return ""
 
     def state(self, process: RecordedProcess) -> ProcessState:
         return state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))

@@ -16,7 +16,8 @@ import anyio
 
 from runward.daemon.ports import Clock, Randomness
 from runward.daemon.store import queries
-from runward.daemon.store.rows import Batch, Counters, Job, Outcome, OwedLine
+from runward.daemon.store.chain import Head
+from runward.daemon.store.rows import Batch, Job, Outcome, OwedLine
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.handlers.effects import Emit
@@ -64,9 +65,10 @@ class Claim(NamedTuple):
 
 @dataclass(slots=True)
 class Completed:
-    """What a completed batch hands on: lines for journals, and whether a scan was asked for."""
+    """What a completed batch hands on: lines for journals, journals to repair, whether a scan was asked for."""
 
     lines: list[OwedLine] = field(default_factory=list)
+    repaired: list[tuple[str, str]] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     scan: bool = False
 
@@ -87,7 +89,7 @@ class Queue:
         self._store = store
         self._clock = clock
         self._randomness = randomness
-        self._counters: Counters
+        self._head: Head
         self._open: dict[str, int] = {}
         self._open_is_stale = False
         self.uncertain: str | None = None
@@ -99,7 +101,7 @@ class Queue:
     async def start(self) -> None:
         """Free what an earlier daemon had claimed and find the ends of the tables."""
         self.tally.stolen = await queries.take_back(self._store, self._clock.now())
-        self._counters = await queries.counters(self._store)
+        self._head = await queries.head(self._store)
         self._open = await queries.open_lanes(self._store)
         self._open_is_stale = False
 
@@ -170,7 +172,7 @@ class Queue:
         except REFUSALS as error:
             await self._put_apart(observed, due, token, jobs, error)
             return
-        self._counters = batch.counters
+        self._head = batch.head
         for job in batch.waiting:
             self._open[job.lane] = self._open.get(job.lane, 0) + 1
         for job in due:
@@ -233,9 +235,10 @@ class Queue:
         except REFUSALS as error:
             await self._complete_apart(token, outcomes, completed, error)
             return
-        self._counters = batch.counters
+        self._head = batch.head
         self._settle(outcomes, batch)
         completed.lines += batch.lines
+        completed.repaired += batch.repaired
         completed.outcomes += outcomes
         completed.scan = completed.scan or batch.scan
 
@@ -269,7 +272,7 @@ class Queue:
         await self._complete(token, [Outcome(first.job, "held", error=reason)], completed)
 
     def _batch(self) -> Batch:
-        return Batch(self._counters, self._store.epoch, self._clock.now())
+        return Batch(self._head, self._store.epoch, self._clock.now())
 
     def _settle(self, outcomes: Sequence[Outcome], batch: Batch) -> None:
         for outcome in outcomes:
@@ -320,8 +323,8 @@ class Queue:
                 return known
 
     async def _was_put(self, batch: Batch, due: Sequence[Job], token: str) -> bool:
-        if batch.counters.head.seq > self._counters.head.seq:
-            return (await queries.counters(self._store)).head == batch.counters.head
+        if batch.head.seq > self._head.seq:
+            return await queries.head(self._store) == batch.head
         states = await queries.states_under(self._store, (job.id for job in due))
         return bool(due) and all(states[job.id][1] == token for job in due)
 

@@ -9,15 +9,18 @@ from runward.daemon.inbox import spool
 from runward.daemon.inbox.spool import InboxFile
 from runward.daemon.ports import (
     Appended,
+    Compared,
     Gone,
     JournalLine,
     Listing,
     NotAppended,
     RunPlace,
     Sight,
+    StandingLines,
 )
 from runward.daemon.rundir import journals, looking
 from runward.daemon.rundir.artifacts import artifact_facts
+from runward.daemon.rundir.comparing import compare
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.words import leave_word
 from runward.daemon.store.epoch import read_epoch
@@ -60,6 +63,11 @@ class RealFiles:
 
     def sync(self, lines: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], str]:
         return journals.sync(lines, self._sync_file_system)
+
+    def compare(
+        self, directory: str, name: str, lines: Sequence[StandingLines]
+    ) -> Compared | Gone | Unreadable:
+        return compare(directory, name, lines)
 
     def inbox(self) -> tuple[InboxFile, ...]:
         return spool.list_inbox(self._state)

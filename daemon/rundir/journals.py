@@ -12,10 +12,10 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from runward.daemon.faults import point
-from runward.daemon.ports import Appended, EpochPassed, JournalLine, NotAppended
+from runward.daemon.ports import Appended, EpochPassed, Journal, JournalLine, NotAppended
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REFUSED
 from runward.daemon.rundir.sparse import data_after, is_empty
 
@@ -29,9 +29,6 @@ CLOSING: Final = b" \n"
 """What closes off a torn line. The space is how it is known again, also after a crash."""
 
 _CHUNK: Final = 1 << 20
-
-Journal: TypeAlias = tuple[str, str]
-"""A run's directory and the name of the journal in it."""
 
 
 def append(line: JournalLine, epoch: int, current_epoch: Callable[[], int]) -> Appended | NotAppended:
@@ -74,22 +71,57 @@ def _locked(
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return NotAppended(f"{line.name} is not a regular file", for_good=True)
-    size = status.st_size
-    content, standing = line.content, -1
     if line.check:
-        content, standing, end = _owed(descriptor, content, size)
-        if not content:
-            return Appended(standing, already=True, closed=_closed_before(descriptor, standing))
-        begun = _begun(descriptor, content, end, size)
-        if begun:
-            _write_again(descriptor, content[:begun], size - begun)
-            return _begins_at(standing, _write(descriptor, content[begun:], size, -begun))
+        return _complete(descriptor, line, status.st_size)
+    return _append(descriptor, line.content, status.st_size, line.live)
+
+
+def _append(descriptor: int, content: bytes, size: int, live: bool) -> Appended | NotAppended:
+    """Write `content` as whole lines after what stands there."""
     torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
     if not torn:
-        return _begins_at(standing, _write(descriptor, content, size))
-    if line.live:
+        return _write(descriptor, content, size)
+    if live:
         return NotAppended("the run is in the middle of a line")
-    return _begins_at(standing, _write(descriptor, CLOSING + content, size, len(CLOSING)))
+    return _write(descriptor, CLOSING + content, size, len(CLOSING))
+
+
+def _complete(descriptor: int, line: JournalLine, size: int) -> Appended | NotAppended:
+    """Write those of the lines that don't stand yet, each of which may stand or be torn.
+
+    Line by line, for a write that was torn between two lines may have been followed by the run's own. A line
+    that the run's torn bytes ran into, though we looked, is owed alone: better out of order than others twice.
+    """
+    lines = line.content.splitlines(keepends=True)
+    found = [find(descriptor, each, size) for each in lines]
+    for each, offset in zip(lines, found, strict=True):
+        if offset >= 0:
+            _write_again(descriptor, each, offset)
+    owed = b"".join(each for each, offset in zip(lines, found, strict=True) if offset < 0)
+    if not owed:
+        return _standing(lines, found, Appended(0, already=True, closed=_closed_before(descriptor, found[0])))
+    end = max(offset + len(each) if offset >= 0 else 0 for each, offset in zip(lines, found, strict=True))
+    begun = _begun(descriptor, owed, end, size)
+    if begun:
+        _write_again(descriptor, owed[:begun], size - begun)
+        result = _write(descriptor, owed[begun:], size, -begun)
+    else:
+        result = _append(descriptor, owed, size, line.live)
+    return _standing(lines, found, result) if isinstance(result, Appended) else result
+
+
+def _standing(lines: Sequence[bytes], found: Sequence[int], written: Appended) -> Appended:
+    """Where all the lines stand: each where it was found, or behind one another where they were `written`."""
+    pieces: list[tuple[int, int]] = []
+    following = written.offset
+    for line, offset in zip(lines, found, strict=True):
+        if offset < 0:
+            offset, following = following, following + len(line)
+        if pieces and sum(pieces[-1]) == offset:
+            pieces[-1] = (pieces[-1][0], pieces[-1][1] + len(line))
+        else:
+            pieces.append((offset, len(line)))
+    return written._replace(offset=pieces[0][0], places=tuple(pieces) if len(pieces) > 1 else ())
 
 
 def _write(descriptor: int, content: bytes, size: int, line_at: int = 0) -> Appended | NotAppended:
@@ -110,25 +142,6 @@ def _write(descriptor: int, content: bytes, size: int, line_at: int = 0) -> Appe
     return Appended(offset, closed=_closed_before(descriptor, offset))
 
 
-def _owed(descriptor: int, content: bytes, size: int) -> tuple[bytes, int, int]:
-    """What of `content` doesn't stand yet, where its first line stands (else -1), and the end of what stands.
-
-    Line by line, for a write that was torn between two lines may have been followed by the run's own. A line
-    that the run's torn bytes ran into, though we looked, is owed alone: better out of order than others twice.
-    """
-    owed, first, end = [], -1, 0
-    for number, line in enumerate(content.splitlines(keepends=True)):
-        found = _find(descriptor, line, 0, size)
-        if found < 0:
-            owed.append(line)
-            continue
-        _write_again(descriptor, line, found)
-        end = max(end, found + len(line))
-        if number == 0:
-            first = found
-    return b"".join(owed), first, end
-
-
 def _write_again(descriptor: int, line: bytes, offset: int) -> None:
     """Write over our own line with itself, so that the next sync means it.
 
@@ -143,14 +156,9 @@ def _write_again(descriptor: int, line: bytes, offset: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
 
 
-def _begins_at(standing: int, result: Appended | NotAppended) -> Appended | NotAppended:
-    """The result, but that our first line stood at `standing` already, where it is not -1."""
-    return result._replace(offset=standing) if standing >= 0 and isinstance(result, Appended) else result
-
-
-def _find(descriptor: int, line: bytes, start: int, size: int) -> int:
-    """The offset of `line`, as a whole line, at or after `start`, or -1; read in pieces that overlap."""
-    position, overlap = start, len(line) - 1
+def find(descriptor: int, line: bytes, size: int) -> int:
+    """The offset of `line`, as a whole line, in the first `size` bytes, or -1; read in pieces that overlap."""
+    position, overlap = 0, len(line) - 1
     while position < size:
         piece = os.pread(descriptor, _CHUNK + overlap, position)
         found = piece.find(line)

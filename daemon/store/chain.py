@@ -1,6 +1,11 @@
-"""The hash chain over events: each event's hash covers the one before it and its own facts."""
+"""The hash chain over events: each event's hash covers the one before it and its own facts.
+
+Journal lines carry their event's hash, so what was given away with a run's files tells on a chain that
+somebody made anew from some event on.
+"""
 
 import hashlib
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from runward.handlers.events import Event, dump_payload
@@ -27,6 +32,32 @@ class Head(NamedTuple):
     hash: str
 
 
+GENESIS_HEAD: Final = Head(0, GENESIS)
+"""The end of a chain that has no event yet."""
+
+
+class ChainedEvent(NamedTuple):
+    """An event as its row has it."""
+
+    seq: int
+    hash: str
+    key: str
+    type: str
+    version: int
+    recorded_at: float
+    cause: str | None
+    depth: int
+    payload: str
+
+
+class BrokenChain(NamedTuple):
+    """The first event at which the chain doesn't hold, and what is wrong there."""
+
+    seq: int
+    key: str
+    why: str
+
+
 def link(head: Head, event: Event, recorded_at: float, cause: str | None, depth: int) -> Recorded:
     """`event` as the next link after `head`."""
     payload = dump_payload(event)
@@ -47,3 +78,22 @@ def event_hash(
     """The hash of an event whose predecessor has the hash `previous`, in hex."""
     text = f"{previous}\n{key}\n{kind}\n{version}\n{recorded_at!r}\n{cause or ''}\n{depth}\n{payload}"
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def follow(events: Iterable[ChainedEvent], head: Head = GENESIS_HEAD) -> Head | BrokenChain:
+    """Follow the chain from `head` over the events behind it, in order; returns its end, or where it breaks.
+
+    An event that was changed breaks it there; one that was changed together with its hash, at the next one.
+    """
+    for each in events:
+        if each.seq != head.seq + 1:
+            return BrokenChain(each.seq, each.key, f"after event {head.seq} comes event {each.seq}")
+        expected = event_hash(head.hash, *each[2:])
+        if each.hash != expected:
+            return BrokenChain(
+                each.seq,
+                each.key,
+                f"its hash is {each.hash}; its facts and the event before it give {expected}",
+            )
+        head = Head(each.seq, each.hash)
+    return head

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from runward.daemon.store.chain import GENESIS, Head
-from runward.daemon.store.rows import Counters, Job, OwedLine
+from runward.daemon.store.chain import GENESIS_HEAD, Head
+from runward.daemon.store.rows import Job, OwedLine
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row, Statement
 from runward.handlers.events import UnknownEvent, load_payload
@@ -21,10 +21,9 @@ TAKE_BACK: Final = (
 CLAIM: Final = "update jobs set state = 'running', token = ?, epoch = ? where id = ? and state = 'waiting'"
 RETRY_NOW: Final = "update jobs set run_after = ? where state = 'waiting' and tries > 0 and run_after > ?"
 HOLD: Final = "update jobs set state = 'held', error = ?, updated_at = ? where id = ? and state = 'waiting'"
-LINE_DONE: Final = "delete from outbox where id = ?"
 LINE_STANDS: Final = (
-    'insert into journal_lines (id, event, directory, name, "offset", length, hash, why)'
-    " values (?, ?, ?, ?, ?, ?, ?, ?)"
+    'update journal_lines set "offset" = ?, places = ?, why = ?'
+    ' where id = ? and "offset" is null and why is null'
 )
 CANCELLATION_DONE: Final = "update cancellations set carried_out_at = ?, told = ?, outcome = ? where event = ? and carried_out_at is null"
 ROOT_SEEN: Final = (
@@ -47,14 +46,10 @@ class OwedCancellation(NamedTuple):
     reason: str
 
 
-async def counters(store: Store) -> Counters:
-    """Where the next rows go: after everything that is there."""
+async def head(store: Store) -> Head:
+    """The end of the chain of events: the next one follows it."""
     last = await store.read("select seq, hash from events order by seq desc limit 1")
-    head = Head(_int(last[0][0]), str(last[0][1])) if last else Head(0, GENESIS)
-    ((line,),) = await store.read(
-        "select 1 + max((select coalesce(max(id), 0) from outbox), (select coalesce(max(id), 0) from journal_lines))"
-    )
-    return Counters(head, _int(line))
+    return Head(_int(last[0][0]), str(last[0][1])) if last else GENESIS_HEAD
 
 
 async def take_back(store: Store, now: float) -> int:
@@ -209,15 +204,17 @@ async def roots_seen(store: Store) -> dict[str, float]:
     return {str(name): _float(at) for name, at in rows}
 
 
-async def owed_lines(store: Store) -> list[OwedLine]:
-    """What earlier daemons left in the outbox: it may have been carried out already.
+async def owed_lines(store: Store, directories: Iterable[str] | None = None) -> list[OwedLine]:
+    """What is owed to the journals in these directories, or to all, and may have been carried out already.
 
     Each is looked for in the whole of its journal. Where older lines stood tells nothing: the run's directory
     may have been made again since.
     """
     rows = await store.read(
         "select o.id, o.event, e.lane, o.directory, o.name, o.content, o.live"
-        " from outbox o join events e on e.seq = o.event order by o.id"
+        " from outbox o join events e on e.seq = o.event"
+        " where ?1 is null or o.directory in (select value from json_each(?1)) order by o.id",
+        (None if directories is None else json.dumps(list(directories), ensure_ascii=False),),
     )
     return [
         OwedLine(

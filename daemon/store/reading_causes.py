@@ -139,17 +139,17 @@ def decisions_about(connection: sqlite3.Connection, subject: str) -> list[Decisi
     return [DecisionRow(*row) for row in rows]
 
 
-def lines_of(connection: sqlite3.Connection, key: str, directory: str) -> list[LineRow]:
-    """The lines that the journals of a session in `directory` were owed, in order."""
+def lines_of(connection: sqlite3.Connection, key: str) -> list[LineRow]:
+    """The lines that the journals of a session were owed, in order."""
     rows = connection.execute(
-        "select id, event, name, case when \"offset\" is null then 'discarded' else 'done' end, \"offset\","
-        " length, why from journal_lines where directory = ?1"
-        " union all select o.id, o.event, o.name, 'owed', null, length(o.content), null"
-        " from outbox o join events e on e.seq = o.event where e.lane = ?2"
-        " and o.id not in (select id from journal_lines where directory = ?1) order by 1",
-        (directory, key),
+        "select l.event, l.name, case when l.\"offset\" is not null then 'done'"
+        " when l.why is not null then 'discarded' else 'owed' end,"
+        ' l."offset", coalesce(length(l.content), 0), l.why'
+        " from events e cross join journal_lines l on l.id between 256 * e.seq and 256 * e.seq + 255"
+        " where e.key > ?1 || '#' and e.key < ?1 || '$' and e.lane = ?1 order by l.id",
+        (key,),
     )
-    return [LineRow(*row[1:]) for row in rows]
+    return [LineRow(*row) for row in rows]
 
 
 def jobs(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[JobRow]:

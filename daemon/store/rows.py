@@ -25,6 +25,7 @@ from runward.handlers.effects import (
     OpenSession,
     RefuseFold,
     ReleaseJob,
+    RepairJournal,
     ScanRoots,
     StartRun,
 )
@@ -70,8 +71,10 @@ _INSERT_HISTORY: Final = (
     " reason_summary, evidence_refs, source) values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_DECISION: Final = "insert into decisions (event, handler, subject, at, verdict, summary, known) values (?, ?, ?, ?, ?, ?, ?)"
-_INSERT_OUTBOX: Final = (
-    "insert into outbox (id, event, directory, name, live, content) values (?, ?, ?, ?, ?, ?)"
+_OWE_LINE: Final = "insert into journal_lines (id, directory, name, live, content) values (?, ?, ?, ?, ?)"
+_OWE_LINE_AGAIN: Final = (
+    'update journal_lines set "offset" = null, places = null, why = null, live = ?'
+    ' where id = ? and "offset" is not null'
 )
 _INSERT_CANCELLATION: Final = (
     "insert into cancellations (event, session_key, attempt, directory, processes, said_by, reason)"
@@ -99,7 +102,7 @@ class Job(NamedTuple):
 
 
 class OwedLine(NamedTuple):
-    """A row of the outbox: bytes that a journal is owed. `check`: they may stand there already."""
+    """Bytes that a journal is owed. `check`: they may stand there already."""
 
     id: int
     seq: int
@@ -116,27 +119,22 @@ class OwedLine(NamedTuple):
 
 
 class LinePlace(NamedTuple):
-    """Where an owed line stands; without an offset it never will, and why. The row of `journal_lines`."""
+    """Where what was owed stands; without an offset it never will, and why.
 
-    id: int
-    event: int
-    directory: str
-    name: str
+    `places` is JSON text, `[[offset, length], …]`, where it doesn't stand in one piece.
+    """
+
     offset: int | None
-    length: int
-    hash: str
+    places: str | None
     why: str | None
-
-
-class Counters(NamedTuple):
-    """Where the next event and outbox row go. One writer, so they are counted in memory."""
-
-    head: Head
-    line: int
+    id: int
 
 
 JOBS_AN_EVENT: Final = 32
 """A job's id is this times its event's number, plus its handler's place: unique by construction."""
+
+LINES_A_JOB: Final = 8
+"""The id of an owed line is this times its job's, plus its place among the job's: likewise."""
 
 
 class Outcome(NamedTuple):
@@ -151,16 +149,18 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """Everything of one transaction, gathered row by row. `counters` moves on as rows are added."""
+    """Everything of one transaction, gathered row by row. `head` moves on as events are added."""
 
-    counters: Counters
+    head: Head
     epoch: int
     now: float
     jobs: list[Job] = field(default_factory=list)
     waiting: list[Job] = field(default_factory=list)
     lines: list[OwedLine] = field(default_factory=list)
+    repaired: list[tuple[str, str]] = field(default_factory=list)
     scan: bool = False
     released: bool = False
+    _line: int = 0
     _rows: dict[str, list[Row]] = field(default_factory=dict)
 
     def statements(self) -> list[Statement]:
@@ -171,8 +171,8 @@ class Batch:
         self, event: Event, token: str | None, blocked: bool, cause: str | None = None, depth: int = 0
     ) -> Recorded:
         """Record an event with a job for each of its handlers, claimed under `token` if it may run."""
-        recorded = link(self.counters.head, event, self.now, cause, depth)
-        self.counters = Counters(Head(recorded.seq, recorded.hash), self.counters.line)
+        recorded = link(self.head, event, self.now, cause, depth)
+        self.head = Head(recorded.seq, recorded.hash)
         self._row(
             _INSERT_EVENT,
             (
@@ -210,6 +210,7 @@ class Batch:
             _FINISH_JOB,
             (outcome.state, outcome.run_after, tries, outcome.error, self.now, job.id, token),
         )
+        self._line = job.id * LINES_A_JOB
         for effect in outcome.effects:
             self._effect(job, effect)
 
@@ -256,6 +257,8 @@ class Batch:
                 self._cancel(job, effect)
             case StartRun():
                 self._start(job, effect)
+            case RepairJournal():
+                self._repair(effect)
             case ScanRoots():
                 self.scan = True
 
@@ -369,22 +372,22 @@ class Batch:
         self._row(_INSERT_START, (effect.key, job.seq, effect.session, effect.name, directory, content))
 
     def _append(self, job: Job, effect: AppendLines) -> None:
-        number, content = self.counters.line, effect.content
-        self.counters = Counters(self.counters.head, number + 1)
-        self._row(
-            _INSERT_OUTBOX,
-            (
-                number,
-                job.seq,
-                effect.directory,
-                effect.name,
-                int(effect.live),
-                content,
-            ),
-        )
+        number, content = self._line, effect.content
+        assert number // LINES_A_JOB == job.id, f"a job appends at most {LINES_A_JOB} times"
+        self._line = number + 1
+        self._row(_OWE_LINE, (number, effect.directory, effect.name, int(effect.live), content))
         self.lines.append(
             OwedLine(number, job.seq, effect.key, effect.directory, effect.name, content, effect.live)
         )
+
+    def _repair(self, effect: RepairJournal) -> None:
+        for row in effect.rows:
+            self._row(_OWE_LINE_AGAIN, (int(effect.live), row))
+        self.repaired.append((effect.directory, effect.name))
+        if effect.problem is not None:
+            path = f"{effect.directory}/{effect.name}"
+            self._row(DELETE_PROBLEMS, (path,))
+            self._row(INSERT_PROBLEM, (path, None, effect.problem, TAMPERED, self.now))
 
 
 def _evidence(references: Iterable[EvidenceRef]) -> str:
@@ -397,6 +400,8 @@ UPSERT_CURSOR: Final = (
 )
 DELETE_PROBLEMS: Final = "delete from problems where path = ?"
 INSERT_PROBLEM: Final = "insert into problems (path, line, message, mend, since) values (?, ?, ?, ?, ?)"
+
+TAMPERED: Final = "find out who did; `runward why` with the session's id tells what was found and when"
 
 _ORDER: Final[tuple[tuple[str, bool], ...]] = (
     (_INSERT_EVENT, True),
@@ -415,9 +420,10 @@ _ORDER: Final[tuple[tuple[str, bool], ...]] = (
     (_END_ATTEMPT, True),
     (_INSERT_HISTORY, True),
     (_INSERT_DECISION, True),
-    (_INSERT_OUTBOX, True),
     (_INSERT_CANCELLATION, True),
     (_INSERT_START, True),
+    (_OWE_LINE, True),
+    (_OWE_LINE_AGAIN, True),
 )
 """Every statement of the road, in the order that foreign keys and guards want, and its exactness."""
 

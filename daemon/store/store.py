@@ -78,18 +78,30 @@ class Store:
         self._connection = connection
         self._lock = anyio.Lock()
         self.epoch = 0
+        self.after_clean_stop = True
+        """Whether the daemon before this one ended in order, and the machine has run since."""
         self.fences_refused = 0
         self.commits = 0
 
-    async def take_over(self) -> int:
-        """Begin the next epoch: from its commit on, no older daemon can write."""
+    async def take_over(self, boot_id: str = "") -> int:
+        """Begin the next epoch: from its commit on, no older daemon can write.
+
+        Where the boot has no name (`boot_id` is empty), a stop in order counts whenever it was.
+        """
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 await self._connection.execute("begin immediate")
-                await self._connection.execute("update daemon set epoch = epoch + 1 where id = 1")
-                rows = await self._connection.execute_fetchall("select epoch from daemon")
+                rows = await self._connection.execute_fetchall(
+                    "select epoch + 1, stopped_cleanly and (boot_id = ?1 or '' in (boot_id, ?1)) from daemon",
+                    (boot_id,),
+                )
+                await self._connection.execute(
+                    "update daemon set epoch = epoch + 1, stopped_cleanly = 0, boot_id = ? where id = 1",
+                    (boot_id,),
+                )
                 await self._connection.commit()
-        self.epoch = int(next(iter(rows))[0])
+        epoch, clean = next(iter(rows))
+        self.epoch, self.after_clean_stop = int(epoch), bool(clean)
         return self.epoch
 
     async def run(self, statements: Sequence[Statement], name: str) -> None:

@@ -1,15 +1,15 @@
 """The outbox: carrying out, after the commit, what the world is owed, each thing once.
 
 Lines of one journal are written in order. What an earlier daemon owed is looked for before it is
-written. A row is done when its file was synced; syncs go in sweeps, so that a verdict never waits
-for one. What the world refuses is tried again with backoff, and shown.
+written, and a journal that must be compared first gets nothing before that. A row is done when its
+file was synced; syncs go in sweeps, so that a verdict never waits for one. What the world refuses is
+tried again with backoff, and shown.
 """
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Final
 
 import anyio
@@ -17,10 +17,9 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.faults import point
-from runward.daemon.ports import Appended, Clock, Files, JournalLine, NotAppended
+from runward.daemon.ports import Appended, Clock, Files, Journal, JournalLine, NotAppended
 from runward.daemon.rundir.journals import MANY as SYNC_MANY
-from runward.daemon.rundir.journals import Journal
-from runward.daemon.store import queries
+from runward.daemon.store import journals, queries
 from runward.daemon.store.rows import LinePlace, OwedLine
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
@@ -56,8 +55,7 @@ class Written:
     """A line that stands in its file and is not synced yet."""
 
     line: OwedLine
-    offset: int
-    closed: int
+    appended: Appended
 
 
 @dataclass(slots=True)
@@ -70,6 +68,11 @@ class Outbox:
     log: structlog.typing.FilteringBoundLogger
     busy: Callable[[], bool] = lambda: False
     """Whether verdicts are waiting to be reached, which come first."""
+    settled: int = 0
+    """Up to which number no crash takes lines back; those that are marked only now are as new as any."""
+    _kept_back: dict[Journal, deque[OwedLine]] = field(default_factory=dict)
+    _held: set[Journal] | None = field(default_factory=set)
+    """The journals that get nothing for now; None for all."""
     _owed: dict[Journal, deque[OwedLine]] = field(default_factory=dict)
     _delayed: dict[Journal, Delayed] = field(default_factory=dict)
     _written: list[Written] = field(default_factory=list)
@@ -80,16 +83,55 @@ class Outbox:
 
     def add(self, lines: Sequence[OwedLine]) -> None:
         """Owe these lines; returns at once."""
+        held = self._held
         for line in lines:
-            self._owed.setdefault(line.journal, deque()).append(line)
-        self._count += len(lines)
+            if held is None or line.journal in held:
+                self._kept_back.setdefault(line.journal, deque()).append(line)
+            else:
+                self._owed.setdefault(line.journal, deque()).append(line)
+                self._count += 1
         if lines:
             self._wake.set()
+
+    def hold_all(self) -> None:
+        """Write to no journal, until it is known which must be compared first."""
+        assert not self._owed, "what was let go can't be held any more"
+        self._held = None
+
+    def hold(self, journals: Iterable[Journal]) -> None:
+        """Write to no journal of these, and to every other one."""
+        self._held = set(journals)
+        for journal in list(self._kept_back):
+            if journal not in self._held:
+                self._let_go(journal)
+
+    def owe_again(self, journal: Journal, lines: Sequence[OwedLine]) -> None:
+        """Owe a journal that is held these lines, in their order among those that it is owed already."""
+        owed = {line.id: line for line in (*self._kept_back.get(journal, ()), *lines)}
+        self._kept_back[journal] = deque(owed[number] for number in sorted(owed))
+
+    def release(self, journal: Journal) -> None:
+        """Write to this journal again."""
+        if self._held is not None:
+            self._held.discard(journal)
+        self._let_go(journal)
+
+    def _let_go(self, journal: Journal) -> None:
+        lines = self._kept_back.pop(journal, None)
+        if lines:
+            self._owed.setdefault(journal, deque()).extend(lines)
+            self._count += len(lines)
+            self._wake.set()
+
+    def held_first(self) -> list[Journal]:
+        """The journals that are held, those that are owed lines first."""
+        held = self._held or set()
+        return [*self._kept_back, *sorted(held - self._kept_back.keys())]
 
     @property
     def owed(self) -> int:
         """How many rows are neither written nor given up."""
-        return self._count
+        return self._count + sum(map(len, self._kept_back.values()))
 
     @property
     def behind(self) -> int:
@@ -195,7 +237,7 @@ class Outbox:
             journal = line.journal
             match result:
                 case Appended():
-                    self._written.append(Written(line, result.offset, result.closed))
+                    self._written.append(Written(line, result))
                     self._done_with(journal)
                     written += 1
                     if result.closed:
@@ -212,7 +254,7 @@ class Outbox:
                 case NotAppended():
                     self._delay(journal, line, result.why)
         if written:
-            self.log.info("journals.written", rows=written, at=self.clock.now(), owed=self._count)
+            self.log.info("journals.written", rows=written, at=self.clock.now(), owed=self.owed)
 
     def _done_with(self, journal: Journal) -> None:
         waiting = self._owed[journal]
@@ -291,7 +333,7 @@ class Outbox:
         """Record which lines will never stand, before the lines after them do: their directory may be back."""
         while self._given_up:
             part = self._given_up[:BATCH]
-            marked = await self._mark([_place(line, None, why) for line, why in part])
+            marked = await self._mark([_given_up(line, why) for line, why in part])
             self._given_up[: len(part)] = [each for each in part if each[0].id not in marked]
             if len(marked) < len(part):
                 return
@@ -299,10 +341,11 @@ class Outbox:
     async def _mark(self, places: Sequence[LinePlace]) -> frozenset[int]:
         """Mark these rows done; returns the numbers of those that are."""
         numbers = frozenset(place.id for place in places)
-        statements = [
-            Statement(queries.LINE_DONE, [(place.id,) for place in places], exact=True),
-            Statement(queries.LINE_STANDS, places, exact=True),
-        ]
+        statements = [Statement(queries.LINE_STANDS, places, exact=True)]
+        late = min(numbers)
+        if late <= self.settled:
+            statements.append(Statement(journals.MARKED_LATE, [(late,)]))
+            self.settled = late - 1
         try:
             await self.store.run(statements, "outbox")
         except EpochRefused:
@@ -324,14 +367,11 @@ class Outbox:
             return frozenset()
 
 
-def _place(line: OwedLine, offset: int | None, why: str | None) -> LinePlace:
-    digest = sha256(line.content).hexdigest()
-    return LinePlace(line.id, line.seq, line.directory, line.name, offset, len(line.content), digest, why)
+def _given_up(line: OwedLine, why: str) -> LinePlace:
+    return LinePlace(None, None, why, line.id)
 
 
 def _stands(written: Written) -> LinePlace:
-    return _place(written.line, written.offset, _said(written.closed))
-
-
-def _said(closed: int) -> str | None:
-    return f"closed a torn line of {closed} bytes" if closed else None
+    offset, _, closed, places = written.appended
+    why = f"closed a torn line of {closed} bytes" if closed else None
+    return LinePlace(offset, journals.dump_places(places), why, written.line.id)

@@ -16,7 +16,7 @@ import structlog
 
 from runward.daemon.inbox.requests import load_request
 from runward.daemon.inbox.spool import InboxFile
-from runward.daemon.ports import Clock, Files
+from runward.daemon.ports import Clock, Files, Journal
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
 from runward.daemon.store import queries
 from runward.daemon.store.rows import Job, Outcome
@@ -74,6 +74,10 @@ class Worker:
     verdicts: int = 0
     stopping: anyio.Event = field(default_factory=anyio.Event)
     """Set when the daemon is to end: trouble is not waited out any more."""
+    findings: list[Observation] = field(default_factory=list)
+    """What is to be recorded though no directory or inbox says it."""
+    repaired: Callable[[Sequence[Journal]], None] = lambda journals: None
+    """Called with journals that are owed lines again."""
     _pause: float = FIRST_PAUSE
     _turning: bool = False
 
@@ -131,7 +135,7 @@ class Worker:
 
     async def _turn(self, hints: Sequence[Hint], inbox_waits: bool) -> bool:
         due = await self.queue.due(self.batch - len(hints))
-        if not hints and not inbox_waits and not due:
+        if not hints and not inbox_waits and not due and not self.findings:
             return False
         while self.outbox.behind > MANY_OWED and not self.stopping.is_set():
             await self.outbox.less_owed()
@@ -139,8 +143,12 @@ class Worker:
         requests = await self._requests() if inbox_waits else []
         observed = [each for look in looked if (each := look.observation()) is not None]
         observed += [request for _, request in requests if request is not None]
+        findings = self.findings[: self.batch]
+        observed += findings
         refused = len(self.queue.tally.refused)
         claim = await self.queue.put(observed, due)
+        if claim.trouble is None:
+            del self.findings[: len(findings)]
         self._note(looked)
         for subject, why in self.queue.tally.refused[refused:]:
             self.log.error("observation.refused", subject=subject, why=why)
@@ -243,6 +251,8 @@ class Worker:
     def _report(self, completed: Completed) -> None:
         """Hand on what is durable now: lines to the outbox, verdicts to the log."""
         self.outbox.add(completed.lines)
+        if completed.repaired:
+            self.repaired(completed.repaired)
         if completed.scan:
             self.request_scan()
         now = self.clock.now()

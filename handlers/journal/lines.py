@@ -20,6 +20,7 @@ from runward.handlers.events import (
     AttemptStarted,
     DeliveryState,
     FlowPlanned,
+    JournalDamaged,
     SessionDeclaration,
     Status,
 )
@@ -140,6 +141,19 @@ def session_finished(
         reason_code=reason.code,
         delivery=delivery,
         ended_by=event.evidence,
+    )
+
+
+def journal_repaired(event: JournalDamaged, event_hash: str) -> bytes:
+    """What was done to the journal `path`: it stands behind the lines that were written again."""
+    return _line(
+        event.at,
+        "journal_repaired",
+        event.name,
+        event_hash,
+        lines_written_again=event.lost + event.changed,
+        lines_changed=event.changed,
+        bytes_torn=event.torn_bytes,
     )
 
 

@@ -147,6 +147,8 @@ async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: 
         await running.supervisor.outbox.sweep()
         await _cancel_a_run(running, tmp_path)
         await _start_a_run(running)
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as after_an_unclean_stop:
+        await after_an_unclean_stop.work()
     assert points <= set(passed)
     assert len(points) >= 5
     for commit in ("roots", "put", "apply", "outbox"):

@@ -1,4 +1,4 @@
-"""A scripted history: runs that end in every way that the files can tell, in two chapters with a daemon after each.
+"""A scripted history: runs that end in every way that the files can tell, in three chapters with a daemon after each.
 
 Every time in it is fixed, so that two daemons which saw it must have recorded the same.
 """
@@ -85,7 +85,21 @@ def second_chapter(place: Place) -> None:
     place.put_request({"type": "ScanRequested", "version": 1, "payload": {"at": 2.0}})
 
 
-CHAPTERS: Final[tuple[Callable[[Place], None], ...]] = (first_chapter, second_chapter)
+def third_chapter(place: Place) -> None:
+    """The power goes, and takes lines back that were synced; a run goes on where its own journal was cut."""
+    place.lose_power()
+    _cut(place.runs / "delivers" / "events.jsonl", -30)
+    _cut(place.runs / "delivers" / "REPLAY.jsonl", 0)
+    _cut(place.runs / "writes-lines" / "events.jsonl", -700, b'{"event":"mine","n":2}\n')
+    _cut(place.runs / "names-nobody" / "events.jsonl", -1)
+    _delivering(place, "comes-last")
+
+
+CHAPTERS: Final[tuple[Callable[[Place], None], ...]] = (first_chapter, second_chapter, third_chapter)
+
+
+def _cut(path: Path, at: int, foreign: bytes = b"") -> None:
+    path.write_bytes(path.read_bytes()[:at] + foreign)
 
 
 def _delivering(place: Place, name: str) -> Path:

@@ -154,6 +154,11 @@ class Place:
 
     # What is put there.
 
+    def lose_power(self) -> None:
+        """Have the next daemon find that the machine was started anew, after a daemon that ended in order."""
+        with closing(sqlite3.connect(self.state / "runward.db", isolation_level=None)) as connection:
+            connection.execute("update daemon set boot_id = 'the boot before'")
+
     def start_run(
         self,
         name: str,

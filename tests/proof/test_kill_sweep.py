@@ -15,7 +15,7 @@ from tests.proof.place import Place
 from tests.proof.processes import Forks
 
 KILLED = -9
-SAMPLE = 12
+SAMPLE = 16
 """In the default run every so many points are taken, each time other ones, and the first of every name."""
 
 
@@ -52,6 +52,8 @@ def test_the_history_has_every_end_and_every_kind_of_point(
     assert any('"produced":[{"id":"ran","path":"ran","size":4}]' in line for line in told["sessions"]), "once"
     assert {"cancel.before", "cancel.after", "commit.cancel.before"} <= set(points[1])
     assert len(told["cancellations"]) == 1
+    assert {"compare.before", "commit.journals.before", "commit.stop.after"} <= set(points[2])
+    assert sum(" | JournalDamaged | " in line for line in told["events"]) == 4
     assert sum(" | requests/cancel | " in line for line in told["decisions"]) == 4
     assert min(len(each) for each in points) > 40
     assert told["inbox"] == []
@@ -68,7 +70,7 @@ def test_a_daemon_killed_at_any_point_leaves_what_an_undisturbed_one_leaves(
 
 @pytest.mark.prove
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("chapter", [0, 1])
+@pytest.mark.parametrize("chapter", [0, 1, 2])
 def test_a_daemon_killed_at_every_single_point_leaves_what_an_undisturbed_one_leaves(
     undisturbed: tuple[Account, list[list[str]]], in_memory: Path, forks: Forks, chapter: int
 ) -> None:
@@ -90,7 +92,7 @@ def test_a_daemon_that_is_killed_again_and_again_while_it_recovers_leaves_the_sa
     expected, points = undisturbed
     for seed in range(40):
         chance = random.Random(seed)
-        chapter = chance.randrange(2)
+        chapter = chance.randrange(3)
         numbers = [chance.randint(1, len(points[chapter])) for _ in range(6)]
         place = Place(in_memory / f"again-{seed}", forks)
         _kill_and_compare(place, chapter, numbers, expected, f"seed {seed}: ")

@@ -19,7 +19,7 @@ Strike: TypeAlias = Literal["crash", "cut", "freeze", "zombie"]
 ARMED: Final = 0.25
 """The share of points that a seed arms."""
 
-RARE: Final = ("commit.hold.", "commit.take_back.", "commit.clock.")
+RARE: Final = ("commit.hold.", "commit.take_back.", "commit.clock.", "commit.stop.")
 """Points that few histories pass at all: every seed arms them."""
 
 
@@ -38,6 +38,8 @@ class Climate:
     slow_calls: float
     launcher_kills: float
     launcher_hangs: float
+    lies: bool
+    """Whether the disk says that it has what a power cut takes back."""
 
 
 def climate(dice: random.Random) -> Climate:
@@ -61,6 +63,7 @@ def climate(dice: random.Random) -> Climate:
         slow_calls=perhaps(0.02),
         launcher_kills=perhaps(0.15),
         launcher_hangs=perhaps(0.15),
+        lies=dice.random() < 0.5,
     )
 
 

@@ -50,6 +50,8 @@ class Node:
     """A write was short, or a power cut took bytes back."""
     locked: bool = False
     """No permission to list or enter it."""
+    meddled: bool = False
+    """Somebody changed what had been written."""
 
     @property
     def path(self) -> str:
@@ -317,8 +319,9 @@ class Kernel:
         """Over what is there; the simulated files are so small that one page holds all of it."""
         node = self._open[descriptor].node
         assert not self._open[descriptor].flags & os.O_APPEND
-        assert offset + len(content) <= len(node.data)
-        node.data[offset : offset + len(content)] = content
+        assert node.data[offset : offset + len(content)] == content, (
+            "only our own line is written over itself"
+        )
         node.synced = min(node.synced, offset if node.refused is None else min(node.refused, offset))
         node.refused = None
         self._touch(node)
@@ -424,6 +427,23 @@ class Kernel:
         except FileNotFoundError:
             node = self._create(path, None)
         self._append(node, content)
+
+    def change(self, path: str, offset: int, content: bytes) -> None:
+        """Somebody writes over what was there, in place."""
+        node = self.node(path)
+        assert offset + len(content) <= len(node.data)
+        node.data[offset : offset + len(content)] = content
+        node.meddled = True
+        self._touch(node)
+
+    def insert(self, path: str, content: bytes) -> None:
+        """Somebody writes a line before everything that was there."""
+        node = self.node(path)
+        node.data[0:0] = content
+        node.pieces.insert(0, (self.me(), len(content)))
+        node.synced = len(node.data)
+        node.meddled = True
+        self._touch(node)
 
     def exists(self, path: str) -> bool:
         try:

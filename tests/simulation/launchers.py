@@ -338,6 +338,9 @@ class SimulatedProcesses:
     def host(self) -> str:
         return self._table.host()
 
+    def boot_id(self) -> str:
+        return self._table.boot_id()
+
     def state(self, process: RecordedProcess) -> ProcessState:
         return self._table.state(process)
 

@@ -1,6 +1,5 @@
 """What always holds: checked against the store and the journals, by plain means."""
 
-import hashlib
 import json
 from collections import defaultdict
 from typing import Final
@@ -111,6 +110,23 @@ class Laws:
         waiting = self.waiting_for_newline().values()
         return self._was_away(line.directory) or (line.directory, line.name) in waiting
 
+    def uncompared(self) -> list[tuple[str, str]]:
+        """The journals that the store lists as not compared yet."""
+        return [
+            (str(row[0]), str(row[1]))
+            for row in self._universe.peek("select directory, name from uncompared")
+        ]
+
+    def waiting(self) -> set[int]:
+        """The numbers of lines that are owed by right: to a run in the middle of a line, or to one that is away."""
+        away = {each for each in self.uncompared() if self._is_away(each)}
+        owed = self._universe.peek("select id, directory, name from outbox")
+        return {row[0] for row in owed if (row[1], row[2]) in away} | self.waiting_for_newline().keys()
+
+    def _is_away(self, journal: tuple[str, str]) -> bool:
+        """Whether the run's directory is gone: while its root is empty, nobody knows whether it will be back."""
+        return not self._universe.kernel.exists(journal[0])
+
     def waiting_for_newline(self) -> dict[int, tuple[str, str]]:
         """Lines that are owed by right: the run lives, and is in the middle of a line of its own."""
         kernel = self._universe.kernel
@@ -132,7 +148,10 @@ class Laws:
         self.always()
         for law, question in AT_REST.items():
             self._none(law, question)
-        waiting = self.waiting_for_newline()
+        left = [row for row in self.uncompared() if not self._is_away(row)]
+        if left:
+            raise Broken(f"every journal is compared, but: {left[:5]}")
+        waiting = self.waiting()
         owed = [
             row
             for row in self._universe.peek("select id, directory, name from outbox")
@@ -232,6 +251,7 @@ class Laws:
         for number, node in nodes.items():
             self._journal(node, written[number])
         self._places_of_lines()
+        self._damage()
 
     def _journal(self, node: Node, written: list[Written]) -> None:
         """Each line of ours stands exactly once where it was said to be, in order, and all else is foreign."""
@@ -246,7 +266,7 @@ class Laws:
             if not least <= len(at) <= 1:
                 raise Broken(f"{node.path}: a line of ours stands {len(at)} times: {content!r} in {data!r}")
             places += at
-        if places != sorted(places) and least and node not in self._raced:
+        if places != sorted(places) and least and node not in self._raced and not node.meddled:
             raise Broken(f"{node.path}: our lines stand in another order than they were ordered in")
         self._foreign(node, data)
 
@@ -254,10 +274,13 @@ class Laws:
         """Whether a run's directory was gone at some time.
 
         A line that was given up then is owed again if that wasn't recorded before a crash, and comes
-        after later ones; and what a power cut tore off may stay so.
+        after later ones; and what a power cut tore off may stay so. Likewise where a person gave its repair up.
         """
+        given_up = {row[0] for row in self._universe.peek(GIVEN_UP)}
         return any(
-            place.shaken or place.hidden for place in self._places.by_key.values() if place.path == directory
+            place.shaken or place.hidden or place.key in given_up
+            for place in self._places.by_key.values()
+            if place.path == directory
         )
 
     def _foreign(self, node: Node, data: bytes) -> None:
@@ -288,8 +311,8 @@ class Laws:
     def _places_of_lines(self) -> None:
         """What the store says of a journal's lines is what stands there, where the run's directory stayed."""
         by_path = {place.path: place for place in self._places.by_key.values()}
-        for directory, name, offset, length, digest in self._universe.peek(
-            'select directory, name, "offset", length, hash from journal_lines where "offset" is not null'
+        for directory, name, content, offset, places in self._universe.peek(
+            'select directory, name, content, "offset", places from journal_lines where "offset" is not null'
         ):
             path = f"{directory}/{name}"
             if (
@@ -298,11 +321,20 @@ class Laws:
                 or not self._universe.kernel.exists(path)
             ):
                 continue
-            if self._universe.kernel.node(path).torn:
-                continue  # its lines may have been completed one by one, with foreign ones between them
-            content = self._universe.kernel.content(path)[offset : offset + length]
-            if hashlib.sha256(content).hexdigest() != digest:
-                raise Broken(f"{path}: at {offset} stands {content!r}, which is not what the store says")
+            data = self._universe.kernel.content(path)
+            pieces = json.loads(places) if places is not None else [[offset, len(content)]]
+            found = b"".join(data[start : start + length] for start, length in pieces)
+            if found != content:
+                raise Broken(f"{path}: at {pieces} stands {found!r}, the store says {content!r}")
+
+    def _damage(self) -> None:
+        """What was synced stays, so a journal is found damaged only where a disk lied or somebody was at it."""
+        for directory, name, key in self._universe.peek(
+            "select json_extract(payload, '$.directory'), json_extract(payload, '$.name'), key from events"
+            " where type = 'JournalDamaged'"
+        ):
+            if f"{directory}/{name}" not in self._universe.harmed and not self._was_away(directory):
+                raise Broken(f"{directory}/{name} was found damaged, and nobody harmed it: {key}")
 
 
 ORDERS: Final = (
@@ -311,7 +343,13 @@ ORDERS: Final = (
 )
 TOLD: Final = "select session_key, attempt from cancellations where told is not 0"
 
+GIVEN_UP: Final = "select lane from jobs where handler = 'journal/repair' and state = 'discarded'"
 RARE_ROWS: Final[dict[str, str]] = {
+    "a repair that a person gave up": f"select count(*) from ({GIVEN_UP})",
+    "a repair of which a daemon was killed": (
+        "select count(*) from jobs j join events e on e.seq = j.event where j.handler = 'journal/repair'"
+        " and j.state = 'done' and j.epoch > json_extract(e.payload, '$.epoch')"
+    ),
     "a held job retried": "select count(*) from decisions where summary like 'retried by %'",
     "a held job discarded": "select count(*) from jobs where state = 'discarded'",
     "an event of a newer version held": "select count(*) from jobs where handler = 'future' and state = 'held'",

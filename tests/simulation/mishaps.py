@@ -6,7 +6,7 @@ from collections.abc import Callable
 from tests.simulation.people import FUTURE
 from tests.simulation.ports import STATE
 from tests.simulation.runs import Scene
-from tests.simulation.universe import ROOTS
+from tests.simulation.universe import ROOTS, cut_pieces
 
 from runward.daemon.store.chain import GENESIS, event_hash
 from runward.daemon.store.epoch import write_epoch
@@ -102,6 +102,41 @@ class Mishaps:
     def reboot(self) -> None:
         if self._scene.dice.random() < 0.3:
             self._scene.universe.power_cut()
+
+    def meddle(self) -> None:
+        """A daemon is killed, and before the next one starts a journal loses its end or somebody edits it."""
+        universe, dice = self._scene.universe, self._scene.dice
+        if universe.frozen():
+            return  # whoever wakes up with a journal's lock knows nothing of it
+        self.kill_daemon()
+        if universe.peek("select stopped_cleanly from daemon") != [(0,)]:
+            return  # after a stop in order the next daemon compares nothing
+        rows = universe.peek(
+            'select directory, name, content, "offset" from journal_lines where places is null'
+        )
+        standing = [
+            (f"{directory}/{name}", offset, content)
+            for directory, name, content, offset in rows
+            if offset is not None and self._stands(f"{directory}/{name}", offset, content)
+        ]
+        if not standing:
+            return
+        path, offset, content = dice.choice(standing)
+        universe.harmed.add(path)
+        at = offset + dice.randrange(len(content) - 1)
+        deed = dice.choice(("change", "insert", "cut", "cut"))
+        if deed == "change":
+            universe.kernel.change(path, at, b"X")
+        elif deed == "insert":
+            universe.kernel.insert(path, b'{"role":"somebody"}\n')
+        else:
+            cut_pieces(universe.kernel.node(path), at)
+            if dice.random() < 0.5:
+                universe.kernel.append(path, b'{"role":"agent","event":"went on"}\n')
+
+    def _stands(self, path: str, offset: int, content: bytes) -> bool:
+        kernel = self._scene.universe.kernel
+        return kernel.exists(path) and kernel.content(path)[offset : offset + len(content)] == content
 
     def run_newer_version(self) -> None:
         """A newer Runward ran in between and left an event that this one can't know."""

@@ -102,6 +102,10 @@ class People:
         """A bug shows in the handlers of one session."""
         self._scene.universe.bugs[self._some_key()] = "raises"
 
+    def break_repairs(self) -> None:
+        """A bug shows in whatever repairs journals."""
+        self._scene.universe.bugs["journal/repair"] = "raises"
+
     def poison_handler(self) -> None:
         """A bug makes the handlers of one session order what the store must refuse."""
         self._scene.universe.bugs[self._some_key()] = "poisons"

@@ -90,6 +90,9 @@ class ProcessTable:
     def host(self) -> str:
         return HOST
 
+    def boot_id(self) -> str:
+        return f"boot-{self.boot}"
+
     def state(self, process: RecordedProcess) -> ProcessState:
         return "alive" if self._alive.get(process.pid) == process else "gone"
 

@@ -136,7 +136,9 @@ class Ending:
         if self._story.people.held():
             self._story.people.retry_held()
             return False
-        owed = supervisor.outbox.owed - len(self._laws.waiting_for_newline())
+        if any(self._universe.kernel.exists(directory) for directory, _ in self._laws.uncompared()):
+            return False
+        owed = supervisor.outbox.owed - len(self._laws.waiting())
         busy = len(supervisor.hints) or owed or supervisor.outbox.unsynced
         doubted = any(root.doubted for root in supervisor.roots.values())
         open_jobs = universe.peek("select count(*) from jobs where state in ('waiting', 'running')")

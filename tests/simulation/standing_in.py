@@ -34,6 +34,7 @@ def simulated(universe: Universe) -> Iterator[None]:
     with (
         patch(f"{files}.journals.os", kernel),
         patch(f"{files}.journals.fcntl", kernel),
+        patch(f"{files}.comparing.os", kernel),
         patch(f"{files}.looking.os", kernel),
         patch(f"{files}.artifacts.os", kernel),
         patch(f"{files}.opening.os", kernel),
@@ -83,7 +84,7 @@ def _buggy(bugs: Mapping[str, str]) -> Callable[[str, Event, str, Facts, float],
 
     def with_bugs(handler: str, event: Event, event_hash: str, facts: Facts, now: float) -> route.Decision:
         """The handlers, and the bugs that the story put into them."""
-        bug = bugs.get(event.lane)
+        bug = bugs.get(event.lane) or bugs.get(handler)
         if bug == "raises":
             raise RuntimeError("a bug of a handler")
         decision = decide(handler, event, event_hash, facts, now)

@@ -1,6 +1,6 @@
 """The simulation would notice: with any one guard taken out of the daemon, a history breaks a law."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -10,11 +10,11 @@ from tests.simulation.broken import Broken
 from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.virtual_time import GoingInCircles
 
-from runward.daemon.processes import record, ticket
 from runward.daemon.faults import point
 from runward.daemon.ports import Told
+from runward.daemon.processes import record, ticket
 from runward.daemon.queue.queue import Queue
-from runward.daemon.rundir import journals
+from runward.daemon.rundir import comparing, journals
 from runward.daemon.store import queries, rows
 from runward.daemon.store.store import Store
 from runward.daemon.worker.orders import CancelOrders
@@ -35,7 +35,7 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 def without_the_journals_identity_check(patch: pytest.MonkeyPatch) -> None:
     """What may have been written already is written again."""
-    patch.setattr(journals, "_find", lambda *unused: -1)
+    patch.setattr(journals, "find", lambda *unused: -1)
 
 
 def without_the_journals_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -74,11 +74,12 @@ def without_lanes(patch: pytest.MonkeyPatch) -> None:
 
 def without_owing_lines_again(patch: pytest.MonkeyPatch) -> None:
     """A daemon doesn't ask what the one before it owed."""
+    owed_lines = queries.owed_lines
 
-    async def nothing(store: Store) -> list[rows.OwedLine]:
-        return []
+    async def of_repairs(store: Store, directories: Iterable[str] | None = None) -> list[rows.OwedLine]:
+        return [] if directories is None else await owed_lines(store, directories)
 
-    patch.setattr(queries, "owed_lines", nothing)
+    patch.setattr(queries, "owed_lines", of_repairs)
 
 
 def without_syncing(patch: pytest.MonkeyPatch) -> None:
@@ -95,7 +96,9 @@ def without_writing_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(journals, "_write_again", lambda descriptor, line, offset: None)
     usual = chaos.climate
     # Few histories see a sync of a journal fail and then the power: here many do.
-    patch.setattr(chaos, "climate", lambda dice: replace(usual(dice), errors=0.05, strikes=("cut",)))
+    patch.setattr(
+        chaos, "climate", lambda dice: replace(usual(dice), errors=0.05, strikes=("cut",), lies=False)
+    )
 
 
 def without_looking_whether_a_run_began(patch: pytest.MonkeyPatch) -> None:
@@ -130,6 +133,33 @@ def without_knowing_who_was_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(queries, "cancellations_of", nothing)
 
 
+def without_comparing(patch: pytest.MonkeyPatch) -> None:
+    """Every journal counts as sound after an unclean stop."""
+    patch.setattr(comparing, "_compared", lambda *unused: iter(()))
+
+
+def without_knowing_of_unclean_stops(patch: pytest.MonkeyPatch) -> None:
+    """Every stop counts as one in order."""
+    take_over = Store.take_over
+
+    async def forgetful(self: Store, boot_id: str = "") -> int:
+        epoch = await take_over(self, boot_id)
+        self.after_clean_stop = True
+        return epoch
+
+    patch.setattr(Store, "take_over", forgetful)
+
+
+def without_holding_what_is_compared(patch: pytest.MonkeyPatch) -> None:
+    """Journals get further lines before what is gone from them is written again."""
+
+    def hold(self: Outbox, journals: Any) -> None:
+        self._held = set()
+
+    patch.setattr(Outbox, "hold", hold)
+    patch.setattr(Outbox, "hold_all", lambda self: None)
+
+
 @pytest.mark.parametrize(
     "mutate",
     [
@@ -144,6 +174,9 @@ def without_knowing_who_was_told(patch: pytest.MonkeyPatch) -> None:
         without_looking_whether_a_run_began,
         without_telling_again,
         without_knowing_who_was_told,
+        without_comparing,
+        without_knowing_of_unclean_stops,
+        without_holding_what_is_compared,
     ],
 )
 def test_a_history_breaks_a_law(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:

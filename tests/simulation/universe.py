@@ -29,6 +29,8 @@ ROOTS: Final = ("/srv/runs", "/srv/old")
 PATHS_IN_THE_LOG: Final = {
     "clock.stepped": "a clock step noticed",
     "journal.torn_line_closed": "a torn foreign line closed off",
+    "journals.not_compared": "a comparison that the store refused",
+    "journal.unreadable": "a journal that couldn't be compared at once",
     "journal.gone": "a line owed to a directory that is gone",
     "inbox.rejected": "a rejected request",
     "watch.failed": "a watch that can't be had",
@@ -61,8 +63,10 @@ class Universe:
         self.daemons: list[Daemon] = []
         self.current: Daemon | None = None
         self._actor: str | None = None
+        self.harmed: set[str] = set()
+        """Journals from which a lying disk took what was synced, or in which somebody changed something."""
         self.bugs: dict[str, str] = {}
-        """Sessions in whose handlers there is a bug, and which."""
+        """Sessions in whose handlers, or handlers in which, there is a bug, and which."""
         self.digest = ""
         self.refusals: tuple[type[Exception], ...] = (EpochRefused, EpochPassed)
         """What a daemon may die of once another one took over."""
@@ -120,6 +124,9 @@ class Universe:
         path = PATHS_IN_THE_LOG.get(what)
         if path is not None:
             self.tally.reached[path] += 1
+        if what == "journal.damaged":
+            for found in ("lost", "torn_bytes", "changed", "moved"):
+                self.tally.reached[f"a damaged journal: {found}"] += bool(event[found])
 
     def peek(self, sql: str) -> list[tuple[Any, ...]]:
         """What the store says, to somebody outside; nothing while a writer has it locked."""
@@ -253,11 +260,16 @@ class Universe:
                 self.kernel.end(daemon.process.name)
         for path, node in self.kernel.files():
             safe = node.synced if node.refused is None else min(node.refused, node.synced)
+            if self.chaos.climate.lies and path.endswith(".jsonl") and not self.chaos.calm:
+                taken = self._dice.choice((0, 1, 100, 1000))
+                safe = max(0, safe - taken)
+                self.harmed |= {path} if taken else set()
             node.refused = None
             kept = self._dice.randint(safe, len(node.data)) if len(node.data) > safe else None
             if kept is not None:
                 self.say(f"of {path} {kept} of {len(node.data)} bytes are left")
                 cut_pieces(node, kept)
+                node.synced = kept
 
     def thaw(self) -> None:
         """Whoever is frozen goes on now."""

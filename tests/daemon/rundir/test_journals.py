@@ -105,11 +105,13 @@ def test_a_record_cut_while_the_run_lives_is_completed_but_no_foreign_torn_line_
     assert path.read_bytes() == FIRST[:20] + b"\x00torn"
 
 
-def test_a_repaired_record_says_where_it_begins(tmp_path: Path) -> None:
+def test_a_completed_record_says_where_each_piece_of_it_stands(tmp_path: Path) -> None:
     put(tmp_path, THEIRS + FIRST[: len(STARTED) + 5])
-    assert append(tmp_path, FIRST, check=True) == Appended(len(THEIRS))
+    assert append(tmp_path, FIRST, check=True) == Appended(len(THEIRS)), "it is one piece again"
     put(tmp_path, THEIRS + STARTED + THEIRS)
-    assert append(tmp_path, FIRST, check=True) == Appended(len(THEIRS))
+    pieces = ((len(THEIRS), len(STARTED)), (len(THEIRS + STARTED + THEIRS), len(SNAPSHOT)))
+    assert append(tmp_path, FIRST, check=True) == Appended(len(THEIRS), places=pieces)
+    assert append(tmp_path, FIRST, check=True) == Appended(len(THEIRS), already=True, places=pieces)
 
 
 def test_a_line_that_only_resembles_ours_is_not_taken_for_it(tmp_path: Path) -> None:

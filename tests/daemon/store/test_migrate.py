@@ -65,6 +65,42 @@ def test_a_store_that_grew_step_by_step_is_like_a_fresh_one(
     assert schema_of(tmp_path / "grown.db") == schema_of(tmp_path / "fresh.db")
 
 
+def test_lines_that_were_owed_or_stood_before_contents_were_kept_are_still_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "runward.db"
+    known = migrations()
+    with_steps(monkeypatch, *(each for each in known if each.number < 3))
+    migrate(path)
+    run(
+        path,
+        "update daemon set epoch = 4",
+        """insert into journal_lines values (1, 7, '/r/a', 'events.jsonl', 0, 6, 'h', null)""",
+        """insert into journal_lines values (2, 7, '/r/a', 'REPLAY.jsonl', null, 6, 'h', 'gone')""",
+        "insert into outbox values (3, 9, '/r/a', 'events.jsonl', 1, x'6161')",
+        "insert into outbox values (4, 9, '/r/a', 'REPLAY.jsonl', 0, x'6262')",
+    )
+    with_steps(monkeypatch, *known)
+    migrate(path)
+    connection = sqlite3.connect(path)
+    try:
+        rows = connection.execute(
+            'select id, event, name, live, content, "offset", why from journal_lines order by id'
+        ).fetchall()
+        owed = connection.execute("select id, content from outbox order by id").fetchall()
+        clean = connection.execute("select stopped_cleanly from daemon").fetchall()
+    finally:
+        connection.close()
+    assert rows == [
+        (7 * 256, 7, "events.jsonl", 0, None, 0, None),
+        (7 * 256 + 1, 7, "REPLAY.jsonl", 0, None, None, "gone"),
+        (9 * 256, 9, "events.jsonl", 1, b"aa", None, None),
+        (9 * 256 + 1, 9, "REPLAY.jsonl", 0, b"bb", None, None),
+    ]
+    assert owed == [(9 * 256, b"aa"), (9 * 256 + 1, b"bb")]
+    assert clean == [(0,)], "nobody knows how the daemon before this version ended"
+
+
 def test_every_table_is_strict(tmp_path: Path) -> None:
     migrate(tmp_path / "runward.db")
     connection = sqlite3.connect(tmp_path / "runward.db")

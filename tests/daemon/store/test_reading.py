@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.store import reading, reading_causes
+from runward.daemon.store import journals, reading, reading_causes, reading_chain
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.reading import StoreUnreadable
 
@@ -146,7 +146,9 @@ def test_questions_about_the_queue_pass_over_what_is_done(state: Path) -> None:
         reading_causes.session_events(explained, "a")  # type: ignore[arg-type]  # likewise
         reading_causes.jobs_for_events(explained, [1])  # type: ignore[arg-type]  # likewise
         reading_causes.newest_job(explained, held=True)  # type: ignore[arg-type]  # likewise
-        reading_causes.lines_of(explained, "a", "/a")  # type: ignore[arg-type]  # likewise
+        reading_causes.lines_of(explained, "a")  # type: ignore[arg-type]  # likewise
+        journals.read_standing_lines(explained, "a")  # type: ignore[arg-type]  # likewise
+        reading_chain.lines_off_the_chain(explained, "a")  # type: ignore[arg-type]  # likewise
         reading_causes.decisions_about(explained, "a")  # type: ignore[arg-type]  # likewise
     assert [plan for plan in plans if _walks_through_all(plan)] == []
 
@@ -154,7 +156,7 @@ def test_questions_about_the_queue_pass_over_what_is_done(state: Path) -> None:
 def _walks_through_all(plan: str) -> bool:
     """Whether a step of a plan goes through a whole big table, or all of it below a number."""
     step, table = (*plan.split(), "")[:2]
-    if table not in ("j", "b", "jobs", "e", "events", "journal_lines", "decisions", "sessions"):
+    if table not in ("j", "b", "jobs", "e", "events", "l", "journal_lines", "decisions", "sessions"):
         return False
     if "VIRTUAL TABLE" in plan or "INDEX jobs_" in plan:
         return False

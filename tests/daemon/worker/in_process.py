@@ -69,9 +69,13 @@ class ToldProcesses:
     refuse: dict[str, NotBegun] = field(default_factory=dict)
     told: list[int] = field(default_factory=list)
     """Launchers and processes that were told to end, by pid, in order."""
+    boot: str = "this boot"
 
     def host(self) -> str:
         return "here"
+
+    def boot_id(self) -> str:
+        return self.boot
 
     def state(self, process: RecordedProcess) -> ProcessState:
         return "gone" if process.pid in self.gone else "alive"
@@ -147,13 +151,20 @@ class Daemon:
 
     async def work(self) -> None:
         """Take turns and carry out until there is nothing left to do now."""
-        while await self.supervisor.worker.turn():
-            pass
-        while await self.supervisor.outbox.carry_out():
+        supervisor = self.supervisor
+        while (
+            await supervisor.worker.turn()
+            or await supervisor.comparison.step()
+            or await supervisor.outbox.carry_out()
+        ):
             pass
         while await self.supervisor.starts.carry_out():
             pass
         await self.supervisor.orders.carry_out()
+
+    async def stop(self) -> None:
+        """End in order, as after SIGTERM."""
+        await self.supervisor._finish()
 
     async def rows(self, sql: str) -> list[Row]:
         return await self.store.read(sql)

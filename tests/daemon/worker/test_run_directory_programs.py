@@ -17,6 +17,7 @@ from tests.daemon.worker.run_directory_model import Contract
 from tests.daemon.worker.run_directory_programs import Machine, Step, programs
 
 from runward.daemon.store.chain import GENESIS, event_hash
+from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.watch.hints import Why
 
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -38,6 +39,8 @@ async def play(program: list[Step]) -> None:
                 if not machine.crash:
                     await running.supervisor.outbox.sweep()
                 await compare_the_record(machine, running)
+                # These programs take journals away on purpose; what follows from that is test_journal_repair's subject.
+                await running.store.run([STOPPED_CLEANLY], "stop")
         compare_the_journals(machine)
 
 

@@ -1,0 +1,148 @@
+"""Comparing a journal with what the store says of it: which of our lines don't stand where they were written.
+
+Nothing here writes. What is found is a fact about the disk; what follows from it is decided by
+`runward.handlers.journal.repair`, and carried out like every other line that a journal is owed.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.daemon.ports import AlteredLine, Compared, Gone, LineState, StandingLines
+from runward.daemon.rundir.journals import find
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REGULAR, unreadable
+from runward.handlers.facts import Unreadable
+from runward.handlers.layouts.foreign_json import read_json
+
+SEARCHED: Final = 64 << 20
+"""Bytes of a journal in which a line that isn't at its place is looked for."""
+
+REPLACED: Final = frozenset({errno.ELOOP, errno.ENXIO})
+"""What opening says where something else than a file stands now."""
+
+_LONGEST: Final = 1 << 20
+"""Bytes of a line that stands in place of ours which are read."""
+
+_TAIL: Final = 16
+"""So many bytes of a line's end at their very place tell that what differs before them was changed in place."""
+
+
+class _Line(NamedTuple):
+    """One line of ours and where it was written."""
+
+    row: int
+    offset: int
+    content: bytes
+
+
+def compare(directory: str, name: str, lines: Sequence[StandingLines]) -> Compared | Gone | Unreadable:
+    """Those of `lines`, given in the order of their rows, that don't stand as they were written.
+
+    `Gone` where the run's directory is gone, `Unreadable` where that can't be told: its root is away or
+    empty (an empty root is what a mount that is missing looks like), or the disk refuses.
+    """
+    try:
+        within = os.open(directory, DIRECTORY)
+    except OSError as error:
+        if error.errno in ABSENT or error.errno == errno.ELOOP:
+            return _without_directory(os.path.dirname(directory))
+        return unreadable(error)
+    try:
+        descriptor = os.open(name, REGULAR, dir_fd=within)
+    except OSError as error:
+        if error.errno in ABSENT or error.errno in REPLACED:
+            return _all_gone(lines)
+        return unreadable(error)
+    finally:
+        os.close(within)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return _all_gone(lines)
+        return Compared(tuple(_compared(descriptor, status.st_size, list(_each_line(lines)))))
+    except OSError as error:
+        return unreadable(error)
+    finally:
+        os.close(descriptor)
+
+
+def _without_directory(root: str) -> Gone | Unreadable:
+    try:
+        with os.scandir(root) as entries:
+            return Gone() if any(True for _ in entries) else Unreadable("its root is empty")
+    except OSError as error:
+        return Unreadable(f"its root is away: {error.strerror}")
+
+
+def _all_gone(lines: Sequence[StandingLines]) -> Compared:
+    return Compared(tuple(_altered(each, "gone") for each in _each_line(lines)))
+
+
+def _each_line(rows: Sequence[StandingLines]) -> Iterator[_Line]:
+    """Every single line with its own place."""
+    for row in rows:
+        contents = iter(row.content.splitlines(keepends=True))
+        for offset, length in row.places or ((row.offset, len(row.content)),):
+            end = offset + length
+            while offset < end:
+                content = next(contents)
+                yield _Line(row.row, offset, content)
+                offset += len(content)
+
+
+def _compared(descriptor: int, size: int, lines: Sequence[_Line]) -> Iterator[AlteredLine]:
+    stands = [os.pread(descriptor, len(each.content), each.offset) == each.content for each in lines]
+    if all(stands):
+        return
+    searched = min(size, SEARCHED)
+    moved = [
+        not there and find(descriptor, each.content, searched) >= 0
+        for each, there in zip(lines, stands, strict=True)
+    ]
+    last = max(
+        (
+            each.offset
+            for each, there, elsewhere in zip(lines, stands, moved, strict=True)
+            if there or elsewhere
+        ),
+        default=-1,
+    )
+    for each, there, elsewhere in zip(lines, stands, moved, strict=True):
+        if elsewhere:
+            yield _altered(each, "moved")
+        elif not there and each.offset < last:
+            # What follows it was written later and is still there: no crash leaves that.
+            yield _altered(each, "changed")
+        elif not there:
+            yield _at_the_end(descriptor, each)
+
+
+def _at_the_end(descriptor: int, line: _Line) -> AlteredLine:
+    """What became of a line after which nothing of ours stands: others may have gone on where it was cut."""
+    there = os.pread(descriptor, len(line.content), line.offset)
+    left = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(there, line.content, strict=False)))
+    if len(there) == len(line.content) and there.endswith(line.content[-_TAIL:]):
+        return _altered(line, "changed")
+    if left < len(there):
+        whole = read_json(_line_at(descriptor, line.offset))
+        if isinstance(whole, dict):
+            return _altered(line, "changed" if _same_fact(whole, line.content) else "gone")
+    return _altered(line, "torn", left) if left else _altered(line, "gone")
+
+
+def _line_at(descriptor: int, offset: int) -> bytes:
+    return os.pread(descriptor, _LONGEST, offset).partition(b"\n")[0]
+
+
+def _same_fact(value: Mapping[str, JsonValue], line: bytes) -> bool:
+    """Whether what stands in place of our line says that it follows from the same event."""
+    ours = read_json(line)
+    return isinstance(ours, dict) and value.get("hash") == ours.get("hash")
+
+
+def _altered(line: _Line, state: LineState, left: int = 0) -> AlteredLine:
+    return AlteredLine(line.row, state, line.offset, line.content, left)

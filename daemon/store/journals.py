@@ -1,0 +1,154 @@
+"""What the store says of journals: where our lines stand, and which journals must be compared with that.
+
+The keys of a session's events begin with the session's own key, so its lines are found by the index on
+keys; and a line's number begins with its event's. An index on directories cost half of every mark.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from typing import Final
+
+from runward.daemon.ports import Journal, StandingLines
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import Row, Statement
+
+SETTLE_PERIOD: Final = 3600.0
+"""Seconds after which a marked line counts as out of any crash's reach (at the latest after twice as many)."""
+
+LISTED: Final = 1000
+"""Events whose lines are listed in one transaction: it must not hold up a verdict."""
+
+STOPPED_CLEANLY: Final = Statement("update daemon set stopped_cleanly = 1 where id = 1", [()], exact=True)
+COMPARED: Final = "delete from uncompared where directory = ? and name = ?"
+MARKED_LATE: Final = (
+    "update daemon set settled = min(settled, ?1 - 1), settling = min(settling, ?1 - 1) where id = 1"
+)
+"""A line was marked whose number had settled before: it is as new as any."""
+
+_SETTLE: Final = (
+    "update daemon set settled = settling, settling = (select coalesce(max(id), 0) from journal_lines),"
+    " settling_at = ?1 where id = 1"
+)
+_LIST: Final = (
+    "insert or ignore into uncompared (directory, name, session_key) select l.directory, l.name, e.lane"
+    ' from journal_lines l join events e on e.seq = l.event where l.id > ? and l.id <= ? and l."offset" is not null'
+    " and l.content is not null"
+)
+_LIST_OWED: Final = (
+    "insert or ignore into uncompared (directory, name, session_key)"
+    " select o.directory, o.name, e.lane from outbox o join events e on e.seq = o.event"
+)
+_LIST_OPEN: Final = (
+    "insert or ignore into uncompared (directory, name, session_key)"
+    " select l.directory, l.name, e.lane from cursors c"
+    " cross join events e on e.key > c.session_key || '#' and e.key < c.session_key || '$'"
+    " cross join journal_lines l on l.id between 256 * e.seq and 256 * e.seq + 255"
+    " where c.phase = 'open' and l.\"offset\" is not null and l.content is not null"
+)
+_STANDING: Final = (
+    'select l.directory, l.name, l.id, l.content, l."offset", l.places from json_each(?) k'
+    " cross join events e on e.key > k.value || '#' and e.key < k.value || '$' and e.lane = k.value"
+    " cross join journal_lines l on l.id between 256 * e.seq and 256 * e.seq + 255"
+    ' where l."offset" is not null and l.content is not null order by l.id'
+)
+
+
+async def list_uncompared(store: Store) -> None:
+    """List the journals that a crash may have harmed. Raises `sqlite3.Error` and `CommitUnknown`.
+
+    These are the journals of open sessions, those that are owed lines, and those in which lines were
+    marked that haven't settled. To list again what is listed changes nothing.
+    """
+    await store.run([Statement(_LIST_OWED, [()]), Statement(_LIST_OPEN, [()])], "journals")
+    ((low, high),) = await store.read("select settled, (select max(id) from journal_lines) from daemon")
+    low, high = _int(low), _int(high or 0)
+    while low < high:
+        following = min(high, low + 256 * LISTED)
+        await store.run([Statement(_LIST, [(low, following)])], "journals")
+        low = following
+
+
+async def settle(store: Store, now: float) -> int:
+    """Move the bound on, if it is time (seconds since the boot); returns up to which number lines have settled."""
+    ((settled, settling, last),) = await store.read("select settled, settling, settling_at from daemon")
+    assert isinstance(last, float)
+    if last <= now < last + SETTLE_PERIOD:  # before `last` it is another boot
+        return _int(settled)
+    await store.run([Statement(_SETTLE, [(now,)])], "journals")
+    return _int(settling)
+
+
+async def uncompared(store: Store) -> dict[Journal, str]:
+    """The listed journals with the keys of their sessions."""
+    found: dict[Journal, str] = {}
+    last: Row = ("", "")
+    while True:
+        rows = await store.read(
+            "select directory, name, session_key from uncompared where (directory, name) > (?, ?)"
+            " order by directory, name limit 5000",
+            last,
+        )
+        if not rows:
+            return found
+        found |= {(str(directory), str(name)): str(key) for directory, name, key in rows}
+        last = rows[-1][:2]
+
+
+async def standing_lines(store: Store, sessions: Iterable[str]) -> dict[Journal, list[StandingLines]]:
+    """Our lines in the journals of these sessions, in the order in which they were owed."""
+    return _by_journal(await store.read(_STANDING, (_keys(sessions),)))
+
+
+def read_standing_lines(connection: sqlite3.Connection, session: str) -> dict[Journal, list[StandingLines]]:
+    """The same of one session, for commands."""
+    return _by_journal(connection.execute(_STANDING, (_keys([session]),)))
+
+
+async def under_repair(store: Store) -> dict[Journal, str]:
+    """The journals whose repair isn't decided yet, with the keys of their events."""
+    rows = await store.read(
+        "select e.payload, e.key from jobs j join events e on e.seq = j.event"
+        " where j.state in ('waiting', 'held') and j.handler = 'journal/repair'"
+        " union all select e.payload, e.key from jobs j join events e on e.seq = j.event"
+        " where j.state = 'running' and j.handler = 'journal/repair'"
+    )
+    payloads = [(json.loads(str(payload)), str(key)) for payload, key in rows]
+    return {(str(each["directory"]), str(each["name"])): key for each, key in payloads}
+
+
+async def given_up(store: Store, events: Iterable[str]) -> frozenset[str]:
+    """Those of these events whose repair was discarded."""
+    rows = await store.read(
+        "select e.key from json_each(?) k cross join events e on e.key = k.value"
+        " cross join jobs j on j.id between 32 * e.seq and 32 * e.seq + 31 where j.state = 'discarded'",
+        (_keys(events),),
+    )
+    return frozenset(str(key) for (key,) in rows)
+
+
+def _by_journal(rows: Iterable[Row]) -> dict[Journal, list[StandingLines]]:
+    found: dict[Journal, list[StandingLines]] = {}
+    for directory, name, row, content, offset, places in rows:
+        assert isinstance(content, bytes)
+        lines = StandingLines(_int(row), content, _int(offset), _places(places))
+        found.setdefault((str(directory), str(name)), []).append(lines)
+    return found
+
+
+def dump_places(places: tuple[tuple[int, int], ...]) -> str | None:
+    """Pieces as the store keeps them."""
+    return json.dumps(places) if places else None
+
+
+def _places(text: object) -> tuple[tuple[int, int], ...]:
+    return () if text is None else tuple((offset, length) for offset, length in json.loads(str(text)))
+
+
+def _keys(keys: Iterable[str]) -> str:
+    return json.dumps(list(keys), ensure_ascii=False)
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value

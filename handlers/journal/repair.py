@@ -1,0 +1,46 @@
+"""A journal of ours was found damaged: what is gone is owed again, and the repair is told.
+
+Lines are never rewritten in place. What a crash took back is appended again; where somebody changed a
+line, the changed one stays as a foreign one, the true one is appended, and the problem is kept.
+"""
+
+from runward.handlers.effects import AppendLines, Effects, Explain, RepairJournal
+from runward.handlers.events import JournalDamaged
+from runward.handlers.facts import Facts, Need, Session, SessionOf
+from runward.handlers.journal import lines
+
+
+def decide(event: JournalDamaged, event_hash: str, facts: Facts, now: float) -> Effects | Need:
+    """Owe the lines again, in their order and before any later one."""
+    asked = SessionOf(event.session_key)
+    if asked not in facts:
+        return Need((asked,))
+    session = facts[asked]
+    live = isinstance(session, Session) and session.status == "running"
+    repair = RepairJournal(event.directory, event.name, event.rows, live, _problem(event))
+    explained = Explain(event.session_key, "decided", f"{event.name}: {describe(event)}")
+    if not event.lost and not event.changed:
+        return repair, explained
+    told = lines.journal_repaired(event, event_hash)
+    return repair, explained, AppendLines(event.session_key, event.directory, lines.EVENTS, told, live)
+
+
+def describe(event: JournalDamaged) -> str:
+    """What was found, in a sentence."""
+    torn = f" ({event.torn_bytes} bytes of a torn one are left)" if event.torn_bytes else ""
+    found = [
+        f"{_counted(event.lost)} gone{torn}, written again" if event.lost else "",
+        f"{_counted(event.changed)} changed or taken out by somebody, written again" if event.changed else "",
+        f"{_counted(event.moved)} found elsewhere in the file" if event.moved else "",
+    ]
+    return "; ".join(part for part in found if part)
+
+
+def _counted(number: int) -> str:
+    return "1 line of ours was" if number == 1 else f"{number} lines of ours were"
+
+
+def _problem(event: JournalDamaged) -> str | None:
+    if not event.changed:
+        return None
+    return f"{_counted(event.changed)} changed or taken out by somebody; what was true is appended again"

@@ -1,0 +1,85 @@
+"""Whoever changes what was recorded is told by the chain, or by the lines that lie with the run."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
+
+from runward.daemon.store.chain import BrokenChain, Head, event_hash
+from runward.daemon.store.reading_chain import lines_off_the_chain, verify_chain
+
+KEY = "native:runs/a"
+
+
+async def live(base: Path) -> None:
+    async with daemon(base, StillClock(), ToldProcesses()) as running:
+        (base / "runs" / "a").mkdir()
+        (base / "runs" / "a" / "run.json").write_text('{"schema": "runward-run-v1"}')
+        (base / "runs" / "a" / "exit.json").write_text('{"exit_code": 0}')
+        await running.settle()
+        await running.supervisor.outbox.sweep()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """A store after one run, which keeps nobody from changing anything."""
+    anyio.run(live, tmp_path)
+    with closing(sqlite3.connect(tmp_path / "state" / "runward.db", isolation_level=None)) as connection:
+        for (trigger,) in connection.execute(
+            "select name from sqlite_master where type = 'trigger'"
+        ).fetchall():
+            connection.execute(f'drop trigger "{trigger}"')
+        yield connection
+
+
+def test_a_chain_that_nobody_changed_holds_to_its_end(store: sqlite3.Connection) -> None:
+    (digest,) = store.execute("select hash from events order by seq desc limit 1").fetchone()
+    assert verify_chain(store) == Head(3, digest)
+    assert lines_off_the_chain(store, KEY) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "payload = replace(payload, '\"exited\"', '\"signalled\"') || ' '",
+        "recorded_at = recorded_at + 1",
+        "type = 'AttemptStarted'",
+        "cause = 'somebody'",
+        "depth = 7",
+        "hash = '" + "0" * 64 + "'",
+    ],
+)
+def test_an_event_that_was_changed_breaks_the_chain_and_is_named(
+    store: sqlite3.Connection, change: str
+) -> None:
+    key = f"{KEY}#1/ended"
+    (number,) = store.execute("select seq from events where key = ?", (key,)).fetchone()
+    store.execute(f"update events set {change} where seq = ?", (number,))
+    broken = verify_chain(store)
+    assert isinstance(broken, BrokenChain)
+    assert (broken.seq, broken.key) == (number, key)
+    assert "its hash is" in broken.why
+
+
+def test_an_event_that_was_taken_out_is_missed_at_the_next_one(store: sqlite3.Connection) -> None:
+    store.execute("pragma foreign_keys = off")
+    store.execute("delete from events where seq = 2")
+    broken = verify_chain(store)
+    assert isinstance(broken, BrokenChain)
+    assert (broken.seq, broken.why) == (3, "after event 1 comes event 3")
+
+
+def test_a_chain_that_was_made_anew_is_told_by_the_lines_of_its_events(store: sqlite3.Connection) -> None:
+    previous = "0" * 64
+    rows = store.execute(
+        "select seq, key, type, version, recorded_at + 1, cause, depth, payload from events order by seq"
+    ).fetchall()
+    for seq, *facts in rows:
+        previous = event_hash(previous, *facts)
+        store.execute("update events set recorded_at = ?, hash = ? where seq = ?", (facts[3], previous, seq))
+    assert isinstance(verify_chain(store), Head)
+    assert {name for _, name in lines_off_the_chain(store, KEY)} == {"events.jsonl", "REPLAY.jsonl"}

@@ -1,0 +1,103 @@
+"""Journals cut at every byte of their last records while the daemon is down, and written to by others after that."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+from tests.daemon.worker.damaged_journals import EVENTS, REPLAY, THEIRS, cut, lines_of, live, repair, values
+
+WRITERS: Final[dict[str, bytes]] = {
+    "nobody": b"",
+    "a line": THEIRS,
+    "two lines": THEIRS * 2,
+    "a torn line": THEIRS[:31],
+    "a brace": b"{",
+    "no text": b"\xff\x00",
+    "a line and a torn one": THEIRS + THEIRS[:9],
+}
+"""What another writer has appended to a journal where a power cut had cut it."""
+
+
+class Case(NamedTuple):
+    """A run whose journals are cut, and after which bytes; then a writer goes on in both."""
+
+    events_at: int
+    replay_at: int
+    foreign: bytes
+
+
+def cuts(lines: list[bytes]) -> range:
+    """Every place in the last two records, and the end."""
+    end = sum(map(len, lines))
+    return range(end - sum(map(len, lines[-2:])), end + 1)
+
+
+def cases(events: list[bytes], replay: list[bytes]) -> Iterator[Case]:
+    """Every cut of either journal, with every writer."""
+    first, second = cuts(events), cuts(replay)
+    for foreign in WRITERS.values():
+        for step in range(max(len(first), len(second))):
+            yield Case(first[step % len(first)], second[step % len(second)], foreign)
+
+
+async def prove_cuts(base: Path, choose: Callable[[list[Case]], list[Case]], *, ended: bool) -> None:
+    sample = (await live(base / "sample", ended=ended))[0]
+    chosen = choose(list(cases(lines_of(sample), lines_of(sample, REPLAY))))
+    directories = await live(base, ended=ended, runs=len(chosen))
+    ours = [(lines_of(each), lines_of(each, REPLAY)) for each in directories]
+    left = [
+        (cut(each, EVENTS, case.events_at, case.foreign), cut(each, REPLAY, case.replay_at, case.foreign))
+        for each, case in zip(directories, chosen, strict=True)
+    ]
+    await repair(base)
+    again = [(lines_of(each), lines_of(each, REPLAY)) for each in directories]
+    for directory, case, lines, before in zip(directories, chosen, ours, left, strict=True):
+        assert_repaired(directory, case, lines, before)
+    await repair(base)
+    assert again == [(lines_of(each), lines_of(each, REPLAY)) for each in directories], "once is enough"
+
+
+def assert_repaired(
+    directory: Path, case: Case, ours: tuple[list[bytes], list[bytes]], left: tuple[bytes, bytes]
+) -> None:
+    """Every line of ours exists once, in order, no byte that was there is gone, and the repair is told."""
+    for name, lines, before in zip((EVENTS, REPLAY), ours, left, strict=True):
+        content = (directory / name).read_bytes()
+        assert content.startswith(before), f"{case}: a byte of {name} is gone"
+        found = [line for line in content.splitlines(keepends=True) if line in lines]
+        assert found == lines, f"{case}: {name}"
+    told = [each for each in values(directory) if each.get("event") == "journal_repaired"]
+    lost = [
+        name
+        for name, lines, at in zip((EVENTS, REPLAY), ours, (case.events_at, case.replay_at), strict=True)
+        if at < sum(map(len, lines))
+    ]
+    assert sorted(str(each["path"]) for each in told) == sorted(lost), f"{case}: {told}"
+    assert all(each["role"] == "runward" and each["lines_written_again"] in (1, 2) for each in told)
+    assert all(each["lines_changed"] == 0 for each in told), f"{case}: nobody changed anything: {told}"
+
+
+async def test_journals_that_were_cut_in_their_last_two_records_are_repaired(tmp_path: Path) -> None:
+    await prove_cuts(tmp_path, lambda every: random.Random(1).sample(every, 120), ended=True)
+
+
+def after_whole_lines(every: list[Case]) -> list[Case]:
+    """Those after which no living run is in the middle of a line."""
+    return [each for each in every if each.foreign in (b"", THEIRS, THEIRS * 2)]
+
+
+async def test_journals_of_living_runs_that_were_cut_are_repaired(tmp_path: Path) -> None:
+    await prove_cuts(
+        tmp_path, lambda every: random.Random(2).sample(after_whole_lines(every), 60), ended=False
+    )
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("ended", [True, False])
+async def test_journals_cut_at_every_byte_of_their_last_two_records_are_repaired(
+    tmp_path: Path, ended: bool
+) -> None:
+    await prove_cuts(tmp_path, (lambda every: every) if ended else after_whole_lines, ended=ended)
