@@ -4,12 +4,12 @@ Everything else is ordinary code, so that a whole daemon runs in one process and
 under `tests/simulation/`. Calls are plain and blocking; the worker makes them in bounded threads.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from runward.daemon.inbox.spool import InboxFile
 from runward.handlers.effects import StartRun
-from runward.handlers.facts import EarlyLegs, LegsBefore, RootFacts, RunProcesses, Unreadable
+from runward.handlers.facts import EarlyLegs, LegsBefore, RootFacts, RootHashes, RunProcesses, Unreadable
 from runward.handlers.layouts.scanner import Document, RecordedProcess, Signature
 from runward.handlers.sessions.observe import ProcessState
 
@@ -179,6 +179,10 @@ class EpochPassed(Exception):
     """Another daemon has taken over the state directory: this one may do nothing any more."""
 
 
+class Halted(Exception):
+    """Hashing was to go no further."""
+
+
 class Files(Protocol):
     """What the daemon does with agents' files, and with the inbox. Nothing here follows a link."""
 
@@ -195,6 +199,10 @@ class Files(Protocol):
     def early_legs(self, question: LegsBefore) -> EarlyLegs | Unreadable: ...
 
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]: ...
+
+    def hashes(
+        self, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
+    ) -> RootHashes | Unreadable: ...
 
     def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended: ...
 

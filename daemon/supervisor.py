@@ -33,6 +33,7 @@ from runward.daemon.watch.hints import Hints, Target, Why
 from runward.daemon.watch.notifications import CannotWatch, Notifications, Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
+from runward.daemon.worker.background import Background
 from runward.daemon.worker.comparison import Comparison
 from runward.daemon.worker.deciding import Decider, Declared, Playable, Ruling, no_playbooks, no_rules
 from runward.daemon.worker.look import Looker, recorded
@@ -138,6 +139,15 @@ class Supervisor:
             world.files, store, world.clock, log, self.outbox, self._damaged, self.outbox.busy
         )
         self.worker.repaired = self.comparison.repaired
+        self.background = Background(
+            store,
+            self.queue,
+            Decider(world.files, world.clock, world.declared),
+            world.clock,
+            log,
+            lambda: self.worker.busy or self.outbox.behind > 0,
+            self.worker.report,
+        )
         self.alarm = make_alarm(self._due)
 
     @property
@@ -157,6 +167,7 @@ class Supervisor:
         self._stopping = True
         self._working.deadline = anyio.current_time() + STOP_PATIENCE
         self.worker.stopping.set()
+        self.background.halt()
         self._wake.set()
 
     async def start(self) -> None:
@@ -245,12 +256,15 @@ class Supervisor:
             tasks.start_soon(self.orders.run)
             tasks.start_soon(self.starts.run)
             tasks.start_soon(self.comparison.run)
+            tasks.start_soon(self.background.run)
             tasks.start_soon(self._report)
             try:
                 await self._work()
             except StoppedInTrouble as trouble:
                 self._log.warning("stopped.in_trouble", why=str(trouble))
             notify("STOPPING=1")
+            with anyio.move_on_after(STOP_PATIENCE):
+                await self.background.ended.wait()
             tasks.cancel_scope.cancel()
         await self._finish()
 
@@ -268,7 +282,7 @@ class Supervisor:
                 await self.orders.carry_out()
                 while await self.starts.carry_out():
                     pass
-                if len(self.hints):
+                if len(self.hints) or await self.background.drain():
                     continue
                 patience = await self._patience()
                 if patience is None:
@@ -283,9 +297,11 @@ class Supervisor:
         """How long to wait for what is due soon; None where nothing is."""
         if any(root.doubted for root in self.roots.values()):
             return 0.5
-        due = await self.worker.next_due()
-        if due is not None and due - self._world.clock.now() < SOON:
-            return max(0.05, due - self._world.clock.now())
+        now = self._world.clock.now()
+        times = [await self.worker.next_due(), await self.background.next_due(now)]
+        soon = [due - now for due in times if due is not None and due - now < SOON]
+        if soon:
+            return max(0.05, min(soon))
         waits = [each.next_try(SOON) for each in (self.outbox, self.starts, self.comparison)]
         return min((wait for wait in waits if wait is not None), default=None)
 
@@ -367,6 +383,7 @@ class Supervisor:
     def _due(self) -> None:
         self._alarm_at = None
         self.queue.may_be_due = True
+        self.background.wake()
         self.wake()
 
     def _have_watched_again(self) -> None:
@@ -420,6 +437,8 @@ class Supervisor:
         degraded += self.starts.degraded()
         if self.orders.trouble is not None:
             degraded.append(self.orders.trouble)
+        if self.background.trouble is not None:
+            degraded.append(f"work in the background is put off: {self.background.trouble}")
         degraded += [f"root {root.name}: {root.problem}" for root in self.roots.values() if root.problem]
         degraded += [
             f"root {name} is watched flat: running sessions are looked at every second"

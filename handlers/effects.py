@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
+from runward.handlers.contracts.file_problems import FileProblem
 from runward.handlers.events import DeliveryState, Event, Evidence, Origin, SessionDeclaration, Status
-from runward.handlers.facts import RunProcesses
+from runward.handlers.facts import Produced, RunProcesses
 
 ContractBasis: TypeAlias = Literal["launcher", "hook", "first_look", "late"]
 Source: TypeAlias = Literal["daemon", "launcher", "hook", "person", "schedule"]
@@ -76,7 +77,10 @@ class RefuseFold(NamedTuple):
 
 
 class EndAttempt(NamedTuple):
-    """End the attempt and give the session its status, with the verification that it rests on."""
+    """End the attempt and give the session its status, with the verification that it rests on.
+
+    `produced` is kept with the attempt: what the files were like when they were verified.
+    """
 
     key: str
     attempt: int
@@ -88,6 +92,29 @@ class EndAttempt(NamedTuple):
     source: Source
     verification_json: str | None
     delivery: DeliveryState | None
+    produced: tuple[Produced, ...] = ()
+
+
+class RecordedFile(NamedTuple):
+    """A produced file with its hash (hex), or with the problem that it has none; a `changed` one has both.
+
+    `size` in bytes and `modified_ns` are those of what was hashed, else those that it had when it was verified.
+    """
+
+    id: str
+    path: str
+    size: int
+    modified_ns: int
+    sha256: str | None
+    problem: FileProblem | None
+
+
+class RecordFiles(NamedTuple):
+    """Keep the hashes of what an attempt produced, one for each file."""
+
+    key: str
+    attempt: int
+    files: tuple[RecordedFile, ...]
 
 
 class AppendLines(NamedTuple):
@@ -193,6 +220,7 @@ Effect: TypeAlias = (
     | FoldContract
     | RefuseFold
     | EndAttempt
+    | RecordFiles
     | AppendLines
     | Emit
     | Explain

@@ -144,7 +144,10 @@ class AttemptEnded:
 
 @dataclass(frozen=True, slots=True)
 class SessionFinished:
-    """The verdict on an attempt: what triggers, chains, hashes and notices hang on."""
+    """The verdict on an attempt: what triggers, chains, hashes and notices hang on.
+
+    `produced` counts the expected files that were there, of `produced_bytes` together.
+    """
 
     type: ClassVar[str] = "SessionFinished"
     version: ClassVar[int] = 1
@@ -155,6 +158,8 @@ class SessionFinished:
     status: Status
     reason_code: str
     delivery: DeliveryState | None
+    produced: int = 0
+    produced_bytes: int = 0
 
     @property
     def key(self) -> str:

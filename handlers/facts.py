@@ -115,6 +115,74 @@ class EarlyLegs(NamedTuple):
     found: tuple[tuple[str, str], ...]
 
 
+class Produced(NamedTuple):
+    """An expected artifact that was there: a regular file with `size` bytes, more than none; its time in ns."""
+
+    id: str
+    path: str
+    size: int
+    modified_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedBy:
+    """Question: what an attempt had produced when it was judged. Answer: `ProducedFiles`, or None."""
+
+    key: str
+    attempt: int
+
+
+class ProducedFiles(NamedTuple):
+    """What an attempt had produced, with the directory of its artifacts and the run's own."""
+
+    artifacts_path: str
+    path: str
+    files: tuple[Produced, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HashesOf:
+    """Question: the hashes of the files at these paths under `root`. Answer: `RootHashes` or `Unreadable`.
+
+    `root` and `within` are those of `ArtifactsUnder`, whose equal a named tuple would be. Whole files are read: only
+    a background job may ask.
+    """
+
+    root: str
+    within: str
+    paths: tuple[str, ...]
+
+
+HashState: TypeAlias = Literal[
+    "hashed", "absent", "empty", "not_regular", "outside", "denied", "changing", "unreadable", "too_large"
+]
+
+
+class FileHash(NamedTuple):
+    """What came of hashing one file.
+
+    `size` in bytes and `modified_ns` are of what was hashed, `sha256` is in hex; `changing` means that it was
+    written to meanwhile.
+    """
+
+    state: HashState
+    size: int = 0
+    modified_ns: int = 0
+    sha256: str | None = None
+
+
+class RootHashes(NamedTuple):
+    """The answer to `HashesOf`: whether the root is a directory, and what came of each path."""
+
+    exists: bool
+    files: tuple[FileHash, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TriedBefore:
+    """Question: how often this job was tried before and put off. Answer: the number."""
+
+
 class JobStateOf(NamedTuple):
     """Question: how the job stands. Answer: `JobState`, or None where there is no such job."""
 
@@ -212,6 +280,9 @@ Question: TypeAlias = (
     | DeclaredContract
     | ArtifactsUnder
     | LegsBefore
+    | ProducedBy
+    | HashesOf
+    | TriedBefore
     | JobStateOf
     | ProcessesOf
     | CancellationOf
@@ -223,6 +294,9 @@ Answer: TypeAlias = (
     | Declarations
     | RootFacts
     | EarlyLegs
+    | ProducedFiles
+    | RootHashes
+    | int
     | JobState
     | RunProcesses
     | Cancellation
@@ -257,6 +331,12 @@ def question_as_json(question: Question) -> JsonValue:
             return {"artifacts_under": {"root": root, "paths": list(paths)}}
         case LegsBefore(root=root, paths=paths):
             return {"legs_before": {"root": root, "paths": list(paths)}}
+        case ProducedBy(key=key, attempt=attempt):
+            return {"produced_by": {"session": key, "attempt": attempt}}
+        case HashesOf(root=root, paths=paths):
+            return {"hashes_of": {"root": root, "paths": list(paths)}}
+        case TriedBefore():
+            return {"tried_before": True}
         case JobStateOf(job=job):
             return {"job_state": job}
         case ProcessesOf(key=key):

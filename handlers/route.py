@@ -5,7 +5,7 @@
 | `AttemptStarted`      | `sessions/opened` | opens the session or its next attempt; the contract |
 | `FlowPlanned`         | `contracts/planned` | folds what its legs are to leave into the contract |
 | `AttemptEnded`        | `sessions/ended`  | verifies, sets the status, emits `SessionFinished`  |
-| `SessionFinished`     | nobody yet        | it is the record of the verdict                     |
+| `SessionFinished`     | `contracts/hashes`| hashes what was produced, in the background         |
 | `JournalDamaged`      | `journal/repair`  | owes again what is gone from a journal of ours      |
 | `JobRetryRequested`   | `requests/retry`  | puts a held job back into its lane                  |
 | `JobDiscardRequested` | `requests/discard`| gives a held job up                                 |
@@ -17,9 +17,9 @@ A handler is `decide(event, event_hash, facts, now)`: it returns effects, the qu
 needs answered first, or that the world must be tried again later.
 """
 
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from runward.handlers.contracts import planned
+from runward.handlers.contracts import hashes, planned
 from runward.handlers.effects import Effects, TryLater
 from runward.handlers.events import (
     AttemptEnded,
@@ -45,7 +45,7 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     AttemptStarted.type: ("sessions/opened",),
     FlowPlanned.type: ("contracts/planned",),
     AttemptEnded.type: ("sessions/ended",),
-    SessionFinished.type: (),
+    SessionFinished.type: ("contracts/hashes",),
     JournalDamaged.type: ("journal/repair",),
     JobRetryRequested.type: ("requests/retry",),
     JobDiscardRequested.type: ("requests/discard",),
@@ -53,7 +53,32 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     PlayRunRequested.type: ("requests/play",),
     ScanRequested.type: ("requests/scan",),
 }
-"""The names of the handlers of each event type; each gets a job of its own."""
+"""The names of the handlers of each event type; each gets a job of its own, as `duties` says."""
+
+BACKGROUND: Final = "files:"
+"""How the lanes begin whose jobs are done in the background, when no verdict is on its way."""
+
+
+class Duty(NamedTuple):
+    """What an event owes a handler: its place among the event's handlers, its name, and the lane of the job."""
+
+    place: int
+    handler: str
+    lane: str
+
+
+def duties(event: Event) -> tuple[Duty, ...]:
+    """The jobs that an event brings about."""
+    if isinstance(event, SessionFinished):
+        # A lane of its own, so that reading whole files keeps nothing of the session back.
+        lane = f"{BACKGROUND}{event.session_key}#{event.attempt}"
+        return (Duty(0, "contracts/hashes", lane),) if event.produced else ()
+    return tuple(Duty(place, name, event.lane) for place, name in enumerate(HANDLERS[event.type]))
+
+
+def in_background(lane: str) -> bool:
+    """Whether the jobs of a lane are done in the background."""
+    return lane.startswith(BACKGROUND)
 
 
 class NoSuchHandler(LookupError):
@@ -71,6 +96,8 @@ def decide(handler: str, event: Event, event_hash: str, facts: Facts, now: float
             return ended.decide(event, event_hash, facts, now)
         case "journal/repair", JournalDamaged():
             return repair.decide(event, event_hash, facts, now)
+        case "contracts/hashes", SessionFinished():
+            return hashes.decide(event, event_hash, facts, now)
         case "requests/retry", JobRetryRequested():
             return queue.retry(event, event_hash, facts, now)
         case "requests/discard", JobDiscardRequested():

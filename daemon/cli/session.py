@@ -1,5 +1,6 @@
 """`runward session`: what ran, and what became of it."""
 
+import sys
 import time
 from typing import Final
 
@@ -13,6 +14,7 @@ from runward.daemon.cli.moments import Length, Moment
 from runward.daemon.cli.output import ago, coloured, duration, print_json, print_table, safe
 from runward.daemon.cli.session_json import details_of, summary_of, verification_of
 from runward.daemon.store import reading
+from runward.daemon.store.reading_files import kept_files
 
 STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
 
@@ -62,8 +64,9 @@ def list_sessions(
         rows = reading.sessions(
             connection, status=status, layout=layout, playbook=playbook, since=since, limit=limit
         )
+        kept = kept_files(connection, [row.key for row in rows]) if as_json else {}
     if as_json:
-        print_json([summary_of(row) for row in rows])
+        print_json([summary_of(row, kept.get(row.key, [])) for row in rows])
         return
     if not rows:
         click.echo("no sessions")
@@ -104,12 +107,13 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
         row = reading.session(connection, find_session(connection, identifier))
         assert row is not None, "it was found in the same transaction"
         history = reading.status_history(connection, row.key)
+        kept = kept_files(connection, [row.key]).get(row.key, [])
         if as_json:
-            print_json(details_of(row, history))
+            print_json(details_of(row, history, kept))
             return
         from runward.daemon.cli.session_text import lines_of, not_delivered
 
-        lines = lines_of(row, history, not_delivered(connection, row.key), time.time())
+        lines = lines_of(row, history, kept, not_delivered(connection, row.key), time.time())
     click.echo("\n".join(lines))
 
 
@@ -167,3 +171,27 @@ def cancel(
     from runward.daemon.cli.session_cancel import cancel as carry_out
 
     carry_out(settings, row, reason, timeout if wait else None, as_json)
+
+
+@session.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def verify(context: click.Context, identifier: str, as_json: bool) -> None:
+    """The verification again, now, against the contract in the store: the same verdict, or what changed since.
+
+    Files are compared by size and time, and by content once they were hashed. Exit code 0: all is as it
+    was, or there is no contract. 1: something changed, or the session is still running.
+
+    \b
+    Example:
+      runward session verify @last
+    """
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = reading.session(connection, find_session(connection, identifier))
+        assert row is not None, "it was found in the same transaction"
+        kept = kept_files(connection, [row.key]).get(row.key, [])
+    from runward.daemon.cli.session_verify import verify_again
+
+    sys.exit(verify_again(row, kept, as_json))

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.output import iso
 from runward.daemon.store.reading import SessionRow, StatusChange
+from runward.daemon.store.reading_files import KeptFile
 
 
-def summary_of(row: SessionRow) -> dict[str, JsonValue]:
+def summary_of(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, JsonValue]:
     """A session without what only one that is looked at alone needs."""
     ended = row.finished_at
     return {
@@ -37,11 +38,13 @@ def summary_of(row: SessionRow) -> dict[str, JsonValue]:
         "origin": row.origin,
         "linked": [],
         "containment": row.containment,
-        "files": files_of(row),
+        "files": files_of(row, kept),
     }
 
 
-def details_of(row: SessionRow, history: Sequence[StatusChange]) -> dict[str, JsonValue]:
+def details_of(
+    row: SessionRow, history: Sequence[StatusChange], kept: Sequence[KeptFile]
+) -> dict[str, JsonValue]:
     """A session with its contract, its verification, its outcomes and its timeline."""
     changes: list[JsonValue] = [
         {
@@ -53,7 +56,7 @@ def details_of(row: SessionRow, history: Sequence[StatusChange]) -> dict[str, Js
         for change in history
     ]
     return {
-        **summary_of(row),
+        **summary_of(row, kept),
         "contract": contract_of(row),
         "verification": verification_of(row),
         "artifacts": [],
@@ -71,14 +74,29 @@ def verification_of(row: SessionRow) -> JsonValue:
     return None if row.artifact_verification_json is None else json.loads(row.artifact_verification_json)
 
 
-def files_of(row: SessionRow) -> list[JsonValue]:
-    """The files that the session left behind as its contract expects; nobody has hashed them yet."""
+def files_of(row: SessionRow, kept: Sequence[KeptFile]) -> list[JsonValue]:
+    """The files that the session left behind as its contract expects, with their hashes once they are taken.
+
+    `size` is that of what was hashed, else that of what was verified.
+    """
+    known = {each.id: each for each in kept}
+    return [_file(each, known.get(str(each["id"]))) for each in produced_of(row)]
+
+
+def produced_of(row: SessionRow) -> list[dict[str, JsonValue]]:
+    """What the last verification found: `id`, `path` and `size` of each."""
     verification = verification_of(row)
     produced = verification.get("produced") if isinstance(verification, dict) else None
-    if not isinstance(produced, list):
-        return []
-    return [
-        {"id": each["id"], "path": each["path"], "size": each["size"], "sha256": None}
-        for each in produced
-        if isinstance(each, dict)
-    ]
+    return [each for each in produced if isinstance(each, dict)] if isinstance(produced, list) else []
+
+
+def _file(verified: dict[str, JsonValue], kept: KeptFile | None) -> JsonValue:
+    hashed = kept.hashed if kept is not None else None
+    taken = hashed is not None and hashed.sha256 is not None
+    return {
+        "id": verified["id"],
+        "path": verified["path"],
+        "size": hashed.size if hashed is not None and taken else verified["size"],
+        "sha256": hashed.sha256 if hashed is not None else None,
+        "problem": hashed.problem if hashed is not None else None,
+    }

@@ -10,6 +10,8 @@ from runward.daemon.cli.output import ago, align, coloured, duration, local, saf
 from runward.daemon.cli.session_json import contract_of, files_of, verification_of
 from runward.daemon.store.reading import SessionRow, StatusChange
 from runward.daemon.store.reading_causes import decisions_about
+from runward.daemon.store.reading_files import KeptFile
+from runward.handlers.contracts.file_problems import MEANINGS
 
 
 def not_delivered(connection: sqlite3.Connection, key: str) -> dict[str, str]:
@@ -23,7 +25,11 @@ def not_delivered(connection: sqlite3.Connection, key: str) -> dict[str, str]:
 
 
 def lines_of(
-    row: SessionRow, history: Sequence[StatusChange], why: Mapping[str, str], now: float
+    row: SessionRow,
+    history: Sequence[StatusChange],
+    kept: Sequence[KeptFile],
+    why: Mapping[str, str],
+    now: float,
 ) -> list[str]:
     """Everything about a session, as lines for a terminal."""
     verification = verification_of(row)
@@ -34,7 +40,7 @@ def lines_of(
     for section in (
         panel(contract_of(row), verification, why),
         _timeline(history),
-        _files(row),
+        _files(row, kept),
     ):
         if section:
             lines += ["", *section]
@@ -88,10 +94,19 @@ def _timeline(history: Sequence[StatusChange]) -> list[str]:
     return ["Timeline", "", *align(rows)] if rows else []
 
 
-def _files(row: SessionRow) -> list[str]:
+def _files(row: SessionRow, kept: Sequence[KeptFile]) -> list[str]:
     rows = [
-        (f"  {safe(str(each['path']))}", size(int(str(each["size"]))))
-        for each in files_of(row)
+        (f"  {safe(str(each['path']))}", size(int(str(each["size"]))), _hash(each))
+        for each in files_of(row, kept)
         if isinstance(each, dict)
     ]
     return [f"Files in {safe(row.artifacts_path)}", "", *align(rows)] if rows else []
+
+
+def _hash(file: Mapping[str, JsonValue]) -> str:
+    """A file's hash in hex, or why there is none."""
+    problem = None if file["problem"] is None else f"it {MEANINGS[str(file['problem'])]}"
+    if file["sha256"] is None:
+        return "not hashed yet" if problem is None else coloured("warning", f"not hashed: {problem}")
+    told = f"sha256 {file['sha256']}"
+    return told if problem is None else f"{told} {coloured('warning', f'({problem})')}"

@@ -22,6 +22,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.handlers.effects import Emit
 from runward.handlers.events import Event
+from runward.handlers.route import in_background
 
 REFUSALS: Final = (
     Fenced,
@@ -83,7 +84,7 @@ class Tally:
 
 
 class Queue:
-    """The queue of one daemon. Only one turn at a time uses it."""
+    """The queue of one daemon: for the worker's turns, and for the work in the background beside them."""
 
     def __init__(self, store: Store, clock: Clock, randomness: Randomness) -> None:
         self._store = store
@@ -92,10 +93,15 @@ class Queue:
         self._head: Head
         self._open: dict[str, int] = {}
         self._open_is_stale = False
+        self._background_is_due = False
         self.uncertain: str | None = None
         """Why it can't be told whether a commit happened, while that is so."""
         self._latest = math.inf
+        self._one_at_a_time = anyio.Lock(fast_acquire=True)
+        """Held while rows are counted, put and completed, for the counters are in memory."""
         self.may_be_due = True
+        self.wake_background: Callable[[], None] = lambda: None
+        """Called when there is something to do in the background."""
         self.tally = Tally()
 
     async def start(self) -> None:
@@ -113,14 +119,26 @@ class Queue:
         if now < self._latest:
             # The clock was stepped back, perhaps while no daemon ran: nobody shall wait for it to catch up.
             await self._attempt([Statement(queries.RETRY_NOW, [(now, now)])], "clock", _unknowable)
+            self.wake_background()
         self._latest = now
-        jobs, broken = await queries.due_jobs(self._store, now, limit)
+        due = await queries.due_jobs(self._store, now, limit)
+        await self._hold(due.broken, now)
+        if not due.jobs and not due.broken:
+            self.may_be_due = False
+        return due.jobs
+
+    async def due_in_background(self, limit: int, most_bytes: float) -> list[Job]:
+        """Jobs that may run now in the background, none of which reads more than so many bytes."""
+        now = self._clock.now()
+        due = await queries.due_in_background(self._store, now, limit, most_bytes)
+        await self._hold(due.broken, now)
+        return due.jobs
+
+    async def _hold(self, broken: Sequence[tuple[int, str]], now: float) -> None:
+        """Hold the jobs whose event can't be read."""
         if broken:
             rows = [(error, now, number) for number, error in broken]
             await self._attempt([Statement(queries.HOLD, rows)], "hold", _unknowable)
-        if not jobs and not broken:
-            self.may_be_due = False
-        return jobs
 
     async def next_due(self) -> float | None:
         """When a waiting job is due next (Unix seconds)."""
@@ -128,24 +146,29 @@ class Queue:
             return None  # nothing waits, so the store need not be asked
         return await queries.next_due(self._store)
 
+    async def next_due_in_background(self, after: float) -> float | None:
+        """When the first job in the background after this moment is due (both Unix seconds)."""
+        return await queries.next_due_in_background(self._store, after)
+
     async def put(self, observed: Sequence[Observation], due: Sequence[Job]) -> Claim:
         """Record what was observed and claim its jobs, together with those that are due.
 
         Raises `StoreTrouble`, after which nothing was recorded, and `EpochRefused`. What the database
         refuses for good is left out and kept in `tally.refused`.
         """
-        if self._open_is_stale:
-            self._open = await queries.open_lanes(self._store)
-            self._open_is_stale = False
         token = self._randomness.token()
         jobs: list[Job] = []
         trouble: str | None = None
-        try:
-            await self._put(observed, due, token, jobs)
-        except (StoreTrouble, sqlite3.Error) as error:
-            if not jobs:
-                raise
-            trouble = str(error)
+        async with self._one_at_a_time:
+            if self._open_is_stale:
+                self._open = await queries.open_lanes(self._store)
+                self._open_is_stale = False
+            try:
+                await self._put(observed, due, token, jobs)
+            except (StoreTrouble, sqlite3.Error) as error:
+                if not jobs:
+                    raise
+                trouble = str(error)
         return Claim(token, tuple(sorted(jobs, key=lambda job: job.id)), trouble)
 
     async def _put(
@@ -174,7 +197,7 @@ class Queue:
             return
         self._head = batch.head
         for job in batch.waiting:
-            self._open[job.lane] = self._open.get(job.lane, 0) + 1
+            self._opened(job.lane)
         for job in due:
             self._close(job.lane)
         jobs += [*due, *batch.jobs]
@@ -220,7 +243,8 @@ class Queue:
         What is durable is added to `completed`, also where this raises `StoreTrouble`: the rest is to
         be tried again. Raises `EpochRefused` where this daemon's time is over.
         """
-        await self._complete(claim.token, outcomes, completed)
+        async with self._one_at_a_time:
+            await self._complete(claim.token, outcomes, completed)
 
     async def _complete(self, token: str, outcomes: Sequence[Outcome], completed: Completed) -> None:
         if not outcomes:
@@ -277,15 +301,23 @@ class Queue:
     def _settle(self, outcomes: Sequence[Outcome], batch: Batch) -> None:
         for outcome in outcomes:
             if outcome.state in ("waiting", "held"):
-                lane = outcome.job.lane
-                self._open[lane] = self._open.get(lane, 0) + 1
-                self.may_be_due = True
+                self._opened(outcome.job.lane)
         for job in batch.waiting:
-            self._open[job.lane] = self._open.get(job.lane, 0) + 1
-            self.may_be_due = True
+            self._opened(job.lane)
         if batch.released:
             self.may_be_due = True
             self._open_is_stale = True
+        if self._background_is_due or batch.released:
+            self._background_is_due = False
+            self.wake_background()
+
+    def _opened(self, lane: str) -> None:
+        """A job of this lane waits or is held."""
+        if in_background(lane):
+            self._background_is_due = True
+        else:
+            self._open[lane] = self._open.get(lane, 0) + 1
+            self.may_be_due = True
 
     def _close(self, lane: str) -> None:
         left = self._open.get(lane, 0) - 1

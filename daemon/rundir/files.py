@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from runward.daemon.inbox import spool
@@ -21,10 +21,11 @@ from runward.daemon.ports import (
 from runward.daemon.rundir import journals, looking
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.comparing import compare
+from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.words import leave_word
 from runward.daemon.store.epoch import read_epoch
-from runward.handlers.facts import EarlyLegs, LegsBefore, RootFacts, Unreadable
+from runward.handlers.facts import EarlyLegs, LegsBefore, RootFacts, RootHashes, Unreadable
 from runward.handlers.layouts.scanner import Signature
 
 
@@ -54,6 +55,11 @@ class RealFiles:
 
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]:
         return filled_without(plan, run, artifacts)
+
+    def hashes(
+        self, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
+    ) -> RootHashes | Unreadable:
+        return file_hashes(root, within, paths, go_on)
 
     def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended:
         return journals.append(line, epoch, lambda: read_epoch(self._state))

@@ -11,7 +11,8 @@ from runward.daemon.store.rows import Job, OwedLine
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row, Statement
 from runward.handlers.events import UnknownEvent, load_payload
-from runward.handlers.facts import Cancellation, JobState, RunProcesses, Session
+from runward.handlers.facts import Cancellation, JobState, Produced, ProducedFiles, RunProcesses, Session
+from runward.handlers.route import BACKGROUND
 from runward.handlers.sessions.observe import load_watched
 
 TAKE_BACK: Final = (
@@ -26,6 +27,24 @@ LINE_STANDS: Final = (
     ' where id = ? and "offset" is null and why is null'
 )
 CANCELLATION_DONE: Final = "update cancellations set carried_out_at = ?, told = ?, outcome = ? where event = ? and carried_out_at is null"
+_BACKGROUND: Final = f"{BACKGROUND}*"
+"""The lanes in the background, as `glob` has it."""
+_DUE: Final = (
+    "select j.id, j.event, e.type, e.version, e.payload, e.hash, e.depth, j.handler, j.lane, j.tries"
+    " from jobs j join events e on e.seq = j.event"
+    " where j.state in ('waiting', 'held') and j.state = 'waiting' and j.run_after <= ?1 and not exists ("
+    "  select 1 from jobs b where b.lane = j.lane and b.id < j.id"
+    "  and b.state in ('waiting', 'held') and (b.state = 'held' or b.run_after > ?1))"
+    " and j.lane not glob ?2 order by +j.id limit ?3"
+)
+_DUE_IN_BACKGROUND: Final = (
+    "select j.id, j.event, e.type, e.version, e.payload, e.hash, e.depth, j.handler, j.lane, j.tries"
+    " from jobs j join events e on e.seq = j.event"
+    " where j.state in ('waiting', 'held') and j.state = 'waiting' and j.run_after <= ?1 and not exists ("
+    "  select 1 from jobs b where b.lane = j.lane and b.id < j.id"
+    "  and b.state in ('waiting', 'held') and (b.state = 'held' or b.run_after > ?1))"
+    " and j.lane glob ?2 and coalesce(e.payload ->> 'produced_bytes', 0) <= ?4 order by j.lane, j.id limit ?3"
+)
 ROOT_SEEN: Final = (
     "insert into roots (name, path, layout, first_seen_at) values (?, ?, ?, ?)"
     " on conflict (name) do update set path = excluded.path, layout = excluded.layout"
@@ -63,33 +82,53 @@ async def take_back(store: Store, now: float) -> int:
 
 
 async def open_lanes(store: Store) -> dict[str, int]:
-    """The lanes in which jobs wait or are held, with how many."""
+    """The lanes in which jobs wait or are held, with how many, but for those in the background."""
     rows = await store.read(
-        "select lane, count(*) from jobs where state in ('waiting', 'held') group by lane"
+        "select lane, count(*) from jobs where state in ('waiting', 'held') and lane not glob ? group by lane",
+        (_BACKGROUND,),
     )
     return {str(lane): _int(count) for lane, count in rows}
 
 
 async def next_due(store: Store) -> float | None:
-    """When the next job at the head of its lane is due (Unix seconds); None where none waits."""
+    """When the next job at the head of its lane is due in the foreground (Unix seconds); None where none waits."""
     ((due,),) = await store.read(
-        "select min(run_after) from jobs j where state = 'waiting' and not exists ("
-        "select 1 from jobs b where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'held'))"
+        "select min(run_after) from jobs j where state in ('waiting', 'held') and state = 'waiting'"
+        " and lane not glob ? and not exists ("
+        "select 1 from jobs b where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'held'))",
+        (_BACKGROUND,),
     )
     return None if due is None else float(due)
 
 
-async def due_jobs(store: Store, now: float, limit: int) -> tuple[list[Job], list[tuple[int, str]]]:
-    """Jobs that may run now, in order; and those whose event can't be read, with the reason."""
-    rows = await store.read(
-        "select j.id, j.event, e.type, e.version, e.payload, e.hash, e.depth, j.handler, j.lane, j.tries"
-        " from jobs j join events e on e.seq = j.event"
-        " where j.state = 'waiting' and j.run_after <= ? and not exists ("
-        "   select 1 from jobs b where b.lane = j.lane and b.id < j.id"
-        "   and b.state in ('waiting', 'held') and (b.state = 'held' or b.run_after > ?))"
-        " order by j.id limit ?",
-        (now, now, limit),
+async def next_due_in_background(store: Store, after: float) -> float | None:
+    """When the first job in the background after this moment is due (both Unix seconds)."""
+    ((due,),) = await store.read(
+        "select min(run_after) from jobs where state in ('waiting', 'held') and state = 'waiting'"
+        " and lane glob ? and run_after > ?",
+        (_BACKGROUND, after),
     )
+    return None if due is None else float(due)
+
+
+class Due(NamedTuple):
+    """Jobs that may run now; and those whose event can't be read, with the reason."""
+
+    jobs: list[Job]
+    broken: list[tuple[int, str]]
+
+
+async def due_jobs(store: Store, now: float, limit: int) -> Due:
+    """What may run now in the foreground, in order."""
+    return _due(await store.read(_DUE, (now, _BACKGROUND, limit)))
+
+
+async def due_in_background(store: Store, now: float, limit: int, most_bytes: float) -> Due:
+    """What may run now in the background, where no more than so many bytes are to be read for it."""
+    return _due(await store.read(_DUE_IN_BACKGROUND, (now, _BACKGROUND, limit, most_bytes)))
+
+
+def _due(rows: Iterable[Row]) -> Due:
     jobs, broken = [], []
     for number, seq, kind, version, payload, digest, depth, handler, lane, tries in rows:
         try:
@@ -102,7 +141,23 @@ async def due_jobs(store: Store, now: float, limit: int) -> tuple[list[Job], lis
                 _int(number), _int(seq), event, str(digest), _int(depth), str(handler), str(lane), _int(tries)
             )
         )
-    return jobs, broken
+    return Due(jobs, broken)
+
+
+async def produced(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], ProducedFiles]:
+    """What these attempts had produced when they were judged, by session key and attempt."""
+    rows = await store.read(
+        "select a.session_key, a.attempt, s.artifacts_path, s.path, a.produced from json_each(?) asked"
+        " join attempts a on a.session_key = asked.value ->> 0 and a.attempt = asked.value ->> 1"
+        " join sessions s on s.key = a.session_key where a.produced is not null",
+        (json.dumps(list(attempts), ensure_ascii=False),),
+    )
+    return {
+        (str(key), _int(attempt)): ProducedFiles(
+            str(artifacts_path), str(path), tuple(Produced(*each) for each in json.loads(str(text)))
+        )
+        for key, attempt, artifacts_path, path, text in rows
+    }
 
 
 async def states_under(store: Store, numbers: Iterable[int]) -> dict[int, tuple[str, str | None]]:

@@ -23,6 +23,7 @@ from runward.handlers.effects import (
     FoldContract,
     OpenAttempt,
     OpenSession,
+    RecordFiles,
     RefuseFold,
     ReleaseJob,
     RepairJournal,
@@ -30,7 +31,8 @@ from runward.handlers.effects import (
     StartRun,
 )
 from runward.handlers.events import Event
-from runward.handlers.route import HANDLERS
+from runward.handlers.facts import Produced
+from runward.handlers.route import Duty, duties, in_background
 
 _INSERT_EVENT: Final = (
     "insert into events (seq, key, type, version, lane, at, recorded_at, cause, depth, payload, hash)"
@@ -63,7 +65,7 @@ _END_SESSION: Final = (
     " where key = ? and status = ? and attempt = ?"
 )
 _END_ATTEMPT: Final = (
-    "update attempts set status = ?, ended_by = ?, reason_code = ?, ended_at = ?"
+    "update attempts set status = ?, ended_by = ?, reason_code = ?, ended_at = ?, produced = ?"
     " where session_key = ? and attempt = ? and ended_by is null"
 )
 _INSERT_HISTORY: Final = (
@@ -81,6 +83,10 @@ _INSERT_CANCELLATION: Final = (
     " values (?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_START: Final = "insert into starts (key, event, session_key, name, directory, effect, state) values (?, ?, ?, ?, ?, ?, 'owed')"
+_INSERT_FILE: Final = (
+    "insert into files (session_key, attempt, id, path, size, modified_ns, sha256, problem, hashed_at)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 _FINISH_JOB: Final = (
     "update jobs set state = ?, run_after = ?, token = null, tries = ?, error = ?, updated_at = ?"
     " where id = ? and token = ? and state = 'running'"
@@ -189,18 +195,17 @@ class Batch:
                 recorded.hash,
             ),
         )
-        for place, handler in enumerate(HANDLERS[event.type]):
-            self._add_job(recorded, place, handler, None if blocked else token)
+        for duty in duties(event):
+            self._add_job(recorded, duty, None if blocked or in_background(duty.lane) else token)
         return recorded
 
-    def _add_job(self, recorded: Recorded, place: int, handler: str, token: str | None) -> None:
-        number, event = recorded.seq * JOBS_AN_EVENT + place, recorded.event
-        job = Job(number, recorded.seq, event, recorded.hash, recorded.depth, handler, event.lane)
+    def _add_job(self, recorded: Recorded, duty: Duty, token: str | None) -> None:
+        number, event = recorded.seq * JOBS_AN_EVENT + duty.place, recorded.event
+        handler, lane = duty.handler, duty.lane
+        job = Job(number, recorded.seq, event, recorded.hash, recorded.depth, handler, lane)
         (self.waiting if token is None else self.jobs).append(job)
         state = "waiting" if token is None else "running"
-        self._row(
-            _INSERT_JOB, (number, recorded.seq, handler, event.lane, state, token, self.epoch, self.now)
-        )
+        self._row(_INSERT_JOB, (number, recorded.seq, handler, lane, state, token, self.epoch, self.now))
 
     def add_outcome(self, outcome: Outcome, token: str) -> None:
         """Complete a job under the token it was claimed with, and apply what it decided."""
@@ -250,6 +255,8 @@ class Batch:
                 self._row(_FOLD_CONTRACT, (effect.contract_json, effect.contract_basis, effect.key))
             case RefuseFold():
                 self._row(_REFUSE_FOLD, (effect.problem, effect.key))
+            case RecordFiles():
+                self._record_files(effect)
             case ReleaseJob():
                 self.released = True
                 self._row(_RELEASE_JOB, (effect.state, effect.reason, self.now, effect.job))
@@ -345,7 +352,15 @@ class Batch:
         )
         self._row(
             _END_ATTEMPT,
-            (effect.status, effect.ended_by, reason.code, effect.at, effect.key, effect.attempt),
+            (
+                effect.status,
+                effect.ended_by,
+                reason.code,
+                effect.at,
+                _produced(effect.produced),
+                effect.key,
+                effect.attempt,
+            ),
         )
         self._row(
             _INSERT_HISTORY,
@@ -371,6 +386,10 @@ class Batch:
         directory, content = f"{effect.root}/{effect.name}", to_json(effect._asdict()).decode()
         self._row(_INSERT_START, (effect.key, job.seq, effect.session, effect.name, directory, content))
 
+    def _record_files(self, effect: RecordFiles) -> None:
+        for each in effect.files:
+            self._row(_INSERT_FILE, (effect.key, effect.attempt, *each, self.now))
+
     def _append(self, job: Job, effect: AppendLines) -> None:
         number, content = self._line, effect.content
         assert number // LINES_A_JOB == job.id, f"a job appends at most {LINES_A_JOB} times"
@@ -392,6 +411,11 @@ class Batch:
 
 def _evidence(references: Iterable[EvidenceRef]) -> str:
     return to_json([{"kind": each.kind, "id": each.id, "label": each.label} for each in references]).decode()
+
+
+def _produced(files: tuple[Produced, ...]) -> str | None:
+    """What was produced, as lists in the order of the tuple's fields; None where nothing was."""
+    return to_json(files).decode() if files else None
 
 
 UPSERT_CURSOR: Final = (
@@ -424,6 +448,7 @@ _ORDER: Final[tuple[tuple[str, bool], ...]] = (
     (_INSERT_START, True),
     (_OWE_LINE, True),
     (_OWE_LINE_AGAIN, True),
+    (_INSERT_FILE, True),
 )
 """Every statement of the road, in the order that foreign keys and guards want, and its exactness."""
 

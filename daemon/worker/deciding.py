@@ -9,9 +9,10 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from runward.daemon.ports import Clock, Files
+from runward.daemon.ports import Clock, Files, Halted
 from runward.daemon.store.rows import Job, Outcome
 from runward.handlers import route
 from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, ReleaseJob, TryLater
@@ -24,6 +25,7 @@ from runward.handlers.facts import (
     CancellationOf,
     Declarations,
     DeclaredContract,
+    HashesOf,
     JobState,
     JobStateOf,
     LegsBefore,
@@ -31,12 +33,15 @@ from runward.handlers.facts import (
     Play,
     PlayOf,
     ProcessesOf,
+    ProducedBy,
+    ProducedFiles,
     Question,
     Ruled,
     RuledPlaybook,
     RunProcesses,
     Session,
     SessionOf,
+    TriedBefore,
 )
 from runward.handlers.sessions.fold import fold
 
@@ -59,9 +64,11 @@ Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
 Ruling: TypeAlias = Callable[[RuledPlaybook], Ruled]
 """What a session of another tool falls under by the settings in force."""
 
-
 Playable: TypeAlias = Callable[[str], Play]
 """What a playbook of this name would start now."""
+
+ProducedBefore: TypeAlias = Mapping[tuple[str, int], ProducedFiles]
+"""What attempts had produced, by session key and attempt."""
 
 
 def no_playbooks(name: str) -> Play:
@@ -84,7 +91,8 @@ class View:
     sessions: dict[str, Session | None]
     jobs: dict[int, JobState]
     left: Counter[str]
-    orders: Orders = NO_ORDERS
+    orders: Orders
+    produced: ProducedBefore
     stopped: set[str] = field(default_factory=set)
 
 
@@ -104,6 +112,8 @@ class Decider:
         self._declared = declared
         self._ruled = ruled
         self._playable = playable
+        self.go_on: Callable[[int], bool] = lambda read: True
+        """Asked while files are hashed, with the bytes that were read; a job that is halted so is put back."""
 
     def decide(
         self,
@@ -111,6 +121,7 @@ class Decider:
         sessions: Mapping[str, Session],
         states: Mapping[int, JobState],
         orders: Orders = NO_ORDERS,
+        produced: ProducedBefore = MappingProxyType({}),
     ) -> list[Outcome]:
         """An outcome for each job, in order. `states` are of the jobs that the events speak of."""
         view = View(
@@ -118,6 +129,7 @@ class Decider:
             dict(states),
             Counter(job.lane for job in jobs),
             orders,
+            produced,
         )
         return [self._outcome(job, view) for job in jobs]
 
@@ -128,6 +140,9 @@ class Decider:
         now = self._clock.now()
         try:
             decision = self._rounds(job, view, now)
+        except Halted:
+            view.stopped.add(job.lane)
+            return put_back(job)
         except Exception:  # noqa: BLE001 - a handler's bug is held with its traceback, visibly
             view.stopped.add(job.lane)
             return Outcome(job, "held", error=traceback.format_exc(limit=-6))
@@ -149,10 +164,10 @@ class Decider:
             if not isinstance(decision, Need):
                 return decision
             for question in decision.questions:
-                facts[question] = self._answer(question, view)
+                facts[question] = self._answer(question, view, job)
         raise TooManyRounds(f"{job.handler} still asks after {MAXIMUM_ROUNDS} rounds")
 
-    def _answer(self, question: Question, view: View) -> Answer:
+    def _answer(self, question: Question, view: View, job: Job) -> Answer:
         match question:
             case SessionOf(key=key):
                 if key not in view.sessions:
@@ -168,12 +183,23 @@ class Decider:
                 return self._files.artifacts(root, within, paths)
             case LegsBefore():
                 return self._files.early_legs(question)
+            case ProducedBy(key=key, attempt=attempt):
+                return view.produced.get((key, attempt))
+            case HashesOf(root=root, within=within, paths=paths):
+                return self._files.hashes(root, within, paths, self.go_on)
+            case TriedBefore():
+                return job.tries
             case DeclaredContract(playbook=playbook, agent=agent):
                 return self._declared(playbook, agent)
             case RuledPlaybook():
                 return self._ruled(question)
             case PlayOf(playbook=playbook):
                 return self._playable(playbook)
+
+
+def put_back(job: Job) -> Outcome:
+    """The outcome of a claimed job that was not come to: it waits again, and wasn't tried."""
+    return Outcome(job._replace(tries=job.tries - 1), "waiting")
 
 
 class LoopOfEvents(RuntimeError):

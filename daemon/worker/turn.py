@@ -246,9 +246,9 @@ class Worker:
                 await self._wait_out(str(error))
             done = {outcome.job.id for outcome in completed.outcomes}
             left = [outcome for outcome in left if outcome.job.id not in done]
-            self._report(completed)
+            self.report(completed)
 
-    def _report(self, completed: Completed) -> None:
+    def report(self, completed: Completed) -> None:
         """Hand on what is durable now: lines to the outbox, verdicts to the log."""
         self.outbox.add(completed.lines)
         if completed.repaired:

@@ -11,18 +11,10 @@ from pydantic_core import to_json
 from runward.config.contract import Contract, ContractEntry
 from runward.config.json_value import JsonValue
 from runward.config.problem import printable
-from runward.handlers.facts import FileFact, RootFacts
+from runward.handlers.facts import FileFact, Produced, RootFacts
 
 VerificationStatus: TypeAlias = Literal["passed", "failed", "warning"]
 DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
-
-
-class Produced(NamedTuple):
-    """An expected artifact that is there: a regular file with `size` bytes, more than none."""
-
-    id: str
-    path: str
-    size: int
 
 
 class Verification(NamedTuple):
@@ -53,7 +45,7 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
     absent = failing = 0
     for entry, fact in zip(contract.expected, facts.files, strict=True):
         if fact.state == "file":
-            produced.append(Produced(entry.id, entry.path, fact.size))
+            produced.append(Produced(entry.id, entry.path, fact.size, fact.modified_ns))
         elif not entry.required:
             missing_optional.append(entry)
         else:
@@ -70,6 +62,11 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
         tuple(produced),
         _delivery(contract, absent, failing),
     )
+
+
+def boundary(artifacts_path: str, run_directory: str) -> str:
+    """The directory that the artifacts' root may not leave: the run's own where it lies in it, else "" for none."""
+    return run_directory if artifacts_path.startswith(run_directory + "/") else ""
 
 
 def _delivery(contract: Contract, absent: int, failing: int) -> DeliveryState:

@@ -12,6 +12,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import (
     Verification,
+    boundary,
     describe,
     dump_verification,
     missing_summary,
@@ -70,7 +71,9 @@ def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Ef
         return _conclude(event, event_hash, session, None, None, None)
     contract = stored_contract(session.contract_json)
     question = ArtifactsUnder(
-        session.artifacts_path, _within(session), tuple(entry.path for entry in contract.expected)
+        session.artifacts_path,
+        boundary(session.artifacts_path, session.path),
+        tuple(entry.path for entry in contract.expected),
     )
     if question not in facts:
         return Need((question,))
@@ -95,11 +98,6 @@ def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
     )
 
 
-def _within(session: Session) -> str:
-    """The directory that the artifacts' root may not leave: the run's own, where it lies in it."""
-    return session.path if session.artifacts_path.startswith(session.path + "/") else ""
-
-
 def _conclude(
     event: AttemptEnded,
     event_hash: str,
@@ -110,6 +108,7 @@ def _conclude(
 ) -> Effects:
     status, reason = _verdict(event, verification)
     delivery = verification.delivery if verification is not None else None
+    produced = verification.produced if verification is not None else ()
     effects: list[Effect] = [
         EndAttempt(
             event.session_key,
@@ -123,6 +122,7 @@ def _conclude(
             event.source if reason.code == event.reason_code else "daemon",
             dump_verification(verification) if verification is not None else None,
             delivery,
+            produced,
         ),
         Explain(
             event.session_key,
@@ -130,7 +130,18 @@ def _conclude(
             f"{status}: {reason.summary}",
             _known(event, contract, found),
         ),
-        Emit(SessionFinished(event.session_key, event.attempt, event.at, status, reason.code, delivery)),
+        Emit(
+            SessionFinished(
+                event.session_key,
+                event.attempt,
+                event.at,
+                status,
+                reason.code,
+                delivery,
+                len(produced),
+                sum(each.size for each in produced),
+            )
+        ),
     ]
     if session.origin == "live" or event.attempt > 1:  # only a first attempt can be of before
         written = b""

@@ -85,6 +85,15 @@ def show(hidden: str, root: str, numbers: range) -> dict[str, int]:
     return renamed_at
 
 
+def make_large(root: str, index: int, file: str) -> None:
+    """Make a run like those of `make`, but for an artifact that is a further name of `file`."""
+    directory = f"{root}/{run_name(index)}"
+    _make_run(directory, index)
+    os.unlink(f"{directory}/artifacts/{ARTIFACTS[0]}")
+    os.link(file, f"{directory}/artifacts/{ARTIFACTS[0]}")
+    _prepare_exit(directory)
+
+
 def unfinish(root: str, numbers: range) -> None:
     """Take back the ends, so that the baseline can be measured again on the same directories."""
     for index in numbers:

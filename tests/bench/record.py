@@ -31,16 +31,26 @@ class Written(BaseModel):
     rows: int
 
 
+class Hashed(BaseModel):
+    """The log's line about produced files that were hashed, `took_s` seconds before `at`."""
+
+    at: float
+    bytes: int
+    took_s: float
+
+
 _FINISHED = TypeAdapter(Finished)
 _WRITTEN = TypeAdapter(Written)
+_HASHED = TypeAdapter(Hashed)
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What the log says of a stretch: the time (Unix seconds) of each run's verdict, and of the last journal line."""
+    """What the log says of a stretch: when each run's verdict came and the last journal line (Unix seconds), and hashes."""
 
     committed_at: dict[str, float]
     journals_end: float | None
+    hashed: list[Hashed]
 
 
 class Record:
@@ -71,6 +81,7 @@ class Record:
         """What was logged from this time (Unix seconds) on."""
         committed_at: dict[str, float] = {}
         journals_end: float | None = None
+        hashed: list[Hashed] = []
         for file in sorted((self._state / "log").glob("runward.jsonl*"), reverse=True):
             for line in file.read_bytes().splitlines():
                 if b'"session.finished"' in line:
@@ -82,7 +93,11 @@ class Record:
                     written = _WRITTEN.validate_json(line)
                     if written.at >= since:
                         journals_end = max(journals_end or 0.0, written.at)
-        return Log(committed_at, journals_end)
+                elif b'"files.hashed"' in line:
+                    each = _HASHED.validate_json(line)
+                    if each.at >= since:
+                        hashed.append(each)
+        return Log(committed_at, journals_end, hashed)
 
     def problems(self, runs: list[str]) -> list[str]:
         """What is lost, doubled or wrong among these runs and no others, in the store."""

@@ -19,6 +19,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[2])
 from tests.bench.agreement import agreement
 from tests.bench.bursts import in_one_look, known_before
 from tests.bench.figure import Figure
+from tests.bench.hashing import hashing
 from tests.bench.idle import idle
 from tests.bench.latency import RATES, latency
 from tests.bench.launcher import launcher
@@ -29,7 +30,7 @@ from tests.bench.scratch import in_memory
 from tests.bench.storms import storms
 from tests.bench.yardstick import YardstickFailed, reference
 
-SECTIONS = ("agreement", "burst", "once", "latency", "storm", "idle", "memory", "launcher")
+SECTIONS = ("agreement", "burst", "once", "latency", "storm", "idle", "memory", "launcher", "hash")
 
 
 def _sections(
@@ -48,6 +49,7 @@ def _sections(
         "idle": lambda: idle(memory, count, 10 if quick else 75, repeats),
         "memory": lambda: flat(memory, large, 2 if quick else 10),
         "launcher": lambda: launcher(memory, 3 if quick else 20, repeats),
+        "hash": lambda: hashing(disk, 2 if quick else 8, repeats),
     }
 
 

@@ -5,13 +5,16 @@ from runward.handlers.events import SessionFinished, event_types
 from runward.handlers.facts import (
     ArtifactsUnder,
     DeclaredContract,
+    HashesOf,
     LegsBefore,
     Need,
     PlayOf,
+    ProducedBy,
     SessionOf,
+    TriedBefore,
     question_as_json,
 )
-from runward.handlers.route import HANDLERS, NoSuchHandler, decide
+from runward.handlers.route import HANDLERS, NoSuchHandler, decide, duties, in_background
 
 
 def test_every_event_has_its_line_in_the_route() -> None:
@@ -29,8 +32,21 @@ def test_a_job_for_a_handler_that_does_not_take_its_event_is_a_bug(handler: str)
         decide(handler, started(), "h", {}, 1.0)
 
 
-def test_a_verdict_owes_nothing_yet() -> None:
-    assert HANDLERS[SessionFinished.type] == ()
+def verdict(produced: int) -> SessionFinished:
+    return SessionFinished(KEY, 2, 5.0, "completed", "run.completed.ok", "passed", produced)
+
+
+def test_a_verdict_owes_hashes_where_something_was_produced_and_nothing_else() -> None:
+    assert duties(verdict(0)) == ()
+    ((place, handler, lane),) = duties(verdict(3))
+    assert (place, handler, lane) == (0, "contracts/hashes", f"files:{KEY}#2")
+    assert in_background(lane)
+
+
+def test_every_other_event_owes_its_handlers_a_job_in_its_own_lane() -> None:
+    for event in (started(), ended()):
+        assert [(duty.handler, duty.lane) for duty in duties(event)] == [(HANDLERS[event.type][0], KEY)]
+        assert not in_background(event.lane)
 
 
 def test_a_question_is_kept_as_plain_json() -> None:
@@ -45,3 +61,6 @@ def test_a_question_is_kept_as_plain_json() -> None:
     assert question_as_json(ArtifactsUnder("/a", "/", ("x",))) == {
         "artifacts_under": {"root": "/a", "paths": ["x"]}
     }
+    assert question_as_json(ProducedBy("k", 2)) == {"produced_by": {"session": "k", "attempt": 2}}
+    assert question_as_json(HashesOf("/a", "/", ("x",))) == {"hashes_of": {"root": "/a", "paths": ["x"]}}
+    assert question_as_json(TriedBefore()) == {"tried_before": True}

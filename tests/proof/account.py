@@ -44,6 +44,7 @@ def account(place: Place) -> Account:
         " artifact_contract_json, contract_basis, json_remove(artifact_verification_json, '$.checked_at'), delivery"
         " from sessions order by key",
         "attempts": "select * from attempts order by session_key, attempt",
+        "files": "select session_key, attempt, id, path, size, modified_ns, sha256, problem from files order by 1, 2, 3",
         "status_history": "select session_key, attempt, at, replaced, status, reason_code, reason_summary, evidence_refs,"
         " source from status_history order by session_key, id",
         "decisions": "select e.key, handler, subject, verdict, summary, known from decisions d"

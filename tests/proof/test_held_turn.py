@@ -77,6 +77,7 @@ def _told(place: Place) -> dict[str, object]:
     return {
         "history": place.rows("select attempt, status, reason_code from status_history order by id"),
         "jobs": place.rows("select handler, state, error from jobs order by id"),
+        "files": place.rows("select attempt, id, problem from files order by session_key, attempt, id"),
         "finished": place.rows("select count(*) from events where type = 'SessionFinished'"),
         "lines": place.journal("delivers"),
     }
@@ -84,7 +85,12 @@ def _told(place: Place) -> dict[str, object]:
 
 RIGHT = {
     "history": [(1, "running", "run.started.ok"), (1, "completed", "run.completed.ok")],
-    "jobs": [("sessions/opened", "done", None), ("sessions/ended", "done", None)],
+    "jobs": [
+        ("sessions/opened", "done", None),
+        ("sessions/ended", "done", None),
+        ("contracts/hashes", "done", None),
+    ],
+    "files": [(1, "report", None)],
     "finished": [(1,)],
     "lines": [
         "session_started",

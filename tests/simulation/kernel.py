@@ -267,6 +267,13 @@ class Kernel:
         opened.position += len(got)
         return got
 
+    def readv(self, descriptor: int, buffers: list[memoryview]) -> int:
+        (buffer,) = buffers
+        self._weather.before("readv", self._open[descriptor].node.path)
+        got = self.read(descriptor, len(buffer))
+        buffer[: len(got)] = got
+        return len(got)
+
     def pread(self, descriptor: int, length: int, offset: int) -> bytes:
         return bytes(self._open[descriptor].node.data[offset : offset + length])
 

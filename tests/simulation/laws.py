@@ -8,6 +8,7 @@ from tests.simulation.broken import Broken
 from tests.simulation.kernel import Node
 from tests.simulation.places import CANCELLED, GONE, VANISHED, Pairs, Place, Places
 from tests.simulation.ports import Written
+from tests.simulation.produced import check_files
 from tests.simulation.universe import Universe
 
 from runward.daemon.ports import Appended, JournalLine, NotAppended
@@ -64,6 +65,12 @@ AT_REST: Final[dict[str, str]] = {
     "a contract that legs were folded into says so once": (
         "select key from sessions where folded != (select count(*) from decisions"
         " where subject = key and handler = 'contracts/planned' and verdict = 'decided')"
+    ),
+    "every produced file has its hash, or the problem that it has none": (
+        "select a.session_key, a.attempt, p.value ->> 0 from attempts a join json_each(a.produced) p"
+        " left join files f on f.session_key = a.session_key and f.attempt = a.attempt and f.id = p.value ->> 0"
+        " where f.id is null and not exists (select 1 from events e join jobs j on j.event = e.seq"
+        " where e.key = a.session_key || '#' || a.attempt || '/finished' and j.state = 'discarded')"
     ),
     "every verdict is an event": (
         "select session_key, attempt from attempts where ended_by is not null"
@@ -164,6 +171,7 @@ class Laws:
         self._verdicts()
         self._orders()
         self._journals()
+        check_files(self._universe, self._places)
         self._universe.launchers.check(dict(self._universe.peek("select key, state from starts")))
 
     def _chain(self) -> None:
@@ -366,6 +374,9 @@ RARE_ROWS: Final[dict[str, str]] = {
     "a second plan": "select count(*) from decisions where summary like '%it is another plan%'",
     "a plan after the end": "select count(*) from decisions where summary like '%when the session was over%'",
     "a plan with an agent that nobody knows": "select count(*) from decisions where summary like '%no agent%'",
+    "a hashed file": "select count(*) from files where sha256 is not null",
+    "a file that changed after its verdict": "select count(*) from files where problem = 'changed'",
+    "a file that went after its verdict": "select count(*) from files where problem = 'gone'",
     "a run of before": "select count(*) from sessions where origin = 'history'",
     "a started run": "select count(*) from starts where state = 'begun'",
     "a refused start": "select count(*) from decisions where subject like 'start %' and verdict = 'refused'",

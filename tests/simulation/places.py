@@ -100,13 +100,15 @@ class Place:
     before: bool = False
     died: bool = False
     late: bool = False
-    """An artifact came when the run was over."""
+    """An artifact came, or another one in its place, when the run was over."""
+    covered: bool = False
+    """What a leg had left was taken away, perhaps before anybody saw it."""
+    withdrawn: bool = False
+    """An artifact was taken away, perhaps after the verdict."""
     hidden: bool = False
     """Its root was away for a while."""
     backwards: bool = False
     """A leg's file looks older than the plan though it came after it: a clock was stepped."""
-    covered: bool = False
-    """A leg's work went after it was planned: whoever looks later can't see that it came before the plan."""
     cancelled: bool = False
     """Its launcher ended it because a person ordered that, and said so."""
     odd: bool = False
@@ -139,6 +141,8 @@ class Places:
         self._first_seen = first_seen
         self.meanings: dict[bytes, Meaning] = {}
         self.by_key: dict[str, Place] = {}
+        self.delivered: set[bytes] = set()
+        """Everything that was ever written into an artifact."""
 
     def place(self, root: str, name: str) -> Place:
         """The place of this name, new if need be."""
@@ -208,7 +212,7 @@ class Places:
                 fair |= {
                     ((begun.expected or ()) + plan.added if plan.declares else begun.expected, True)
                     for plan in place.plans
-                    if plan.added is not None and (place.covered or not plan.early)
+                    if plan.added is not None and (not plan.early or place.shaken or place.covered)
                 }
         return fair
 
@@ -217,9 +221,9 @@ class Places:
         lacking = contract is not None and self._lacks(place, contract)
         history = over.finished_at < self._first_seen(place.root)
         judged = over.status == "completed" and contract is not None
-        if judged and (lacking or place.shaken or place.late):
+        if judged and (lacking or place.shaken or place.late or place.withdrawn):
             fair.add(MISSING)
-        if not (judged and lacking) or place.shaken or history:
+        if not (judged and lacking) or place.shaken or place.withdrawn or history:
             fair.add((over.status, over.reason))
         return fair
 

@@ -235,7 +235,25 @@ class Run:
             way = f"{way}/{part}" if part else way
             if not kernel.exists(way):
                 kernel.mkdir(way)
-        kernel.put(f"{base}/{path}", b"delivered" if self.good or self.dice.random() < 0.5 else b"")
+        self._write(path, b"delivered" if self.good or self.dice.random() < 0.5 else b"", in_place=False)
+
+    def rework(self, path: str) -> None:
+        """Write something else into an artifact, perhaps after the verdict on it, perhaps while it is hashed."""
+        kernel = self.universe.kernel
+        kernel.node(f"{self.path}/artifacts/{path}")
+        self.place.late = self.place.late or kernel.exists(f"{self.path}/exit.json")
+        self.scene.serial += 1
+        self._write(path, b"delivered again" + b"." * self.scene.serial, in_place=self.dice.random() < 0.5)
+
+    def _write(self, path: str, content: bytes, in_place: bool) -> None:
+        kernel = self.universe.kernel
+        (kernel.overwrite if in_place else kernel.put)(f"{self.path}/artifacts/{path}", content)
+        self.scene.places.delivered.add(content)
+
+    def withdraw(self, path: str) -> None:
+        """Take an artifact away, perhaps after the verdict on it."""
+        self.universe.kernel.unlink(f"{self.path}/artifacts/{path}")
+        self.place.withdrawn = True
 
     def note_work(self) -> None:
         """Append a line of its own to a journal, or half of one."""

@@ -18,7 +18,7 @@ from tests.simulation.virtual_time import VirtualLoop
 
 from runward.daemon import faults
 from runward.handlers import route
-from runward.handlers.effects import EndAttempt, FoldContract, OpenSession
+from runward.handlers.effects import EndAttempt, FoldContract, OpenSession, RecordFiles
 from runward.handlers.events import Event
 from runward.handlers.facts import Facts
 
@@ -37,6 +37,8 @@ def simulated(universe: Universe) -> Iterator[None]:
         patch(f"{files}.comparing.os", kernel),
         patch(f"{files}.looking.os", kernel),
         patch(f"{files}.artifacts.os", kernel),
+        patch(f"{files}.hashes.os", kernel),
+        patch(f"{files}.hashes.CHUNK", 4),
         patch(f"{files}.opening.os", kernel),
         patch(f"{files}.legs.os", kernel),
         patch(f"{files}.words.os", kernel),
@@ -48,6 +50,7 @@ def simulated(universe: Universe) -> Iterator[None]:
         patch("runward.daemon.processes.record.os", kernel),
         patch("runward.daemon.supervisor.write_report", lambda state, report: None),
         patch("anyio.to_thread.run_sync", _thread(universe)),
+        patch("anyio.from_thread.check_cancelled", lambda: None),
         patch("runward.handlers.route.decide", _buggy(universe.bugs)),
     ):
         try:
@@ -94,8 +97,10 @@ def _buggy(bugs: Mapping[str, str]) -> Callable[[str, Event, str, Facts, float],
                 if isinstance(each, OpenSession)
                 else each._replace(delivery="nonsense")  # type: ignore[arg-type]
                 if isinstance(each, EndAttempt)
-                else each._replace(contract_json='{"expected":[]} ')
+                else each._replace(contract_json="[]")
                 if isinstance(each, FoldContract)
+                else each._replace(attempt=999)
+                if isinstance(each, RecordFiles)
                 else each
                 for each in decision
             )

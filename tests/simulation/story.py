@@ -113,6 +113,11 @@ class Story:
                 "touched",
                 "twice",
                 "spoilt",
+                "reworked",
+                "reworked",
+                "reworked",
+                "withdrawn",
+                "withdrawn",
                 "flow",
                 "flow",
                 "late flow",
@@ -125,6 +130,8 @@ class Story:
             )
         )
         run.kind = dice.choice(("agent", "flow")) if "flow" in kind else "agent"
+        if kind in ("reworked", "withdrawn"):
+            run.playbook, run.good = dice.choice(("report", "two")), True
         deeds += self._middle(run, kind)
         ending: dict[str, list[Deed]] = {
             "plain": [run.end, run.die],
@@ -141,6 +148,8 @@ class Story:
             "touched": [run.begin, run.end, run.begin],
             "twice": [run.end, run.end],
             "spoilt": [run.end],
+            "reworked": [run.end, *[partial(run.rework, path) for path, _ in run.expected() or ()] * 2],
+            "withdrawn": [run.end, *(partial(run.withdraw, path) for path, _ in run.expected() or ())],
             "flow": [run.end, run.die],
             "late flow": [run.end, run.die],
             "covered flow": [run.end, run.die],

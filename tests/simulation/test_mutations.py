@@ -19,6 +19,9 @@ from runward.daemon.store import queries, rows
 from runward.daemon.store.store import Store
 from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import Outbox
+from runward.handlers.contracts import hashes
+from runward.handlers.effects import RecordedFile
+from runward.handlers.facts import FileHash, Produced
 
 pytestmark = pytest.mark.timeout(900)  # a busy machine takes its time, and time is not what is tested here
 MOST: Final = 40
@@ -160,6 +163,21 @@ def without_holding_what_is_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Outbox, "hold_all", lambda self: None)
 
 
+def without_comparing_with_what_was_verified(patch: pytest.MonkeyPatch) -> None:
+    """A file that changed after its verdict is recorded as if it were what was verified."""
+    record = hashes._record
+
+    def as_found(verified: Produced, found: FileHash) -> RecordedFile:
+        size, modified_ns = (
+            (found.size, found.modified_ns)
+            if found.state == "hashed"
+            else (verified.size, verified.modified_ns)
+        )
+        return record(verified._replace(size=size, modified_ns=modified_ns), found)
+
+    patch.setattr(hashes, "_record", as_found)
+
+
 @pytest.mark.parametrize(
     "mutate",
     [
@@ -177,6 +195,7 @@ def without_holding_what_is_compared(patch: pytest.MonkeyPatch) -> None:
         without_comparing,
         without_knowing_of_unclean_stops,
         without_holding_what_is_compared,
+        without_comparing_with_what_was_verified,
     ],
 )
 def test_a_history_breaks_a_law(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:

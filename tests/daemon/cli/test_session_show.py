@@ -1,9 +1,12 @@
 """`runward session show`: one session for people and for programs, and how its id may be written."""
 
+import hashlib
 import json
 
 import pytest
 from tests.daemon.cli.calling import CONTRACT, Place
+
+from runward.config.json_value import JsonValue
 
 
 def test_the_json_has_contract_verification_and_history_in_their_promised_shapes(recorded: Place) -> None:
@@ -14,7 +17,10 @@ def test_the_json_has_contract_verification_and_history_in_their_promised_shapes
     assert isinstance(verification, dict)
     assert list(verification) == ["status", "checked_at", "missing_required", "missing_optional", "produced"]
     assert verification["produced"] == [{"id": "report", "path": "report.md", "size": 1}]
-    assert session["files"] == [{"id": "report", "path": "report.md", "size": 1, "sha256": None}]
+    digest = hashlib.sha256(b"r").hexdigest()
+    assert session["files"] == [
+        {"id": "report", "path": "report.md", "size": 1, "sha256": digest, "problem": None}
+    ]
     assert session["delivery"] == "invalid"
     assert session["history"] == [
         {
@@ -112,3 +118,45 @@ def test_a_wrong_playbook_is_shown_as_the_contract_problem(place: Place) -> None
     assert (session["status"], session["contract"]) == ("completed", None)
     assert "there is no playbook 'nowhere'" in str(session["contract_problem"])
     assert "Contract:  none: there is no playbook 'nowhere'" in place.call("session", "show", "held").out
+
+
+def files(place: Place) -> list[dict[str, JsonValue]]:
+    return place.call("session", "show", "r", "--json").items("files")
+
+
+def test_the_files_of_a_session_have_their_hashes(place: Place) -> None:
+    place.add_run("r", exit_code=0, contract=CONTRACT, files={"review.md": "fine\n", "report.md": "done\n"})
+    place.daemon_once()
+    digests = [hashlib.sha256(content).hexdigest() for content in (b"fine\n", b"done\n")]
+    assert [each["sha256"] for each in files(place)] == digests
+    shown = place.call("session", "show", "r").out
+    assert f"  review.md  5 B  sha256 {digests[0]}\n" in shown
+    assert place.call("session", "list", "--json").objects()[0]["files"] == files(place)
+
+
+def test_a_hash_that_is_still_to_be_taken_is_null(place: Place) -> None:
+    place.add_run("r", exit_code=0, contract=CONTRACT, files={"review.md": "fine\n", "report.md": "done\n"})
+    place.daemon_once()
+    place.change_store("delete from files where id = 'review'")
+    assert [(each["id"], each["sha256"] is None) for each in files(place)] == [
+        ("review", True),
+        ("report", False),
+    ]
+    assert "  review.md  5 B  not hashed yet\n" in place.call("session", "show", "r").out
+
+
+def test_a_file_without_a_hash_says_why_and_one_that_was_changed_has_both(place: Place) -> None:
+    place.add_run("r", exit_code=0, contract=CONTRACT, files={"review.md": "fine\n", "report.md": "done\n"})
+    place.daemon_once()
+    place.change_store("delete from files")
+    row = "insert into files values ('native:runs/r', 1, ?, ?, ?, 7, ?, ?, 1.0)"
+    place.change_store(row, "review", "review.md", 5, None, "gone")
+    place.change_store(row, "report", "report.md", 9, "ab" * 32, "changed")
+    assert [(each["size"], each["sha256"], each["problem"]) for each in files(place)] == [
+        (5, None, "gone"),
+        (9, "ab" * 32, "changed"),
+    ]
+    shown = place.call("session", "show", "r").out
+    assert "  review.md  5 B  not hashed: it is gone\n" in shown
+    changed = "it was changed between its verification and its hash"
+    assert f"  report.md  9 B  sha256 {'ab' * 32} ({changed})\n" in shown

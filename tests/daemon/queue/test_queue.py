@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
+import anyio
 import pytest
 from tests.daemon.store.uncertain import Uncertain
 from tests.daemon.worker.in_process import StillClock
@@ -457,3 +458,93 @@ async def test_a_busy_store_is_trouble_and_nothing_is_lost(desk: Desk) -> None:
     await blocker.close()
     await desk.complete(claim)
     assert await desk.jobs() == [("a", "done")]
+
+
+# --- the background
+
+
+def verdict(lane: str, produced: int = 1, size: int = 10) -> SessionFinished:
+    return SessionFinished(lane, 1, 2.0, "completed", "run.completed.ok", "passed", produced, size)
+
+
+async def background(desk: Desk, most_bytes: float = 1e9) -> list[str]:
+    return [job.lane for job in await desk.queue.due_in_background(10, most_bytes)]
+
+
+async def test_work_in_the_background_is_never_claimed_by_a_turn(desk: Desk) -> None:
+    claim = await desk.put(verdict("a"), start("a"))
+    assert [job.lane for job in claim.jobs] == ["a"]
+    await desk.complete(claim)
+    assert await desk.queue.due(10) == []
+    assert await desk.queue.next_due() is None, "and no turn waits for it"
+    assert await background(desk) == ["files:a#1"]
+    assert await desk.jobs() == [("files:a#1", "waiting"), ("a", "done")]
+
+
+async def test_work_in_the_background_keeps_no_lane_of_a_session_back(desk: Desk) -> None:
+    await desk.put(verdict("a"))
+    assert [job.lane for job in (await desk.put(start("a"))).jobs] == ["a"]
+
+
+async def test_a_verdict_without_files_leaves_no_work(desk: Desk) -> None:
+    await desk.put(verdict("a", produced=0, size=0))
+    assert await desk.jobs() == []
+
+
+async def test_work_that_reads_too_much_is_left_to_others(desk: Desk) -> None:
+    await desk.put(verdict("a", size=100), verdict("b", size=101), verdict("c", size=99))
+    assert await background(desk, 100) == ["files:a#1", "files:c#1"]
+    assert len(await background(desk, 101)) == 3
+
+
+async def test_work_in_the_background_is_claimed_and_completed_like_any_other(desk: Desk) -> None:
+    await desk.put(verdict("a"))
+    claim = await desk.queue.put((), await desk.queue.due_in_background(10, 1e9))
+    assert await background(desk) == []
+    await desk.complete(
+        claim, Outcome(claim.jobs[0], "waiting", error="busy", run_after=desk.clock.now() + 5)
+    )
+    assert await background(desk) == []
+    assert await desk.queue.next_due_in_background(desk.clock.now()) == desk.clock.now() + 5
+    desk.clock.move(5)
+    again = await desk.queue.put((), await desk.queue.due_in_background(10, 1e9))
+    with pytest.raises(Fenced):
+        await desk.complete(claim)
+    await desk.complete(again)
+    assert await desk.jobs() == [("files:a#1", "done")]
+
+
+async def test_who_works_in_the_background_is_woken_when_there_is_something(desk: Desk) -> None:
+    woken: list[int] = []
+    desk.queue.wake_background = lambda: woken.append(1)
+    claim = await desk.put(start("a"))
+    await desk.complete(claim, done(claim.jobs[0], open_session("a")))
+    assert woken == []
+    claim = await desk.put(start("b"))
+    await desk.complete(claim, done(claim.jobs[0], open_session("b"), Emit(verdict("b"))))
+    assert woken == [1]
+
+
+async def test_a_held_job_of_the_background_can_be_retried(desk: Desk) -> None:
+    await desk.put(verdict("a"), verdict("b"))
+    claim = await desk.queue.put((), await desk.queue.due_in_background(1, 1e9))
+    await desk.complete(claim, Outcome(claim.jobs[0], "held", error="a bug"))
+    assert await background(desk) == ["files:b#1"]
+    release = ReleaseJob(claim.jobs[0].id, "waiting", "asked for")
+    asked = await desk.put(ScanRequested("r", 1.0))
+    await desk.complete(asked, done(asked.jobs[0], release))
+    assert await background(desk) == ["files:a#1", "files:b#1"]
+
+
+async def test_turns_and_the_background_do_not_get_into_each_others_numbers(desk: Desk) -> None:
+    """Events are numbered in memory, so whoever puts or completes at the same time has to wait for the other."""
+    await desk.put(*(verdict(f"a{number}") for number in range(5)))
+    claims = [await desk.queue.put((), [job]) for job in await desk.queue.due_in_background(10, 1e9)]
+    async with anyio.create_task_group() as tasks:
+        for number, claim in enumerate(claims):
+            tasks.start_soon(desk.complete, claim, done(claim.jobs[0], Emit(verdict(f"b{number}"))))
+            tasks.start_soon(desk.put, start(f"c{number}"))
+    keys = await desk.keys()
+    assert len(keys) == len(set(keys)) == 15
+    assert desk.queue.tally.halved == 0
+    assert desk.queue.tally.refused == []

@@ -129,3 +129,66 @@ def test_a_number_where_a_text_belongs_is_refused(store: sqlite3.Connection) -> 
 def test_there_is_one_epoch(store: sqlite3.Connection) -> None:
     with pytest.raises(sqlite3.IntegrityError):
         store.execute("insert into daemon (id, epoch) values (2, 7)")
+
+
+FILE = (
+    "insert into files (session_key, attempt, id, path, size, modified_ns, sha256, problem, hashed_at)"
+    " values ('k', ?, 'a', 'a.md', 5, 7, ?, ?, 2.0)"
+)
+DIGEST = "ab" * 32
+
+
+@pytest.fixture
+def attempt(store: sqlite3.Connection) -> sqlite3.Connection:
+    """A store with one attempt of one session."""
+    store.execute(SESSION, (None, None))
+    store.execute(
+        "insert into attempts (session_key, attempt, started_at, status) values ('k', 1, 1.0, 'running')"
+    )
+    return store
+
+
+def test_what_an_attempt_had_produced_never_changes(attempt: sqlite3.Connection) -> None:
+    attempt.execute("update attempts set ended_by = 'declared', produced = '[]'")
+    with pytest.raises(sqlite3.IntegrityError, match="an attempt ends once"):
+        attempt.execute("update attempts set produced = null")
+
+
+@pytest.mark.parametrize(
+    ("digest", "problem"), [(DIGEST, None), (DIGEST, "changed"), (None, "gone"), (None, "too_large")]
+)
+def test_a_file_has_a_hash_or_the_problem_that_it_has_none_or_a_hash_of_something_else(
+    attempt: sqlite3.Connection, digest: str | None, problem: str | None
+) -> None:
+    attempt.execute(FILE, (1, digest, problem))
+    assert attempt.execute("select sha256, problem from files").fetchall() == [(digest, problem)]
+
+
+@pytest.mark.parametrize(
+    ("digest", "problem"),
+    [
+        (None, None),
+        (None, "changed"),
+        (DIGEST, "gone"),
+        ("ab", None),
+        (None, "nonsense"),
+        (DIGEST, "nonsense"),
+    ],
+)
+def test_a_file_can_not_say_anything_else(
+    attempt: sqlite3.Connection, digest: str | None, problem: str | None
+) -> None:
+    with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
+        attempt.execute(FILE, (1, digest, problem))
+
+
+def test_a_file_is_recorded_once_of_an_attempt_that_exists_and_never_changed(
+    attempt: sqlite3.Connection,
+) -> None:
+    with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
+        attempt.execute(FILE, (2, DIGEST, None))
+    attempt.execute(FILE, (1, DIGEST, None))
+    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
+        attempt.execute(FILE, (1, DIGEST, None))
+    with pytest.raises(sqlite3.IntegrityError, match="what was recorded of a file is never changed"):
+        attempt.execute("update files set sha256 = null, problem = 'gone'")

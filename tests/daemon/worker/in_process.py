@@ -150,7 +150,7 @@ class Daemon:
         await self.work()
 
     async def work(self) -> None:
-        """Take turns and carry out until there is nothing left to do now."""
+        """Take turns and carry out until there is nothing left to do now, in the background either."""
         supervisor = self.supervisor
         while (
             await supervisor.worker.turn()
@@ -161,6 +161,8 @@ class Daemon:
         while await self.supervisor.starts.carry_out():
             pass
         await self.supervisor.orders.carry_out()
+        while await self.supervisor.background.drain():
+            pass
 
     async def stop(self) -> None:
         """End in order, as after SIGTERM."""

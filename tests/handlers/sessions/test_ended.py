@@ -159,6 +159,10 @@ def test_every_way_out_over_every_contract_state_gives_the_seeds_verdict(
     verification = None if end.verification_json is None else json.loads(end.verification_json)
     assert (verification and verification["status"]) == state.verification
     assert verification is None or verification["checked_at"] == NOW
+    produced = [] if verification is None else verification["produced"]
+    assert [(each.id, each.path, each.size) for each in end.produced] == [
+        tuple(each.values()) for each in produced
+    ]
 
 
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
@@ -167,7 +171,16 @@ def test_the_verdict_is_emitted_and_journalled_as_it_was_recorded(way: WayOut, s
     effects = conclude(way, state)
     end = the_end(effects)
     assert [effect.event for effect in effects if isinstance(effect, Emit)] == [
-        SessionFinished(KEY, 1, 200.0, end.status, end.reason.code, end.delivery)
+        SessionFinished(
+            KEY,
+            1,
+            200.0,
+            end.status,
+            end.reason.code,
+            end.delivery,
+            len(end.produced),
+            sum(each.size for each in end.produced),
+        )
     ]
     events, replay = [effect for effect in effects if isinstance(effect, AppendLines)]
     assert (events.directory, events.name, events.live) == (PATH, "events.jsonl", False)

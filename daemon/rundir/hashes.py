@@ -1,0 +1,109 @@
+"""Hashing what a contract names: whole files, without leaving their root, blocking, or trusting that they stay.
+
+Paths are resolved as they are for a verification, and what is opened is what is read. A file is read from its
+descriptor up to the size that it had when it was opened, so nobody can keep a reader busy by writing on.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Final
+
+from runward.daemon.ports import Halted
+from runward.daemon.rundir.artifacts import modified_ns, open_artifacts, refusal, resolve
+from runward.daemon.rundir.opening import REGULAR, unreadable
+from runward.handlers.facts import FileFact, FileHash, HashState, RootHashes, Unreadable
+
+CHUNK: Final = 1 << 20
+"""Bytes that are read and hashed in one go, outside the interpreter's lock; a stop waits for no more."""
+
+LARGEST: Final = 1 << 40
+"""Bytes from which on a file is not hashed: a sparse one could be read for years."""
+
+_UNREADABLE: Final = FileHash("unreadable")
+_CHANGING: Final = FileHash("changing")
+
+
+def file_hashes(
+    root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
+) -> RootHashes | Unreadable:
+    """What comes of hashing each of `paths`; `root` and `within` are those of `artifact_facts`.
+
+    `go_on` is told how many bytes were read since it was asked last, and says whether to read on. Raises `Halted`
+    where it says no.
+    """
+    try:
+        descriptor = open_artifacts(root, within)
+    except OSError as error:
+        return unreadable(error)
+    if descriptor is None:
+        return RootHashes(exists=False)
+    try:
+        return RootHashes(True, tuple(_hash(descriptor, path, go_on) for path in paths))
+    finally:
+        os.close(descriptor)
+
+
+def _hash(root: int, path: str, go_on: Callable[[int], bool]) -> FileHash:
+    try:
+        descriptor = _open(root, [part for part in path.split("/") if part not in ("", ".")])
+        if isinstance(descriptor, FileHash):
+            return descriptor
+        try:
+            return _digest(descriptor, go_on)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return _UNREADABLE
+
+
+def _open(root: int, parts: list[str]) -> int | FileHash:
+    """A descriptor to read the file from, or why there is none. Raises `OSError` where the machine is the trouble."""
+    try:
+        found = resolve(root, parts)
+        if isinstance(found, FileFact):
+            return _without(found)
+        try:
+            if not stat.S_ISREG(found.status.st_mode):
+                return FileHash("not_regular")
+            return os.open(found.name, REGULAR, dir_fd=found.directory)
+        finally:
+            os.close(found.directory)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return _CHANGING  # a link took its place since it was looked at
+        return _without(refusal(error))
+
+
+def _without(fact: FileFact) -> FileHash:
+    """There is nothing to read, and why."""
+    state: HashState = "unreadable" if fact.state == "file" else fact.state
+    return FileHash(state)
+
+
+def _digest(descriptor: int, go_on: Callable[[int], bool]) -> FileHash:
+    before = os.fstat(descriptor)
+    size, modified = before.st_size, modified_ns(before)
+    if not stat.S_ISREG(before.st_mode):
+        return FileHash("not_regular")
+    if size == 0:
+        return FileHash("empty", 0, modified)
+    if size > LARGEST:
+        return FileHash("too_large", size, modified)
+    digest, left, count = sha256(), size, 0
+    buffer = memoryview(bytearray(min(size, CHUNK)))
+    while left > 0:
+        if not go_on(count):
+            raise Halted
+        count = os.readv(descriptor, [buffer[: min(left, CHUNK)]])
+        if count == 0:
+            return _CHANGING  # it was cut short
+        digest.update(buffer[:count])
+        left -= count
+    go_on(count)
+    after = os.fstat(descriptor)
+    if (after.st_size, after.st_mtime_ns) != (size, before.st_mtime_ns):
+        return _CHANGING
+    return FileHash("hashed", size, modified, digest.hexdigest())

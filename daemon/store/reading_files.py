@@ -1,0 +1,44 @@
+"""The store as commands read what sessions produced: as it was verified, and as it was hashed since."""
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class HashedFile(NamedTuple):
+    """What came of hashing a file. Without a `sha256` (hex) the problem says why; `changed` has both."""
+
+    size: int
+    modified_ns: int
+    sha256: str | None
+    problem: str | None
+    hashed_at: float
+
+
+class KeptFile(NamedTuple):
+    """A file that the last attempt of a session produced, as it was verified; `hashed` None until it is hashed."""
+
+    id: str
+    path: str
+    size: int
+    modified_ns: int
+    hashed: HashedFile | None
+
+
+def kept_files(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, list[KeptFile]]:
+    """What the last attempts of these sessions produced, by session key, in the contract's order."""
+    rows = connection.execute(
+        "select s.key, p.value ->> 0, p.value ->> 1, p.value ->> 2, p.value ->> 3,"
+        " f.size, f.modified_ns, f.sha256, f.problem, f.hashed_at"
+        " from sessions s join attempts a on a.session_key = s.key and a.attempt = s.attempt"
+        " join json_each(a.produced) p"
+        " left join files f on f.session_key = s.key and f.attempt = s.attempt and f.id = p.value ->> 0"
+        " where s.key in (select value from json_each(?)) order by s.key, p.key",
+        (json.dumps(list(keys), ensure_ascii=False),),
+    )
+    found: dict[str, list[KeptFile]] = {}
+    for key, identifier, path, size, modified_ns, *hashed in rows:
+        taken = None if hashed[-1] is None else HashedFile(*hashed)
+        found.setdefault(key, []).append(KeptFile(identifier, path, size, modified_ns, taken))
+    return found

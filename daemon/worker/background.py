@@ -1,0 +1,236 @@
+"""Work in the background: what follows a verdict and takes long, which today is hashing what was produced.
+
+Verdicts come first, and their journals: a batch is begun when nothing of both is on its way. What was claimed goes
+through the same queue under its own token; a stop puts back what wasn't come to, a crash leaves it to the next daemon.
+"""
+
+import math
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import structlog
+
+from runward.daemon.ports import Clock
+from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
+from runward.daemon.store import queries
+from runward.daemon.store.rows import Job, Outcome
+from runward.daemon.store.store import Store
+from runward.daemon.worker.deciding import NO_ORDERS, Decider, ProducedBefore, put_back
+from runward.handlers.effects import RecordFiles
+from runward.handlers.events import SessionFinished
+
+GATHER: Final = 1.0
+"""Seconds in which the work that verdicts leave is gathered, so that few commits stand in the way of others."""
+
+PATIENCE: Final = 30.0
+"""Seconds of verdicts without a pause after which a batch is begun beside them."""
+
+BATCH: Final = 64
+FEW: Final = 8
+"""Jobs that are decided in one go: a verdict may wait for the interpreter so long."""
+
+MANY_BYTES: Final = 64 << 20
+"""Bytes from which on a batch takes no further job, so that small files don't wait for large ones."""
+
+LARGE: Final = 1 << 30
+"""Bytes of a job that only one of the two takes, so that giants never keep everybody else back."""
+
+TROUBLED: Final = 2.0
+"""Seconds after which what the store refused is tried again."""
+
+_LOOPS: Final = (float(LARGE), math.inf)
+_LOOK: Final = 0.02
+"""Seconds between two looks whether verdicts are on their way."""
+
+
+@dataclass(slots=True)
+class Background:
+    """Two loops that carry out jobs of the background, each in a thread while it hashes."""
+
+    store: Store
+    queue: Queue
+    decider: Decider
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    busy: Callable[[], bool]
+    """Whether verdicts, or their journals, are on their way."""
+    report: Callable[[Completed], None]
+    """Told what is durable."""
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    """Set when the loops have come to their end."""
+    batches: int = 0
+    """How many batches were begun."""
+    trouble: str | None = None
+    """What the store refused last, for `status`."""
+    _halting: bool = False
+    _claiming: anyio.Lock = field(default_factory=anyio.Lock)
+    _threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(2))
+    _woken: anyio.Event = field(default_factory=anyio.Event)
+
+    def __post_init__(self) -> None:
+        self.decider.go_on = self._go_on
+        self.queue.wake_background = self.wake
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        woken, self._woken = self._woken, anyio.Event()
+        woken.set()
+
+    def halt(self) -> None:
+        """Come to an end soon, in the middle of a file too; what was claimed and isn't done is put back."""
+        self._halting = True
+        self.wake()
+
+    async def run(self) -> None:
+        """Carry out until `halt`; where it is cancelled, what is claimed is left to the next daemon."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                for most_bytes in _LOOPS:
+                    tasks.start_soon(self._keep_on, most_bytes)
+        finally:
+            self.ended.set()
+
+    async def drain(self) -> bool:
+        """Carry out all that is due now; returns whether there was anything."""
+        before = self.batches
+        async with anyio.create_task_group() as tasks:
+            for most_bytes in _LOOPS:
+                tasks.start_soon(self._drain, most_bytes)
+        return self.batches > before
+
+    async def next_due(self, after: float) -> float | None:
+        """When the first job after this moment is due (both Unix seconds); the store's trouble is waited out."""
+        while not self._halting:
+            try:
+                return await self.queue.next_due_in_background(after)
+            except sqlite3.Error as error:
+                await self._put_off(str(error))
+        return None
+
+    async def _keep_on(self, most_bytes: float) -> None:
+        while not self._halting:
+            woken, now = self._woken, self.clock.now()
+            await self._drain(most_bytes)
+            due = await self.next_due(now)
+            with anyio.move_on_after(None if due is None else max(0.0, due - self.clock.now())):
+                await woken.wait()
+            await self._pause(GATHER)
+
+    async def _drain(self, most_bytes: float) -> None:
+        while not self._halting and await self._batch(most_bytes):
+            self.batches += 1
+
+    async def _batch(self, most_bytes: float) -> bool:
+        """Carry out some of what is due; returns whether there was anything, or trouble to come back to."""
+        give_up = self.clock.monotonic() + PATIENCE
+        await self._quiet(give_up)
+        try:
+            async with self._claiming:
+                jobs = _together(await self.queue.due_in_background(BATCH, most_bytes))
+                if not jobs or self._halting:
+                    return False
+                produced = await queries.produced(self.store, _attempts(jobs))
+                claim = await self.queue.put((), jobs)
+        except (StoreTrouble, sqlite3.Error) as error:
+            await self._put_off(str(error))
+            return True
+        outcomes, took = await self._decide(claim.jobs, produced, give_up)
+        if await self._complete(claim, outcomes):
+            self._say(outcomes, took)
+            self.trouble = None
+        return True
+
+    async def _decide(
+        self, jobs: Sequence[Job], produced: ProducedBefore, give_up: float
+    ) -> tuple[list[Outcome], float]:
+        """What is to become of the jobs, and the seconds that this took without the waiting in between."""
+        outcomes: list[Outcome] = []
+        took = 0.0
+        for first in range(0, len(jobs), FEW):
+            await self._quiet(give_up)
+            few = jobs[first : first + FEW]
+            if self._halting:
+                outcomes += [put_back(job) for job in few]
+                continue
+            begin = self.clock.monotonic()
+            outcomes += await anyio.to_thread.run_sync(
+                self.decider.decide, few, {}, {}, NO_ORDERS, produced, limiter=self._threads
+            )
+            took += self.clock.monotonic() - begin
+        return outcomes, took
+
+    async def _complete(self, claim: Claim, outcomes: Sequence[Outcome]) -> bool:
+        """Complete what was decided; returns whether it is durable, which it isn't in trouble at the stop."""
+        left = list(outcomes)
+        while left:
+            completed, trouble = Completed(), None
+            try:
+                await self.queue.complete(claim, left, completed)
+            except (StoreTrouble, sqlite3.Error) as error:
+                trouble = str(error)
+            done = {outcome.job.id for outcome in completed.outcomes}
+            left = [outcome for outcome in left if outcome.job.id not in done]
+            self.report(completed)
+            if trouble is not None:
+                if self._halting:
+                    return False
+                await self._put_off(trouble)
+        return True
+
+    def _go_on(self, read: int) -> bool:
+        """Asked in a thread, in the middle of a file."""
+        anyio.from_thread.check_cancelled()
+        return not self._halting
+
+    async def _quiet(self, give_up: float) -> None:
+        """Wait until no verdict is on its way, or until a moment of the monotonic clock."""
+        while self.busy() and not self._halting and self.clock.monotonic() < give_up:
+            await self._pause(_LOOK)
+
+    async def _put_off(self, trouble: str) -> None:
+        self.log.warning("background.put_off", why=trouble)
+        self.trouble = trouble
+        await self._pause(TROUBLED)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait so long, unless it is time to end."""
+        with anyio.move_on_after(seconds):
+            while not self._halting:
+                await self._woken.wait()
+
+    def _say(self, outcomes: Sequence[Outcome], took: float) -> None:
+        files = [
+            file
+            for outcome in outcomes
+            for effect in outcome.effects
+            if isinstance(effect, RecordFiles)
+            for file in effect.files
+        ]
+        hashed = [each.size for each in files if each.sha256 is not None]
+        if files:
+            said = {"files": len(hashed), "of": len(files), "bytes": sum(hashed)}
+            self.log.info("files.hashed", **said, at=self.clock.now(), took_s=took)
+
+
+def _together(due: Sequence[Job]) -> list[Job]:
+    """The jobs of one batch: the first one, and those after it as long as they are small together."""
+    chosen: list[Job] = []
+    left = MANY_BYTES
+    for job in due:
+        left -= job.event.produced_bytes if isinstance(job.event, SessionFinished) else 0
+        if chosen and left < 0:
+            break
+        chosen.append(job)
+    return chosen
+
+
+def _attempts(jobs: Sequence[Job]) -> list[tuple[str, int]]:
+    """The attempts whose files are to be hashed."""
+    return [
+        (job.event.session_key, job.event.attempt) for job in jobs if isinstance(job.event, SessionFinished)
+    ]

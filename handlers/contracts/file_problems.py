@@ -1,0 +1,29 @@
+"""What may be the matter with a produced file when it is hashed, in a word and in words."""
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+FileProblem: TypeAlias = Literal[
+    "gone",
+    "empty",
+    "not_regular",
+    "outside",
+    "denied",
+    "unreadable",
+    "changing",
+    "changed",
+    "too_large",
+]
+"""A `changed` file has a hash, though not of what was verified; the others have none."""
+
+MEANINGS: Final[Mapping[str, str]] = {
+    "gone": "is gone",
+    "empty": "is empty",
+    "not_regular": "is no regular file",
+    "outside": "leads outside the root",
+    "denied": "is not readable by the daemon",
+    "unreadable": "can't be read",
+    "changing": "was written to each time while it was hashed",
+    "changed": "was changed between its verification and its hash",
+    "too_large": "is too large to be hashed",
+}

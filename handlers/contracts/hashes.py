@@ -1,0 +1,100 @@
+"""A verdict stands: take the hashes of what the attempt produced, and say what is the matter where there is none.
+
+Done in the background: a verdict never waits for it, and nothing that follows a verdict does either.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from runward.handlers.contracts.file_problems import MEANINGS, FileProblem
+from runward.handlers.contracts.verify import boundary
+from runward.handlers.effects import (
+    Effect,
+    Effects,
+    Explain,
+    RecordedFile,
+    RecordFiles,
+    TryLater,
+)
+from runward.handlers.events import SessionFinished
+from runward.handlers.facts import (
+    Facts,
+    FileHash,
+    HashesOf,
+    HashState,
+    Need,
+    Produced,
+    ProducedBy,
+    ProducedFiles,
+    RootHashes,
+    TriedBefore,
+    UnexpectedAnswer,
+    Unreadable,
+)
+
+TRIES: Final = 5
+"""How often a file that is written to, or can't be read, is hashed anew before that is recorded instead."""
+
+_PROBLEMS: Final[Mapping[HashState, FileProblem]] = {
+    "absent": "gone",
+    "empty": "empty",
+    "not_regular": "not_regular",
+    "outside": "outside",
+    "denied": "denied",
+    "changing": "changing",
+    "unreadable": "unreadable",
+    "too_large": "too_large",
+}
+_MAY_PASS: Final[frozenset[FileProblem | None]] = frozenset({"changing", "unreadable"})
+
+
+def decide(event: SessionFinished, event_hash: str, facts: Facts, now: float) -> Effects | Need | TryLater:
+    """Record a hash, or the problem, of each file that the attempt produced."""
+    asked = ProducedBy(event.session_key, event.attempt)
+    if asked not in facts:
+        return Need((asked, TriedBefore()))
+    produced, tries = facts[asked], facts[TriedBefore()]
+    if not isinstance(produced, ProducedFiles) or not isinstance(tries, int):
+        raise UnexpectedAnswer(f"{asked} was answered with {produced!r} after {tries!r} tries")
+    question = HashesOf(
+        produced.artifacts_path,
+        boundary(produced.artifacts_path, produced.path),
+        tuple(each.path for each in produced.files),
+    )
+    if question not in facts:
+        return Need((question,))
+    answer = facts[question]
+    if isinstance(answer, Unreadable):
+        return TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
+    if not isinstance(answer, RootHashes):
+        raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
+    files = tuple(
+        _record(each, found) for each, found in zip(produced.files, _all(answer, produced), strict=True)
+    )
+    wrong = {each.path: MEANINGS[each.problem] for each in files if each.problem is not None}
+    if tries + 1 < TRIES and any(each.problem in _MAY_PASS for each in files):
+        return TryLater(_summary(wrong))
+    effects: list[Effect] = [RecordFiles(event.session_key, event.attempt, files)]
+    if wrong:
+        effects.append(Explain(event.session_key, "decided", _summary(wrong), {"files": dict(wrong)}))
+    return tuple(effects)
+
+
+def _all(answer: RootHashes, produced: ProducedFiles) -> tuple[FileHash, ...]:
+    """What came of each file; with their root all of them are gone."""
+    return answer.files if answer.exists else (FileHash("absent"),) * len(produced.files)
+
+
+def _record(verified: Produced, found: FileHash) -> RecordedFile:
+    problem = _PROBLEMS.get(found.state)
+    if problem is not None:
+        return RecordedFile(verified.id, verified.path, verified.size, verified.modified_ns, None, problem)
+    if (found.size, found.modified_ns) != (verified.size, verified.modified_ns):
+        problem = "changed"
+    return RecordedFile(verified.id, verified.path, found.size, found.modified_ns, found.sha256, problem)
+
+
+def _summary(wrong: Mapping[str, str]) -> str:
+    """One line that names what is the matter with which files."""
+    named = ", ".join(f"{path} {problem}" for path, problem in list(wrong.items())[:5])
+    return f"{named} and {len(wrong) - 5} more" if len(wrong) > 5 else named

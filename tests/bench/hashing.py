@@ -1,0 +1,157 @@
+"""How fast a large artifact is hashed beside bare SHA-256, and what the verdicts of other runs notice of it.
+
+While runs end at a steady rate, this process hashes a file by itself and the daemon hashes it as an artifact, in
+turn. Both have the same neighbours then, and the file in memory. Verdicts on runs that ended in neither of these
+stretches are the usual ones.
+"""
+
+import hashlib
+import os
+import statistics
+import threading
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.bench.figure import Figure, Goal, names, of_ratio
+from tests.bench.fixtures import finish, make, make_large, run_name
+from tests.bench.product import Daemon, DaemonFailed, daemon
+from tests.bench.scratch import scratch
+from tests.bench.yardstick import fixture
+
+_SIZE: Final = 512 << 20
+_RATE: Final = 50.0
+_TURN_S: Final = 6.0
+"""Seconds of runs that end for each turn: the daemon gathers for a second before it hashes, and rests are measured too."""
+_PAUSE_S: Final = 1.0
+_HASHED_WITHIN_S: Final = 60.0
+_SPEED: Final = Goal("at least", 0.9)
+_LATENCY: Final = Goal("at most", 1.5)
+
+
+class Stretch(NamedTuple):
+    """From one moment to another, in Unix seconds."""
+
+    begin: float
+    end: float
+
+    def has(self, moment: float) -> bool:
+        return self.begin <= moment <= self.end
+
+
+class Sample(NamedTuple):
+    """Of one daemon: megabytes a second of each turn, and milliseconds from ends to verdicts beside a hash and without."""
+
+    bare: list[float]
+    hashed: list[float]
+    beside: list[float]
+    usual: list[float]
+
+
+def hashing(disk: Path, turns: int, repeats: int) -> list[Figure]:
+    """The speed over all turns, and the p50 of each repeat."""
+    problems: list[str] = []
+    samples = [_sample(disk, turns, problems) for _ in range(repeats)]
+    bare = [speed for sample in samples for speed in sample.bare]
+    ours = [speed for sample in samples for speed in sample.hashed]
+    beside = [statistics.median(sample.beside) for sample in samples]
+    usual = [statistics.median(sample.usual) for sample in samples]
+    speed = (
+        f"daemon {statistics.median(ours):.0f} MB/s, bare {statistics.median(bare):.0f} MB/s, n = {len(ours)}"
+    )
+    count = sum(len(sample.beside) for sample in samples)
+    latency = (
+        f"beside {statistics.median(beside):.2f} ms, usual {statistics.median(usual):.2f} ms, n = {count}"
+    )
+    name = f"hash of {_SIZE >> 20} MB"
+    return [
+        of_ratio(f"{name}, speed", ours, bare, _SPEED, speed, problems, "x bare"),
+        of_ratio(
+            f"{name}, others' p50 at {_RATE:g}/s", beside, usual, _LATENCY, latency, problems, "x usual"
+        ),
+    ]
+
+
+def _sample(disk: Path, turns: int, problems: list[str]) -> Sample:
+    count = int(_RATE * _TURN_S) * turns
+    with scratch(disk) as place:
+        file = _large_file(place.directory / "large")
+        make(str(place.runs), range(count))
+        for turn in range(turns):
+            make_large(str(place.runs), count + turn, str(file))
+        with daemon(place) as running:
+            running.wait_running(count + turns)
+            begin = time.time()
+            ends = _Ends(place.runs, count)
+            bare = [_turn(running, file, place.runs, count + turn) for turn in range(turns)]
+            ends.join()
+            running.wait_judged(count + turns)
+            running.settle()
+            log = running.record.log(since=begin)
+        problems += running.record.problems(names(count + turns))
+    large = [each for each in log.hashed if each.bytes >= _SIZE]
+    if len(large) != turns:
+        raise DaemonFailed(f"the log tells of {len(large)} large files that were hashed, and not of {turns}")
+    hashed = [Stretch(each.at - each.took_s, each.at) for each in large]
+    beside: list[float] = []
+    usual: list[float] = []
+    for run, at in ends.renamed_at.items():
+        # A verdict that the log doesn't tell counts as never.
+        waited = (log.committed_at.get(run, float("inf")) - at / 1e9) * 1e3
+        if any(stretch.has(at / 1e9) for stretch in hashed):
+            beside.append(waited)
+        elif not any(stretch.has(at / 1e9) for stretch in bare):
+            usual.append(waited)
+    if not beside or not usual:
+        raise DaemonFailed(f"{len(beside)} runs ended while a file was hashed, {len(usual)} at other times")
+    return Sample(
+        [_speed(each.end - each.begin) for each in bare],
+        [_speed(each.took_s) for each in large],
+        beside,
+        usual,
+    )
+
+
+class _Ends(threading.Thread):
+    """Ends runs at the rate, in a process of its own."""
+
+    def __init__(self, root: Path, count: int) -> None:
+        super().__init__()
+        self._root = root
+        self._count = count
+        self.renamed_at: dict[str, int] = {}
+        self.start()
+
+    def run(self) -> None:
+        self.renamed_at = fixture("finish", self._root, self._count, rate=_RATE)
+
+
+def _turn(running: Daemon, file: Path, root: Path, number: int) -> Stretch:
+    """Hash the file here, then have the daemon hash it; when it was hashed here."""
+    begin = time.time()
+    with file.open("rb") as opened:
+        hashlib.file_digest(opened, "sha256")
+    end = time.time()
+    finish(str(root), range(number, number + 1))
+    give_up = time.monotonic() + _HASHED_WITHIN_S
+    while not any(each.bytes >= _SIZE for each in running.record.log(since=end).hashed):
+        if time.monotonic() > give_up:
+            raise DaemonFailed(f"{run_name(number)} was not hashed within {_HASHED_WITHIN_S:.0f} s")
+        time.sleep(0.1)
+    time.sleep(_PAUSE_S)
+    return Stretch(begin, end)
+
+
+def _speed(seconds: float) -> float:
+    return _SIZE / 1e6 / seconds
+
+
+def _large_file(path: Path) -> Path:
+    """A file of random bytes that is on the disk and, as far as there is room, in memory."""
+    block = os.urandom(1 << 20)
+    with path.open("wb") as file:
+        for _ in range(_SIZE >> 20):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+    return path

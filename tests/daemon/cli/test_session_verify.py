@@ -1,0 +1,300 @@
+"""`runward session verify`: the verdict again, later, without a daemon: the same, or exactly what changed or went since."""
+
+import hashlib
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.daemon.cli.calling import CONTRACT, PATIENCE_S, Place, Result
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli import session_verify
+
+FILES = {"review.md": "fine\n", "report.md": "done\n"}
+
+
+@pytest.fixture
+def judged(place: Place) -> Place:
+    """A place with the run `r`, judged and hashed: its review and report are there, its optional notes aren't."""
+    place.add_run("r", exit_code=0, contract=CONTRACT, files=FILES)
+    place.daemon_once()
+    return place
+
+
+def artifacts(place: Place) -> Path:
+    return place.runs / "r" / "artifacts"
+
+
+def verified(place: Place, code: int) -> dict[str, JsonValue]:
+    said = place.call("session", "verify", "r", "--json")
+    assert (said.code, said.err) == (code, "")
+    return said.object()
+
+
+def states(place: Place) -> dict[str, tuple[JsonValue, JsonValue]]:
+    """The state of each artifact by id, and what is different."""
+    said = place.call("session", "verify", "r", "--json")
+    return {str(each["id"]): (each["state"], each["changed"]) for each in said.items("artifacts")}
+
+
+def again(path: Path, content: str) -> None:
+    """Write a file anew and leave it the time that it had."""
+    before = path.stat()
+    path.write_text(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_where_nothing_changed_it_is_the_same_verdict(judged: Place) -> None:
+    said = verified(judged, 0)
+    assert list(said) == [
+        "session_id",
+        "key",
+        "attempt",
+        "status",
+        "same",
+        "verification",
+        "delivery",
+        "artifacts",
+    ]
+    assert (said["session_id"], said["key"], said["attempt"], said["status"]) == (
+        "r",
+        "native:runs/r",
+        1,
+        "completed",
+    )
+    assert said["same"] is True
+    assert said["delivery"] == {"then": "passed", "now": "passed"}
+    verification = said["verification"]
+    assert isinstance(verification, dict)
+    then, now = verification["then"], verification["now"]
+    assert isinstance(then, dict)
+    assert isinstance(now, dict)
+    assert {**then, "checked_at": 0} == {**now, "checked_at": 0}
+    assert list(now) == ["status", "checked_at", "missing_required", "missing_optional", "produced"]
+    text = judged.call("session", "verify", "r")
+    assert text.code == 0
+    assert text.out.splitlines() == [
+        "Session r: the same as at the verdict (2026-01-02 03:14:05 UTC)",
+        "Verified now: warning",
+        "",
+        "  REQUIRED  review  review.md  same     5 B, content compared",
+        "  REQUIRED  report  report.md  same     5 B, content compared",
+        "  OPTIONAL  notes   notes.md   missing",
+    ]
+
+
+def test_each_artifact_says_what_it_was_then_and_is_now(judged: Place) -> None:
+    review = judged.call("session", "verify", "r", "--json").items("artifacts")[0]
+    look = review["then"]
+    assert review == {
+        "id": "review",
+        "path": "review.md",
+        "required": True,
+        "state": "same",
+        "changed": [],
+        "then": look,
+        "now": look,
+    }
+    assert isinstance(look, dict)
+    assert (look["size"], look["sha256"]) == (5, hashlib.sha256(b"fine\n").hexdigest())
+    assert str(look["modified_at"]).endswith("Z")
+
+
+def remove(place: Place) -> None:
+    (artifacts(place) / "review.md").unlink()
+
+
+def empty(place: Place) -> None:
+    (artifacts(place) / "review.md").write_text("")
+
+
+def lengthen(place: Place) -> None:
+    again(artifacts(place) / "review.md", "fine, and more\n")
+
+
+def forge(place: Place) -> None:
+    again(artifacts(place) / "review.md", "FINE\n")
+
+
+def touch(place: Place) -> None:
+    os.utime(artifacts(place) / "review.md", (5, 5))
+
+
+def lead_outside(place: Place) -> None:
+    remove(place)
+    (artifacts(place) / "review.md").symlink_to("/etc/hostname")
+
+
+def make_a_fifo(place: Place) -> None:
+    remove(place)
+    os.mkfifo(artifacts(place) / "review.md")
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "differences", "delivery"),
+    [
+        (remove, "gone", [], "partial"),
+        (empty, "empty", [], "invalid"),
+        (lead_outside, "outside", [], "invalid"),
+        (make_a_fifo, "not_regular", [], "invalid"),
+        (lengthen, "changed", ["size", "sha256"], "passed"),
+        (forge, "changed", ["sha256"], "passed"),
+        (touch, "changed", ["modified"], "passed"),
+    ],
+)
+def test_exactly_what_changed_or_went_since_is_named(
+    judged: Place, change: Callable[[Place], None], state: str, differences: list[str], delivery: str
+) -> None:
+    change(judged)
+    said = verified(judged, 1)
+    assert said["same"] is False
+    assert said["delivery"] == {"then": "passed", "now": delivery}
+    assert states(judged) == {
+        "review": (state, differences),
+        "report": ("same", []),
+        "notes": ("missing", []),
+    }
+    assert judged.call("session", "verify", "r").out.startswith("Session r: not as at the verdict")
+
+
+def test_what_was_missing_and_came_later_is_new(judged: Place) -> None:
+    (artifacts(judged) / "notes.md").write_text("late\n")
+    verified(judged, 1)
+    assert states(judged)["notes"] == ("new", [])
+    assert "Verified now: passed, it was warning" in judged.call("session", "verify", "r").out
+
+
+def test_with_its_directory_everything_is_gone(judged: Place) -> None:
+    artifacts(judged).rename(judged.runs / "elsewhere")
+    said = verified(judged, 1)
+    assert said["delivery"] == {"then": "passed", "now": "missing"}
+    assert states(judged) == {"review": ("gone", []), "report": ("gone", []), "notes": ("missing", [])}
+
+
+def test_a_failed_verdict_that_is_still_the_same_is_as_it_was(place: Place) -> None:
+    place.add_run("r", exit_code=0, contract=CONTRACT, files={"report.md": "done\n"})
+    place.daemon_once()
+    assert verified(place, 0)["delivery"] == {"then": "partial", "now": "partial"}
+    (artifacts(place) / "review.md").write_text("at last\n")
+    assert verified(place, 1)["delivery"] == {"then": "partial", "now": "passed"}
+
+
+def test_what_is_different_is_told_in_words(judged: Place) -> None:
+    lengthen(judged)
+    os.utime(artifacts(judged) / "report.md", (5, 5))
+    review, report = judged.call("session", "verify", "r").out.splitlines()[3:5]
+    assert "size 5 B -> 15 B, sha256 " in review
+    assert "-> 1970-01-01 00:00:05 UTC, the content is the same" in report
+
+
+@pytest.mark.parametrize("without", ["a hash of it", "any record of it", "a hash of what was verified"])
+def test_without_a_hash_of_what_was_verified_size_and_time_are_compared(judged: Place, without: str) -> None:
+    judged.change_store("drop trigger files_are_facts")
+    judged.change_store("update files set problem = 'changed'")
+    if without != "a hash of what was verified":
+        judged.change_store("delete from files")
+    if without == "any record of it":
+        judged.change_store("drop trigger attempts_end_once")
+        judged.change_store("update attempts set produced = null")
+    forge(judged)
+    verified(judged, 0)
+    assert "5 B, size and time compared" in judged.call("session", "verify", "r").out
+    lengthen(judged)
+    verified(judged, 1)
+    assert states(judged)["review"] == ("changed", ["size"])
+
+
+def test_a_session_without_a_contract_has_nothing_to_verify(recorded: Place) -> None:
+    said = recorded.call("session", "verify", "plain")
+    assert (said.code, said.out) == (0, "session plain has no contract: there is nothing to verify\n")
+    told = recorded.call("session", "verify", "plain", "--json").object()
+    assert (told["same"], told["artifacts"]) == (None, [])
+    assert told["verification"] == {"then": None, "now": None}
+
+
+def test_a_session_that_is_still_running_has_no_verdict_yet(place: Place) -> None:
+    place.add_run("r", contract=CONTRACT)
+    place.daemon_once()
+    said = place.call("session", "verify", "r", "--json")
+    assert (said.code, said.object()["same"], said.object()["status"]) == (1, None, "running")
+    assert "session r is still running: there is no verdict to compare with yet" in said.err
+
+
+def test_a_session_that_nobody_knows_is_not_found(recorded: Place) -> None:
+    said = recorded.call("session", "verify", "nobody")
+    assert (said.code, said.out) == (3, "")
+
+
+def test_a_root_that_is_away_says_nothing_about_its_runs(judged: Place) -> None:
+    judged.runs.rename(judged.directory / "away")
+    said = judged.call("session", "verify", "r")
+    assert (said.code, said.out) == (75, "")
+    assert "can't be read: No such file or directory; try again" in said.err
+
+
+def test_it_works_beside_a_daemon_and_changes_nothing(judged: Place) -> None:
+    def whole() -> list[tuple[object, ...]]:
+        return judged.rows("select * from files") + judged.rows("select * from attempts")
+
+    before = whole()
+    with judged.daemon():
+        assert judged.call("session", "verify", "r").code == 0
+        remove(judged)
+        assert judged.call("session", "verify", "r").code == 1
+    assert whole() == before
+
+
+def test_the_name_of_a_hostile_file_can_do_nothing_to_a_terminal(place: Place) -> None:
+    hostile: JsonValue = {"expected": [{"id": "a", "path": "\x1bc.md"}]}
+    place.add_run("r", exit_code=0, contract=hostile, files={"\x1bc.md": "x"})
+    place.daemon_once()
+    said = place.call("session", "verify", "r")
+    assert said.code == 0
+    assert "\\x1bc.md" in said.out
+    assert "\x1bc" not in said.out
+
+
+def on_a_terminal(place: Place, *arguments: str) -> tuple[Result, str]:
+    """The command with a terminal for its stderr, and what that showed."""
+    ours, theirs = pty.openpty()
+    code = f"from runward.daemon.cli import session_verify; session_verify._LONG = 1; {ENTRY}"
+    argv = [*place.argv()[:2], code, *arguments]
+    process = subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+        cwd=place.directory,
+        env=place.environment | {"TERM": "xterm"},
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    except OSError:
+        pass  # the terminal is closed, as it says on Linux
+    os.close(ours)
+    return Result(process.returncode, process.stdout, ""), shown.decode()
+
+
+ENTRY = "from runward.daemon.cli import main; main()"
+
+
+def test_long_hashing_shows_its_progress_on_a_terminal_only(
+    judged: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, shown = on_a_terminal(judged, "session", "verify", "r", "--json")
+    assert said.code == 0
+    assert json.loads(said.out)["same"] is True
+    assert "hashing" in shown
+    assert "100%" in shown
+    monkeypatch.setattr(session_verify, "_LONG", 1)
+    assert judged.call("session", "verify", "r").err == ""
