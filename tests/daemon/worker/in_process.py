@@ -161,7 +161,8 @@ class Daemon:
         while await self.supervisor.starts.carry_out():
             pass
         await self.supervisor.orders.carry_out()
-        while await self.supervisor.background.drain():
+        # What follows a verdict waits while there is something to look at, as in `daemon --once`.
+        while not len(self.supervisor.hints) and await self.supervisor.background.drain():
             pass
 
     async def stop(self) -> None:
