@@ -16,8 +16,11 @@ from runward.daemon.rundir.artifacts import modified_ns, open_artifacts, refusal
 from runward.daemon.rundir.opening import REGULAR, unreadable
 from runward.handlers.facts import FileFact, FileHash, HashState, RootHashes, Unreadable
 
-CHUNK: Final = 1 << 20
-"""Bytes that are read and hashed in one go, outside the interpreter's lock; a stop waits for no more."""
+CHUNK: Final = 8 << 20
+"""Bytes that are read and hashed in one go, outside the interpreter's lock; a stop waits for no more.
+
+After each the lock has to be had again, which takes up to 5 ms beside verdicts: of 1 MiB each, 512 MB took half as long again.
+"""
 
 LARGEST: Final = 1 << 40
 """Bytes from which on a file is not hashed: a sparse one could be read for years."""
