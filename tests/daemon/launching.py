@@ -13,6 +13,7 @@ from typing import TypeVar
 import runward.daemon
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import read_stat
+from runward.daemon.processes.tree import send_signal
 
 T = TypeVar("T")
 
@@ -101,7 +102,7 @@ class Launcher:
     def close(self) -> None:
         """Ends what a test left running: the commands first, so that their launchers clean up."""
         for pid in members(str(self.state)):
-            os.kill(pid, signal.SIGKILL)
+            send_signal(pid, signal.SIGKILL)
         for process in self._started:
             try:
                 process.wait(PATIENCE_S)

@@ -14,6 +14,8 @@ from tests.daemon.launching import members
 from tests.proof.place import Place
 from tests.proof.processes import PATIENCE, Process, wait_for
 
+from runward.daemon.processes.tree import send_signal
+
 NO_SESSION: Final = ("launch.directory", "launch.forked", "launch.contained")
 """Points before `run.json`: what is left is no session."""
 
@@ -59,10 +61,8 @@ def killed(place: Place, means: str) -> None:
 @pytest.fixture
 def cleaned(place: Place) -> Iterator[Place]:
     yield place
-    import os
-
     for pid in members(str(place.runs)):
-        os.kill(pid, signal.SIGKILL)
+        send_signal(pid, signal.SIGKILL)
 
 
 def verdicts(place: Place) -> Mapping[str, tuple[object, ...]]:

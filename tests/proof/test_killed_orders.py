@@ -11,6 +11,8 @@ from tests.daemon.launching import members
 from tests.proof.place import Place
 from tests.proof.processes import Process, wait_for
 
+from runward.daemon.processes.tree import send_signal
+
 POINTS: Final = (
     "cancel.before",
     "cancel.after",
@@ -24,7 +26,7 @@ POINTS: Final = (
 def cleaned(place: Place) -> Iterator[Place]:
     yield place
     for pid in members(str(place.runs)):
-        os.kill(pid, signal.SIGKILL)
+        send_signal(pid, signal.SIGKILL)
 
 
 def started(place: Place) -> Process:

@@ -35,6 +35,7 @@ def counted(call):
         return call(*arguments, **keywords)
     return wrapper
 from runward.daemon.processes.detached import main
+from runward.daemon.processes.tree import send_signal
 for name in ("mkdir", "open", "write", "fsync", "rename", "unlink", "rmdir", "fork"):
     setattr(os, name, counted(getattr(os, name)))
 main()
@@ -88,7 +89,7 @@ class Starter:
     def _killed(self) -> bool:
         """Kill every command that is there already: it is told of before it is let go."""
         for pid in members(str(self.root)):
-            os.kill(pid, signal.SIGKILL)
+            send_signal(pid, signal.SIGKILL)
         return True
 
 
