@@ -18,6 +18,7 @@ from runward.daemon.ports import Begun, EpochPassed, NotBegun
 from runward.daemon.processes import starting
 from runward.daemon.processes.identity import read_stat
 from runward.daemon.processes.starting import StartingProcesses, environment
+from runward.daemon.processes.tree import send_signal
 from runward.daemon.store.epoch import write_epoch
 from runward.daemon.store.ownership import prepare
 from runward.handlers.effects import StartRun
@@ -35,7 +36,6 @@ def counted(call):
         return call(*arguments, **keywords)
     return wrapper
 from runward.daemon.processes.detached import main
-from runward.daemon.processes.tree import send_signal
 for name in ("mkdir", "open", "write", "fsync", "rename", "unlink", "rmdir", "fork"):
     setattr(os, name, counted(getattr(os, name)))
 main()
