@@ -109,6 +109,8 @@ def _times_of_started_runs(place: Place) -> dict[str, str]:
             moment = datetime.fromisoformat(json.loads(path.read_text())[key]).timestamp()
             written = datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds")
             found |= dict.fromkeys((str(moment), written.replace("+00:00", "Z")), f"<{key}>")
+        for each in Path(str(directory), "artifacts").iterdir():
+            found[str(each.stat().st_mtime_ns)] = f"<{each.name} was written>"
     return found
 
 

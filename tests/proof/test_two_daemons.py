@@ -41,7 +41,9 @@ def test_a_daemon_whose_state_directory_was_removed_ends_for_it_could_only_judge
 ) -> None:
     daemon = place.daemon()
     place.wait_ready(daemon)
-    shutil.rmtree(place.state)
+    removed = place.state.with_name("removed")
+    place.state.rename(removed)
+    shutil.rmtree(removed, ignore_errors=True)  # its daemon may be writing into it
     assert daemon.wait() == TRY_AGAIN
     assert f"the state directory {place.state} was removed" in daemon.said()
 

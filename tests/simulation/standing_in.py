@@ -7,8 +7,8 @@ time, for real ones would finish in any order; and the report, which nobody read
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
 import anyio
@@ -25,38 +25,44 @@ from runward.handlers.facts import Facts
 T = TypeVar("T")
 
 
+_SYSTEM_CALLS: Final = (
+    "inbox.spool.os",
+    "processes.record.os",
+    "processes.ticket.fcntl",
+    "processes.ticket.os",
+    "rundir.artifacts.os",
+    "rundir.comparing.os",
+    "rundir.durable.os",
+    "rundir.hashes.os",
+    "rundir.journals.fcntl",
+    "rundir.journals.os",
+    "rundir.legs.os",
+    "rundir.looking.os",
+    "rundir.opening.os",
+    "rundir.words.os",
+    "store.epoch.os",
+)
+"""What makes system calls, below `runward.daemon`."""
+
+
 @contextmanager
 def simulated(universe: Universe) -> Iterator[None]:
     """Have the daemon's code meet the simulated machine."""
     kernel = universe.kernel
     faults.install(universe.point)
-    files = "runward.daemon.rundir"
-    with (
-        patch(f"{files}.journals.os", kernel),
-        patch(f"{files}.journals.fcntl", kernel),
-        patch(f"{files}.comparing.os", kernel),
-        patch(f"{files}.looking.os", kernel),
-        patch(f"{files}.artifacts.os", kernel),
-        patch(f"{files}.hashes.os", kernel),
-        patch(f"{files}.hashes.CHUNK", 4),
-        patch(f"{files}.opening.os", kernel),
-        patch(f"{files}.legs.os", kernel),
-        patch(f"{files}.words.os", kernel),
-        patch(f"{files}.durable.os", kernel),
-        patch("runward.daemon.inbox.spool.os", kernel),
-        patch("runward.daemon.store.epoch.os", kernel),
-        patch("runward.daemon.processes.ticket.os", kernel),
-        patch("runward.daemon.processes.ticket.fcntl", kernel),
-        patch("runward.daemon.processes.record.os", kernel),
-        patch("runward.daemon.supervisor.write_report", lambda state, report: None),
-        patch("anyio.to_thread.run_sync", _thread(universe)),
-        patch("anyio.from_thread.check_cancelled", lambda: None),
-        patch("runward.handlers.route.decide", _buggy(universe.bugs)),
-    ):
-        try:
-            yield
-        finally:
-            faults.install(lambda name: None)
+    standing_in: dict[str, object] = {
+        **{f"runward.daemon.{module}": kernel for module in _SYSTEM_CALLS},
+        "runward.daemon.rundir.hashes.CHUNK": 4,
+        "runward.daemon.supervisor.write_report": lambda state, report: None,
+        "anyio.to_thread.run_sync": _thread(universe),
+        "anyio.from_thread.check_cancelled": lambda: None,
+        "runward.handlers.route.decide": _buggy(universe.bugs),
+    }
+    with ExitStack() as stack:
+        stack.callback(faults.install, lambda name: None)
+        for target, other in standing_in.items():
+            stack.enter_context(patch(target, other))
+        yield
 
 
 def _thread(universe: Universe) -> Callable[..., Any]:

@@ -215,6 +215,7 @@ def test_a_second_plan_is_said_beside_the_contract_that_holds(flows: Place) -> N
             "the launcher knows only the last plan"
         )
         until(lambda: flows.rows(problem), "the second plan's refusal")
+        until(lambda: not flows.rows("select 1 from jobs where state <> 'done'"), "the last job")
     session = flows.call("session", "show", "flow", "--json").object()
     assert expected(session) == LEGS
     assert session["status"] == "completed"
