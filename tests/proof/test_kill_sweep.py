@@ -15,7 +15,7 @@ from tests.proof.place import Place
 from tests.proof.processes import Forks
 
 KILLED = -9
-SAMPLE = 16
+SAMPLE = 24
 """In the default run every so many points are taken, each time other ones, and the first of every name."""
 
 

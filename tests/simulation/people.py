@@ -29,9 +29,10 @@ class People:
         self._later = later
         self._requests = 0
 
-    def held(self) -> list[tuple[int, str]]:
+    def held(self, handler: str = "*") -> list[tuple[int, str]]:
         """The jobs that are held now, with their lanes."""
-        rows = self._scene.universe.peek("select id, lane from jobs where state = 'held' order by id")
+        held = "select id, lane from jobs where state = 'held' and handler glob ? order by id"
+        rows = self._scene.universe.peek(held, (handler,))
         return [(int(row[0]), str(row[1])) for row in rows if not str(row[1]).startswith(FUTURE)]
 
     def retry_held(self) -> None:
@@ -39,7 +40,7 @@ class People:
             self.request(JobRetryRequested(self._uuid(), self._scene.universe.clock.now(), number))
 
     def discard_held(self) -> None:
-        held = self.held()
+        held = self.held("journal/repair") or self.held()  # of repairs there are few
         if held:
             number, lane = self._scene.dice.choice(held)
             if lane in self._scene.places.by_key:
@@ -66,7 +67,7 @@ class People:
         self.request(request)
         if dice.random() < 0.2:
             self._later(lambda: self.request(request))
-        if dice.random() < 0.3:
+        if dice.random() < 0.6:
             self._later(self.cancel_started)
 
     def cancel_started(self) -> None:
@@ -105,6 +106,8 @@ class People:
     def break_repairs(self) -> None:
         """A bug shows in whatever repairs journals."""
         self._scene.universe.bugs["journal/repair"] = "raises"
+        if self._scene.dice.random() < 0.5:
+            self._later(self.discard_held)
 
     def poison_handler(self) -> None:
         """A bug makes the handlers of one session order what the store must refuse."""

@@ -228,6 +228,7 @@ class Story:
                 self.people.break_handler,
                 self.people.poison_handler,
                 self.people.break_repairs,
+                self.people.break_repairs,
                 self.people.mend_handlers,
                 self.people.retry_held,
                 self.people.retry_held,

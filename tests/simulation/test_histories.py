@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.simulation import run
 from tests.simulation.tally import Tally
 
-CHUNK: Final = 50
+CHUNK: Final = 100
 ONE: Final = os.environ.get("RUNWARD_SEED")
 pytestmark = pytest.mark.timeout(900)  # a busy machine takes its time, and time is not what is tested here
 only_chunks = pytest.mark.skipif(ONE is not None, reason="RUNWARD_SEED asks for one history")

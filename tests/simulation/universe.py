@@ -128,10 +128,10 @@ class Universe:
             for found in ("lost", "torn_bytes", "changed", "moved"):
                 self.tally.reached[f"a damaged journal: {found}"] += bool(event[found])
 
-    def peek(self, sql: str) -> list[tuple[Any, ...]]:
+    def peek(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """What the store says, to somebody outside; nothing while a writer has it locked."""
         try:
-            return self.disk.world.execute(sql).fetchall()
+            return self.disk.world.execute(sql, values).fetchall()
         except sqlite3.OperationalError:
             return []
 
