@@ -180,8 +180,8 @@ def cancel(
 def verify(context: click.Context, identifier: str, as_json: bool) -> None:
     """The verification again, now, against the contract in the store: the same verdict, or what changed since.
 
-    Files are compared by size and time, and by content once they were hashed. Exit code 0: all is as it
-    was, or there is no contract. 1: something changed, or the session is still running.
+    Files are compared by size and time, and by content once they were hashed; journals by content. Exit code 0: all is as it
+    was; without a contract, that is the journals. 1: something changed, or the session is still running.
 
     \b
     Example:
@@ -192,6 +192,8 @@ def verify(context: click.Context, identifier: str, as_json: bool) -> None:
         row = reading.session(connection, find_session(connection, identifier))
         assert row is not None, "it was found in the same transaction"
         kept = kept_files(connection, [row.key]).get(row.key, [])
-    from runward.daemon.cli.session_verify import verify_again
+        from runward.daemon.cli.session_journals import check_journals
+        from runward.daemon.cli.session_verify import verify_again
 
-    sys.exit(verify_again(row, kept, as_json))
+        journals = check_journals(connection, row.key)
+    sys.exit(verify_again(row, kept, journals, as_json))
