@@ -17,6 +17,7 @@ from runward.daemon.clock import SystemClock, SystemRandomness
 from runward.daemon.declarations import Declarer
 from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log import Sinks
+from runward.daemon.memory import giver_back
 from runward.daemon.notify import notify
 from runward.daemon.ports import EpochPassed
 from runward.daemon.processes.starting import StartingProcesses
@@ -107,6 +108,7 @@ async def _serve(
         try:
             supervisor = Supervisor(state, settings, world, store, log, make_alarm)
             supervisor.worker.tell = sinks.add
+            supervisor.give_memory_back = giver_back()
             _collect_rarely()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_signals, supervisor, declarer, log, reload)

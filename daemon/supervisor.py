@@ -50,6 +50,9 @@ SOON: Final = 10.0
 
 REPORT_PERIOD: Final = 1.0
 
+MANY_COMMITS: Final = 50
+"""Commits after which memory is given back, once none came for a report's period."""
+
 STOP_PATIENCE: Final = 5.0
 """Seconds that the turn that is going on may still take once the daemon is told to stop."""
 
@@ -97,6 +100,7 @@ class Supervisor:
         self._working = anyio.CancelScope()
         self._alarm_at: float | None = None
         self._epoch_file = (0, 0)
+        self.give_memory_back: Callable[[], None] = lambda: None
         self.roots: dict[str, WatchedRoot] = {}
         self.coverage = Coverage()
         self.hints = Hints(self.wake)
@@ -395,8 +399,14 @@ class Supervisor:
     async def _report(self) -> None:
         """Keep `status.json` true, at most once a second and only while something changes."""
         last: Report | None = None
+        trimmed = seen = 0
         while True:
             self._check_epoch()
+            commits = self._store.commits
+            if commits - trimmed >= MANY_COMMITS and commits == seen:
+                trimmed = commits
+                await anyio.to_thread.run_sync(self.give_memory_back)
+            seen = commits
             report = self.report()
             if report != last and self._state is not None:
                 try:
