@@ -28,6 +28,28 @@ Origin: TypeAlias = Literal["live", "history"]
 DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
 
 
+class OfSession:
+    """What is said of a session: it goes into the session's lane."""
+
+    __slots__ = ()
+    session_key: str
+
+    @property
+    def lane(self) -> str:
+        return self.session_key
+
+
+class Request:
+    """What a person asks for: its key is the name of the inbox file."""
+
+    __slots__ = ()
+    request: str
+
+    @property
+    def key(self) -> str:
+        return self.request
+
+
 @dataclass(frozen=True, slots=True)
 class SessionDeclaration:
     """What a run says of itself when it starts.
@@ -54,7 +76,7 @@ class SessionDeclaration:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptStarted:
+class AttemptStarted(OfSession):
     """A session's files say that an attempt began; the first one opens the session.
 
     `at` is when it began (Unix seconds), `seen_over` that the same look also found its end. A
@@ -75,13 +97,9 @@ class AttemptStarted:
     def key(self) -> str:
         return f"{self.session_key}#{self.attempt}/started"
 
-    @property
-    def lane(self) -> str:
-        return self.session_key
-
 
 @dataclass(frozen=True, slots=True)
-class FlowPlanned:
+class FlowPlanned(OfSession):
     """A session's files name the legs of its flow. `digest` tells one plan from another.
 
     `at` is when it was planned (Unix seconds); `modified_ns` and `changed_ns` are the times of the plan's file.
@@ -106,13 +124,9 @@ class FlowPlanned:
     def key(self) -> str:
         return f"{self.session_key}#{self.attempt}/planned/{self.digest}"
 
-    @property
-    def lane(self) -> str:
-        return self.session_key
-
 
 @dataclass(frozen=True, slots=True)
-class AttemptEnded:
+class AttemptEnded(OfSession):
     """A session's files, its process or its deadline say that an attempt is over.
 
     `status` and `reason_code` are what the evidence alone amounts to, before the contract is
@@ -137,13 +151,9 @@ class AttemptEnded:
     def key(self) -> str:
         return f"{self.session_key}#{self.attempt}/ended"
 
-    @property
-    def lane(self) -> str:
-        return self.session_key
-
 
 @dataclass(frozen=True, slots=True)
-class SessionFinished:
+class SessionFinished(OfSession):
     """The verdict on an attempt: what triggers, chains, hashes and notices hang on.
 
     `produced` counts the expected files that were there, of `produced_bytes` together.
@@ -165,13 +175,9 @@ class SessionFinished:
     def key(self) -> str:
         return f"{self.session_key}#{self.attempt}/finished"
 
-    @property
-    def lane(self) -> str:
-        return self.session_key
-
 
 @dataclass(frozen=True, slots=True)
-class JournalDamaged:
+class JournalDamaged(OfSession):
     """Lines of ours don't stand in the journal `name` of `directory` as they were written.
 
     `rows` are the numbers in the store of what must be owed again, `epoch` is that of the daemon which found
@@ -197,13 +203,9 @@ class JournalDamaged:
     def key(self) -> str:
         return f"{self.session_key}#{self.name}/{self.rows[0]}@{self.epoch}/damaged"
 
-    @property
-    def lane(self) -> str:
-        return self.session_key
-
 
 @dataclass(frozen=True, slots=True)
-class JobRetryRequested:
+class JobRetryRequested(Request):
     """A person wants a held job tried again. `said_by` is the owner of the inbox file."""
 
     type: ClassVar[str] = "JobRetryRequested"
@@ -215,16 +217,12 @@ class JobRetryRequested:
     said_by: str = ""
 
     @property
-    def key(self) -> str:
-        return self.request
-
-    @property
     def lane(self) -> str:
         return f"queue:{self.job}"
 
 
 @dataclass(frozen=True, slots=True)
-class JobDiscardRequested:
+class JobDiscardRequested(Request):
     """A person gives a held job up, which frees its lane. The reason is kept with the job."""
 
     type: ClassVar[str] = "JobDiscardRequested"
@@ -237,16 +235,12 @@ class JobDiscardRequested:
     said_by: str = ""
 
     @property
-    def key(self) -> str:
-        return self.request
-
-    @property
     def lane(self) -> str:
         return f"queue:{self.job}"
 
 
 @dataclass(frozen=True, slots=True)
-class SessionCancelRequested:
+class SessionCancelRequested(Request, OfSession):
     """A person wants a session's running attempt ended. It means the attempt that they saw, and no later one."""
 
     type: ClassVar[str] = "SessionCancelRequested"
@@ -259,17 +253,9 @@ class SessionCancelRequested:
     reason: str = ""
     said_by: str = ""
 
-    @property
-    def key(self) -> str:
-        return self.request
-
-    @property
-    def lane(self) -> str:
-        return self.session_key
-
 
 @dataclass(frozen=True, slots=True)
-class PlayRunRequested:
+class PlayRunRequested(Request):
     """A person wants a playbook's command started, with the given values, in their directory `cwd`.
 
     `traceparent` is the trace that they are in (W3C Trace Context), or "".
@@ -287,16 +273,12 @@ class PlayRunRequested:
     said_by: str = ""
 
     @property
-    def key(self) -> str:
-        return self.request
-
-    @property
     def lane(self) -> str:
         return f"play:{self.request}"
 
 
 @dataclass(frozen=True, slots=True)
-class ScanRequested:
+class ScanRequested(Request):
     """A person or `daemon --once` wants every root scanned now."""
 
     type: ClassVar[str] = "ScanRequested"
@@ -305,10 +287,6 @@ class ScanRequested:
     request: str
     at: float
     said_by: str = ""
-
-    @property
-    def key(self) -> str:
-        return self.request
 
     @property
     def lane(self) -> str:

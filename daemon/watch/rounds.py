@@ -5,6 +5,7 @@ notifications. Roots that appear, vanish or are replaced get a new watch and a s
 processes are checked; a run that can't be watched is looked at. Now and then everything is scanned.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -62,13 +63,18 @@ class Rounds:
         self._everything = self._everything or everything
         self._wake.set()
 
+    def scan_is_due(self) -> bool:
+        """Whether the roots should be scanned now: it was asked for, or the last scan is long ago."""
+        return self.clock.monotonic() >= self._scan_at
+
     async def run(self) -> None:
         """Keep beating until cancelled."""
         last, wall = self.clock.monotonic(), self.clock.now()
         checked = last
         while True:
+            self._wake = anyio.Event()
             now = self.clock.monotonic()
-            if now >= self._scan_at:
+            if self.scan_is_due():
                 await self.scan()
             if now - checked >= PROCESS_PERIOD:
                 checked = now
@@ -78,7 +84,6 @@ class Rounds:
             await self.check_roots()
             self._look_at_flat()
             last, wall = self.clock.monotonic(), self.clock.now()
-            self._wake = anyio.Event()
             with anyio.move_on_after(BEAT):
                 await self._wake.wait()
             self._note_gap(last, wall)
@@ -97,6 +102,7 @@ class Rounds:
         """Scan every root; returns how many run directories are to be looked at."""
         self.look_in_inbox()  # its notifications may have been lost like any other
         everything, self._everything = self._everything, False
+        self._scan_at = math.inf  # what is requested from here on may be about what was listed already
         started = self.clock.monotonic()
         found = 0
         for root in list(self.roots.values()):
@@ -105,7 +111,7 @@ class Rounds:
         cost = self.clock.monotonic() - started
         self.coverage.last_scan_at = self.clock.now()
         self.coverage.last_scan_s = cost
-        self._scan_at = self.clock.monotonic() + max(self.period, COST_FACTOR * cost)
+        self._scan_at = min(self._scan_at, self.clock.monotonic() + max(self.period, COST_FACTOR * cost))
         return found
 
     def _settle(self, scanned: Scanned, why: int) -> int:

@@ -133,12 +133,11 @@ class Place:
         return report
 
     def log(self, event: str) -> list[dict[str, object]]:
-        """The log's lines about an event."""
+        """The log's whole lines about an event: one is torn while it is written, or where the disk was full."""
         path = self.state / "log" / "runward.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
-        return [
-            found for line in lines if f'"{event}"' in line and (found := json.loads(line))["event"] == event
-        ]
+        told = [_read_line(line) for line in lines if f'"{event}"' in line]
+        return [line for line in told if line.get("event") == event]
 
     def journal(self, run: str, name: str = "events.jsonl") -> list[str]:
         """The events that a journal tells, in order."""
@@ -204,6 +203,15 @@ class Place:
         inbox.mkdir(mode=0o700, parents=True, exist_ok=True)
         write(inbox / f"{name}.json", json.dumps(content))
         return name
+
+
+def _read_line(line: str) -> dict[str, object]:
+    """A line of the log; empty where it is torn."""
+    try:
+        read: dict[str, object] = json.loads(line)
+    except json.JSONDecodeError:
+        return {}
+    return read
 
 
 def write(path: Path, text: str | bytes) -> None:

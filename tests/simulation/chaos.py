@@ -20,7 +20,10 @@ ARMED: Final = 0.25
 """The share of points that a seed arms."""
 
 RARE: Final = ("commit.hold.", "commit.take_back.", "commit.clock.", "commit.stop.")
-"""Points that few histories pass at all: every seed arms them."""
+"""Points that few histories pass at all: every seed arms them, and they are struck soon."""
+
+SELDOM: Final = ("commit.start.", "commit.cancel.", "start.", "cancel.")
+"""Points that a history passes once or twice: every other seed arms them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class Chaos:
         passed = self._passed[name] = self._passed.get(name, 0) + 1
         if self.calm or not self._is_armed(name):
             return None
-        if self._dice.random() >= max(0.01, 0.4 / passed):
+        if self._dice.random() >= max(0.01, (0.8 if name.startswith(RARE) else 0.4) / passed):
             return None
         self._tally.struck[name] += 1
         return self._dice.choice(self.climate.strikes)
@@ -97,7 +100,7 @@ class Chaos:
     def _is_armed(self, name: str) -> bool:
         armed = self._armed.get(name)
         if armed is None:
-            chance = 1.0 if name.startswith(RARE) else ARMED
+            chance = 1.0 if name.startswith(RARE) else 0.5 if name.startswith(SELDOM) else ARMED
             armed = self._armed[name] = random.Random(f"{self._seed}/{name}").random() < chance
         return armed
 
