@@ -44,10 +44,13 @@ class Told(NamedTuple):
 
 
 class NotTold(NamedTuple):
-    """Nobody could be told to end, and asking again changes nothing. `all_gone`: because nobody is left."""
+    """Nobody could be told to end, and asking again changes nothing.
+
+    `too_late`: because nobody, or nothing, is left of the run, which an earlier try may have brought about.
+    """
 
     why: str
-    all_gone: bool = False
+    too_late: bool = False
 
 
 class Begun(NamedTuple):

@@ -35,8 +35,8 @@ def tell_to_end(processes: RunProcesses, place: RunPlace) -> Told | NotTold:
         whys.append(f"{who} {why}")
         if why != _GONE:
             break  # a launcher that lives and may not be told is not gone round
-    all_gone = bool(whys) and all(each.endswith(_GONE) for each in whys)
-    return NotTold("; ".join(whys) or "its files name no process", all_gone)
+    too_late = bool(whys) and all(each.endswith(_GONE) for each in whys)
+    return NotTold("; ".join(whys) or "its files name no process", too_late)
 
 
 def _tell(recorded: RecordedProcess, place: RunPlace) -> str | None:

@@ -118,7 +118,7 @@ class CancelOrders:
         """Whether anybody was told, None where that can't be known, and in words what came of the order."""
         if isinstance(answer, Told):
             return True, answer.who
-        if answer.all_gone and owed.event in self.inherited:
+        if answer.too_late and owed.event in self.inherited:
             return None, f"{answer.why}; a daemon that was killed may have told it"
         return False, answer.why
 
@@ -130,7 +130,7 @@ class CancelOrders:
         word = to_json({"said_by": owed.said_by, "reason": owed.reason}) + b"\n"
         place = self.files.leave_word(owed.directory, WORD, word)
         if isinstance(place, Gone):
-            return NotTold("its directory is gone")
+            return NotTold("its directory is gone", too_late=True)
         if isinstance(place, Unreadable):
             raise OSError(0, f"its directory can't be read: {place.why}")
         if place.problem is not None:

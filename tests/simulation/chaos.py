@@ -20,7 +20,7 @@ ARMED: Final = 0.25
 """The share of points that a seed arms."""
 
 RARE: Final = ("commit.hold.", "commit.take_back.", "commit.clock.", "commit.stop.")
-"""Points that few histories pass at all: every seed arms them, and they are struck soon."""
+"""Points that few histories pass at all: every seed arms them."""
 
 SELDOM: Final = ("commit.start.", "commit.cancel.", "start.", "cancel.")
 """Points that a history passes once or twice: every other seed arms them."""
@@ -92,7 +92,7 @@ class Chaos:
         passed = self._passed[name] = self._passed.get(name, 0) + 1
         if self.calm or not self._is_armed(name):
             return None
-        if self._dice.random() >= max(0.01, (0.8 if name.startswith(RARE) else 0.4) / passed):
+        if self._dice.random() >= max(0.01, 0.4 / passed):
             return None
         self._tally.struck[name] += 1
         return self._dice.choice(self.climate.strikes)

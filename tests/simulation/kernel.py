@@ -323,14 +323,17 @@ class Kernel:
             node.synced = len(node.data)
 
     def pwrite(self, descriptor: int, content: bytes, offset: int) -> int:
-        """Over what is there; the simulated files are so small that one page holds all of it."""
+        """Over what is there; the simulated files are so small that one page holds all of it.
+
+        What the disk has stays there, for it is the same; what it refused is to be written again.
+        """
         node = self._open[descriptor].node
         assert not self._open[descriptor].flags & os.O_APPEND
         assert node.data[offset : offset + len(content)] == content, (
             "only our own line is written over itself"
         )
-        node.synced = min(node.synced, offset if node.refused is None else min(node.refused, offset))
-        node.refused = None
+        if node.refused is not None:
+            node.synced, node.refused = min(node.synced, node.refused), None
         self._touch(node)
         return len(content)
 

@@ -349,7 +349,7 @@ class SimulatedProcesses:
         for each in (processes.launcher, processes.process):
             if each is not None and self._table.tell(each):
                 return Told(f"process {each.pid} was told")
-        return NotTold("all are gone", all_gone=True)
+        return NotTold("all are gone", too_late=True)
 
     def start(self, order: StartRun, epoch: int) -> HasBegun | NotBegun:
         """As the real one: a launcher of its own is asked, and waited for while the world goes on."""

@@ -67,7 +67,7 @@ class People:
         self.request(request)
         if dice.random() < 0.2:
             self._later(lambda: self.request(request))
-        if dice.random() < 0.6:
+        if dice.random() < 0.9:
             self._later(self.cancel_started)
 
     def cancel_started(self) -> None:
@@ -106,7 +106,7 @@ class People:
     def break_repairs(self) -> None:
         """A bug shows in whatever repairs journals."""
         self._scene.universe.bugs["journal/repair"] = "raises"
-        if self._scene.dice.random() < 0.5:
+        if self._scene.dice.random() < 0.9:
             self._later(self.discard_held)
 
     def poison_handler(self) -> None:

@@ -165,9 +165,11 @@ class Run:
 
     def name_process(self) -> None:
         """Write process.json."""
-        self.process = self.universe.table.start(self._command_told)
+        process = self.universe.table.start(self._command_told)
+        content = self._document("process.json", _recorded(process))
+        self.process = process
         self.place.odd = self.place.odd or self.place.died
-        self._means(self._document("process.json", _recorded(self.process)), Named(self.process))
+        self._means(content, Named(process))
 
     def end(self) -> None:
         """Write exit.json."""
@@ -274,6 +276,9 @@ class Run:
 
     def remove(self) -> None:
         self._shake()
+        self.place.odd = (
+            self.place.odd or self.process is not None
+        )  # made again at once, it may count as the same
         self.universe.kernel.remove_tree(self.path)
 
     def move(self) -> None:

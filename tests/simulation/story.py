@@ -219,6 +219,8 @@ class Story:
                 self.mishaps.kill_daemon,
                 self.mishaps.kill_daemon,
                 self.mishaps.stop_daemon,
+                self.mishaps.stop_daemon,
+                self.mishaps.stop_daemon,
                 self.mishaps.freeze_daemon,
                 self.mishaps.reboot,
                 self.mishaps.reboot,

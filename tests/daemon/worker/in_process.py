@@ -85,7 +85,7 @@ class ToldProcesses:
             if each is not None and each.pid not in self.gone:
                 self.told.append(each.pid)
                 return Told(f"process {each.pid} was told")
-        return NotTold("all are gone", all_gone=True)
+        return NotTold("all are gone", too_late=True)
 
     def start(self, order: StartRun, epoch: int) -> Begun | NotBegun:
         self.started.append(order)

@@ -133,6 +133,29 @@ async def test_a_run_that_a_killed_daemon_may_have_told_and_that_is_gone_was_can
         assert await running.rows("select reason_code from sessions") == [("run.cancelled.user",)]
 
 
+async def test_whether_a_killed_daemon_told_a_run_whose_directory_is_gone_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def end(self: CancelOrders, owed: OwedCancellation, answer: Told | NotTold) -> None:
+        """The daemon is killed right after it told the launcher."""
+
+    processes = ToldProcesses()
+    with monkeypatch.context() as ending:
+        ending.setattr(CancelOrders, "_mark", end)
+        async with daemon(tmp_path, StillClock(), processes) as running:
+            begin(tmp_path)
+            await running.settle()
+            await ask(running)
+    (tmp_path / "runs" / "a").rename(tmp_path / "away")
+    async with daemon(tmp_path, StillClock(), processes) as running:
+        await running.work()
+        assert await row(running) == (
+            None,
+            "its directory is gone; a daemon that was killed may have told it",
+            1,
+        )
+
+
 async def test_an_order_that_can_not_be_marked_is_marked_later_and_not_given_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
