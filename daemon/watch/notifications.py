@@ -89,7 +89,7 @@ class Inotify:
             there = [root for root in roots if os.path.isdir(root.path)]
             watchers, watching, next_plan = self._set_up(there)
             anyio.from_thread.run_sync(standing, watching)
-            quiet, deleted = False, 0
+            quiet, changed, deleted = False, False, 0
             while not stop.is_set():
                 for watcher in watchers:
                     # With a second, flat watcher each gets its turn; alone, one waits as long as it likes.
@@ -99,13 +99,17 @@ class Inotify:
                     quiet = isinstance(changes, str)
                     if isinstance(changes, str) or stop.is_set():
                         continue
+                    changed = True
                     deleted += sum(change == Change.deleted for change, _ in changes)
                     targets, in_inbox = translate(path for _, path in changes)
                     if targets:
                         anyio.from_thread.run_sync(hint, targets)
                     if in_inbox:
                         anyio.from_thread.run_sync(inbox)
-                if not stop.is_set() and time.monotonic() >= next_plan:
+                # Where all is watched to the bottom and nothing changed, the plan is as good as ever.
+                may_differ = changed or bool(watching.flat)
+                if may_differ and not stop.is_set() and time.monotonic() >= next_plan:
+                    changed = False
                     outdated, next_plan = self._outdated(there, watching)
                     if outdated or deleted > RENEWED_AFTER:
                         deleted = 0

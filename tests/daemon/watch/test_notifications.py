@@ -5,15 +5,16 @@ filter, and waits five seconds when it is cancelled. Hints name run directories,
 """
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 
+from runward.daemon.watch import notifications
 from runward.daemon.watch.hints import Target
-from runward.daemon.watch.notifications import Inotify, Watching, plan_watches
+from runward.daemon.watch.notifications import Inotify, Plan, Watching, plan_watches
 from runward.daemon.watch.roots import WatchedRoot
 
 PATIENCE = 10.0
@@ -52,12 +53,14 @@ class Told:
 
 
 @asynccontextmanager
-async def watching(tmp_path: Path, *roots: WatchedRoot, limit_share: float = 0.5) -> AsyncIterator[Told]:
+async def watching(
+    tmp_path: Path, *roots: WatchedRoot, limit_share: float = 0.5, plan_period: float = 30.0
+) -> AsyncIterator[Told]:
     """A watcher over the roots and an inbox, until the block ends."""
     inbox = tmp_path / "inbox"
     inbox.mkdir(exist_ok=True)
     told = Told()
-    watcher = Inotify(inbox, 5, 20, limit_share, 30.0)
+    watcher = Inotify(inbox, 5, 20, limit_share, plan_period)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watcher.watch, roots, told.stand, told.hint, told.in_inbox)
         with anyio.fail_after(PATIENCE):
@@ -184,3 +187,24 @@ def test_a_directory_that_may_not_be_listed_needs_no_watch(tmp_path: Path, root:
         assert plan_watches([root], 10).deep == (root,)
     finally:
         closed.chmod(0o700)
+
+
+async def test_the_roots_are_walked_again_after_a_change_and_not_while_nothing_happens(
+    tmp_path: Path, root: WatchedRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks: list[Sequence[WatchedRoot]] = []
+
+    def walk(roots: Sequence[WatchedRoot], allowed: int) -> Plan:
+        walks.append(roots)
+        return plan_watches(roots, allowed)
+
+    monkeypatch.setattr(notifications, "plan_watches", walk)
+    monkeypatch.setattr(notifications, "TIMEOUT_MS", 10)
+    async with watching(tmp_path, root, plan_period=0.0) as told:
+        await anyio.sleep(0.5)
+        assert len(walks) == 1
+        (Path(root.path) / "a").mkdir()
+        await told.wait(lambda: ("runs", "a") in told.targets)
+        with anyio.fail_after(PATIENCE):
+            while len(walks) < 2:
+                await anyio.sleep(0.01)
