@@ -2,7 +2,6 @@
 
 import gc
 import signal
-import sqlite3
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -29,12 +28,10 @@ from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import EpochRefused
 from runward.daemon.supervisor import SettingsNotTaken, Supervisor, World
+from runward.daemon.upkeep import Upkeep
 from runward.daemon.watch.notifications import Inotify
 
 STORE: Final = "runward.db"
-
-CHECKPOINT_PERIOD: Final = 1.0
-"""Seconds between looks at the size of the store's log."""
 
 Load = Callable[[], Parsed[Settings]]
 
@@ -108,35 +105,15 @@ async def _serve(
         try:
             supervisor = Supervisor(state, settings, world, store, log, make_alarm)
             supervisor.worker.tell = sinks.add
-            supervisor.give_memory_back = giver_back()
+            checkpointer = stack.enter_context(closing(Checkpointer(state / STORE)))
             _collect_rarely()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_signals, supervisor, declarer, log, reload)
-                tasks.start_soon(
-                    _checkpoint, stack.enter_context(closing(Checkpointer(state / STORE))), store, log
-                )
+                tasks.start_soon(Upkeep(store, checkpointer, giver_back(), log).run)
                 await (supervisor.once() if once else supervisor.run())
                 tasks.cancel_scope.cancel()
         finally:
             await store.close()
-
-
-async def _checkpoint(
-    checkpointer: Checkpointer, store: Store, log: structlog.typing.FilteringBoundLogger
-) -> None:
-    """Keep the store's log short, whenever something was committed since the last time."""
-    done = 0
-    while True:
-        await anyio.sleep(CHECKPOINT_PERIOD)
-        commits = store.commits
-        if commits == done or not checkpointer.is_due():
-            continue
-        try:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(checkpointer.run)
-            done = commits
-        except sqlite3.Error as error:
-            log.warning("store.not_checkpointed", why=str(error))
 
 
 def _collect_rarely() -> None:

@@ -12,25 +12,25 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import anyio.abc
-import anyio.to_thread
 import structlog
 
 from runward.config.settings import Settings
 from runward.daemon import __version__
 from runward.daemon.notify import notify
-from runward.daemon.ports import Clock, EpochPassed, Files, Processes, Randomness
+from runward.daemon.ports import Clock, Files, Processes, Randomness
 from runward.daemon.queue.queue import Observation, Queue
-from runward.daemon.report import Report, RootReport, percentile, write_report
+from runward.daemon.report import Report
+from runward.daemon.reporting import Reporting
 from runward.daemon.schedule.alarm import Alarm
 from runward.daemon.store import queries
-from runward.daemon.store.epoch import epoch_file, read_epoch, write_epoch
+from runward.daemon.store.epoch import HeldEpoch
 from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, Statement
 from runward.daemon.watch.coverage import Coverage
-from runward.daemon.watch.hints import Hints, Target, Why
-from runward.daemon.watch.notifications import CannotWatch, Notifications, Watching
+from runward.daemon.watch.hints import Hints, Why
+from runward.daemon.watch.keeping import WatchKeeping
+from runward.daemon.watch.notifications import Notifications
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
 from runward.daemon.worker.background import Background
@@ -49,9 +49,7 @@ SOON: Final = 10.0
 """`daemon --once` waits for what is due within this many seconds, settling and grace included."""
 
 REPORT_PERIOD: Final = 1.0
-
-MANY_COMMITS: Final = 50
-"""Commits after which memory is given back, once none came for a report's period."""
+"""Seconds between two looks at whether there is something new to tell, and whose time it is."""
 
 STOP_PATIENCE: Final = 5.0
 """Seconds that the turn that is going on may still take once the daemon is told to stop."""
@@ -92,15 +90,11 @@ class Supervisor:
         self._world = world
         self._store = store
         self._log = log
-        self._make_alarm = make_alarm
-        self._since = world.clock.now()
         self._wake = anyio.Event()
-        self._watch_again = anyio.Event()
         self._stopping = False
         self._working = anyio.CancelScope()
         self._alarm_at: float | None = None
-        self._epoch_file = (0, 0)
-        self.give_memory_back: Callable[[], None] = lambda: None
+        self._held_epoch: HeldEpoch | None = None
         self.roots: dict[str, WatchedRoot] = {}
         self.coverage = Coverage()
         self.hints = Hints(self.wake)
@@ -115,17 +109,21 @@ class Supervisor:
             log,
             self.roots,
             settings.scan.period,
-            self._have_watched_again,
-            self._clock_stepped,
+            lambda: self.watch.watch_again(),
+            self._due,
             self._inbox,
         )
+        self.watch = WatchKeeping(
+            world.notifications, self.roots, self.rounds, self.hints, self.coverage, log
+        )
+        decider = Decider(world.files, world.clock, world.declared, world.ruled, world.playable)
         self.worker = Worker(
             world.files,
             world.clock,
             store,
             self.queue,
             Looker(world.files, world.processes, world.clock),
-            Decider(world.files, world.clock, world.declared, world.ruled, world.playable),
+            decider,
             self.hints,
             self.outbox,
             self.coverage,
@@ -146,11 +144,30 @@ class Supervisor:
         self.background = Background(
             store,
             self.queue,
-            Decider(world.files, world.clock, world.declared),
+            decider,
             world.clock,
             log,
             lambda: self.worker.busy or self.outbox.behind > 0,
             self.worker.report,
+        )
+        self.reporting = Reporting(
+            state,
+            world.clock.now(),
+            store,
+            self.queue,
+            self.worker,
+            self.coverage,
+            self.roots,
+            (
+                self.outbox.degraded,
+                self.comparison.degraded,
+                self.worker.degraded,
+                self.starts.degraded,
+                self.orders.degraded,
+                self.background.degraded,
+                self.rounds.degraded,
+            ),
+            log,
         )
         self.alarm = make_alarm(self._due)
 
@@ -178,8 +195,7 @@ class Supervisor:
         """Take the store over and remember what was going on. Nobody else may write from here on."""
         epoch = await self._store.take_over(self._world.processes.boot_id())
         if self._state is not None:
-            write_epoch(self._state, epoch)
-            self._epoch_file = epoch_file(self._state)
+            self._held_epoch = HeldEpoch(self._state, epoch, self._log)
         await self.queue.start()
         await self._set_roots(self._settings)
         await self.comparison.start()
@@ -241,17 +257,16 @@ class Supervisor:
         self._settings = settings
         self.worker.batch = settings.batch
         self.rounds.period = settings.scan.period
-        self._have_watched_again()
+        self.watch.watch_again()
         self.rounds.request_scan(everything=True)
         self._log.info("reloaded", roots=[root.name for root in settings.roots])
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Be the daemon until `stop`."""
         await self.start()
-        stands = anyio.Event()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch, stands)
-            await stands.wait()
+            tasks.start_soon(self.watch.run)
+            await self.watch.stands.wait()
             self._log.info("ready", watched=self.coverage.watched, flat=self.coverage.flat)
             notify("READY=1", f"STATUS=watching {len(self.roots)} roots")
             ready()
@@ -340,39 +355,9 @@ class Supervisor:
         except (CommitUnknown, sqlite3.Error) as error:
             self._log.warning("stop.not_recorded", why=str(error))
 
-    async def _watch(self, stands: anyio.Event) -> None:
-        """Keep a watch standing; set it up anew when roots come, go or change."""
-        while True:
-            self._watch_again = anyio.Event()
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._watch_once, stands)
-                await self._watch_again.wait()
-                tasks.cancel_scope.cancel()
-
-    async def _watch_once(self, stands: anyio.Event) -> None:
-        def standing(watching: Watching) -> None:
-            self.coverage.watched, self.coverage.flat = watching.watched, len(watching.flat)
-            self.rounds.flat = set(watching.flat)
-            if stands.is_set():
-                # Whatever happened while there was no watch is found by a scan.
-                self.rounds.request_scan()
-            stands.set()
-
-        roots = list(self.roots.values())
-        while True:
-            try:
-                await self._world.notifications.watch(roots, standing, self._hint, self._inbox)
-            except CannotWatch as error:
-                self._log.error("watch.failed", why=str(error), mend="raise fs.inotify.max_user_instances")
-                standing(Watching(0, tuple(root.name for root in roots)))
-            await anyio.sleep(30)
-
     def _damaged(self, event: JournalDamaged) -> None:
         self.worker.findings.append(Observation(event.key, (event,)))
         self.wake()
-
-    def _hint(self, targets: list[Target]) -> None:
-        self.hints.add(targets, Why.WATCH)
 
     def _run_begun(self, order: StartRun) -> None:
         """A run that was ordered has begun: a look finds it, also where nothing is watched."""
@@ -390,90 +375,17 @@ class Supervisor:
         self.background.wake()
         self.wake()
 
-    def _have_watched_again(self) -> None:
-        self._watch_again.set()
-
-    def _clock_stepped(self) -> None:
-        self._due()
-
     async def _report(self) -> None:
-        """Keep `status.json` true, at most once a second and only while something changes."""
-        last: Report | None = None
-        trimmed = seen = 0
+        """Keep what is told true, and end where another daemon took over, though there be nothing to write."""
         while True:
             self._check_epoch()
-            commits = self._store.commits
-            if commits - trimmed >= MANY_COMMITS and commits == seen:
-                trimmed = commits
-                await anyio.to_thread.run_sync(self.give_memory_back)
-            seen = commits
-            report = self.report()
-            if report != last and self._state is not None:
-                try:
-                    await anyio.to_thread.run_sync(write_report, self._state, report)
-                    last = report
-                except OSError as error:
-                    self._log.warning("report.not_written", why=error.strerror)
+            await self.reporting.tell()
             await anyio.sleep(REPORT_PERIOD)
 
     def _check_epoch(self) -> None:
-        """End a daemon that has nothing to write, too, if another one took the state directory over meanwhile."""
-        if self._state is None:
-            return
-        try:
-            current = read_epoch(self._state)
-            replaced = epoch_file(self._state) != self._epoch_file
-        except FileNotFoundError:
-            raise EpochPassed(f"the state directory {self._state} was removed") from None
-        except OSError as error:
-            # Not readable is not over: every write finds out by itself.
-            self._log.warning("epoch.unreadable", why=error.strerror)
-            return
-        if replaced:
-            raise EpochPassed(f"the state directory {self._state} was replaced by another")
-        if current != self._store.epoch:
-            raise EpochPassed(
-                f"another daemon took the state directory over: this one's epoch is {self._store.epoch},"
-                f" now it is {current}"
-            )
+        if self._held_epoch is not None:
+            self._held_epoch.check()
 
     def report(self) -> Report:
         """What this daemon says of itself now."""
-        lags = sorted(self.worker.lag)
-        degraded = self.outbox.degraded() + self.comparison.degraded()
-        trouble = self.queue.uncertain or self.worker.trouble
-        if trouble is not None:
-            degraded.append(f"store: {trouble}")
-        degraded += self.starts.degraded()
-        if self.orders.trouble is not None:
-            degraded.append(self.orders.trouble)
-        if self.background.trouble is not None:
-            degraded.append(f"work in the background is put off: {self.background.trouble}")
-        degraded += [f"root {root.name}: {root.problem}" for root in self.roots.values() if root.problem]
-        degraded += [
-            f"root {name} is watched flat: running sessions are looked at every second"
-            for name in sorted(self.rounds.flat)
-        ]
-        return Report(
-            os.getpid(),
-            self._store.epoch,
-            __version__,
-            self._since,
-            Coverage(
-                self.coverage.watched,
-                self.coverage.flat,
-                self.coverage.overflows,
-                self.coverage.found_by_scan,
-                self.coverage.last_scan_at,
-                self.coverage.last_scan_s,
-            ),
-            percentile(lags, 0.5),
-            percentile(lags, 0.99),
-            self._store.fences_refused,
-            self.queue.tally.stolen,
-            degraded,
-            [
-                RootReport(root.name, root.path, root.layout, root.health, root.problem)
-                for root in self.roots.values()
-            ],
-        )
+        return self.reporting.report()

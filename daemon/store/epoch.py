@@ -9,6 +9,10 @@ import os
 from pathlib import Path
 from typing import Final
 
+import structlog
+
+from runward.daemon.ports import EpochPassed
+
 NAME: Final = "epoch"
 
 
@@ -40,3 +44,36 @@ def write_epoch(state: Path, epoch: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class HeldEpoch:
+    """The epoch that a daemon wrote when it took `state` over, and whether it still stands there."""
+
+    def __init__(self, state: Path, epoch: int, log: structlog.typing.FilteringBoundLogger) -> None:
+        """Write it. Raises `OSError`, as `write_epoch` does."""
+        write_epoch(state, epoch)
+        self._state = state
+        self._epoch = epoch
+        self._log = log
+        self._file = epoch_file(state)
+
+    def check(self) -> None:
+        """Raises `EpochPassed` where another daemon took the state directory over, or it is not the same any more.
+
+        That it can't be read means nothing: every write finds out by itself.
+        """
+        try:
+            current = read_epoch(self._state)
+            replaced = epoch_file(self._state) != self._file
+        except FileNotFoundError:
+            raise EpochPassed(f"the state directory {self._state} was removed") from None
+        except OSError as error:
+            self._log.warning("epoch.unreadable", why=error.strerror)
+            return
+        if replaced:
+            raise EpochPassed(f"the state directory {self._state} was replaced by another")
+        if current != self._epoch:
+            raise EpochPassed(
+                f"another daemon took the state directory over: this one's epoch is {self._epoch},"
+                f" now it is {current}"
+            )

@@ -169,6 +169,14 @@ class Rounds:
             if any(self.processes.state(each) != "alive" for each in processes)
         ]
 
+    def degraded(self) -> list[str]:
+        """What is wrong with the roots, for `status`."""
+        troubles = [f"root {root.name}: {root.problem}" for root in self.roots.values() if root.problem]
+        return troubles + [
+            f"root {name} is watched flat: running sessions are looked at every second"
+            for name in sorted(self.flat)
+        ]
+
     def _look_at_flat(self) -> None:
         """Running sessions of roots that can't be watched to the bottom are looked at every beat."""
         for name in sorted(self.flat):

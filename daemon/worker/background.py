@@ -66,7 +66,7 @@ class Background:
     batches: int = 0
     """How many batches were begun."""
     trouble: str | None = None
-    """What the store refused last, for `status`."""
+    """What the store refused last."""
     _halting: bool = False
     _claiming: anyio.Lock = field(default_factory=anyio.Lock)
     _threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(2))
@@ -75,6 +75,10 @@ class Background:
     def __post_init__(self) -> None:
         self.decider.go_on = self._go_on
         self.queue.wake_background = self.wake
+
+    def degraded(self) -> list[str]:
+        """What puts the work off, for `status`."""
+        return [] if self.trouble is None else [f"work in the background is put off: {self.trouble}"]
 
     def wake(self) -> None:
         """There may be something to do."""

@@ -20,6 +20,7 @@ from runward.daemon.ports import AlteredLine, Clock, Compared, Files, Gone, Jour
 from runward.daemon.store import journals, queries
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, Statement
+from runward.daemon.worker.delayed import let_verdicts_pass
 from runward.daemon.worker.outbox import Outbox
 from runward.handlers.events import JournalDamaged
 from runward.handlers.facts import Unreadable
@@ -35,9 +36,6 @@ RETRY: Final = 30.0
 
 TROUBLE: Final = 1.0
 """Seconds after which it goes on when the store refused."""
-
-PATIENT: Final = 100
-"""How often the comparison looks whether verdicts have passed before it goes on anyway."""
 
 Standing: TypeAlias = Mapping[Journal, Sequence[StandingLines]]
 Answers: TypeAlias = dict[Journal, Compared | Gone | Unreadable]
@@ -81,10 +79,7 @@ class Comparison:
         while True:
             self._wake = anyio.Event()
             while await self.step():
-                for _ in range(PATIENT):
-                    if not self.busy():
-                        break
-                    await anyio.sleep(0.005)
+                await let_verdicts_pass(self.busy)
             with anyio.move_on_after(max(TROUBLE, self._next() - self.clock.monotonic())):
                 await self._wake.wait()
 

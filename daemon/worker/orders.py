@@ -60,12 +60,16 @@ class CancelOrders:
     inherited: frozenset[int] = frozenset()
     """The orders that a daemon before this one owed, by their events: it may have given them."""
     trouble: str | None = None
-    """Why an order could not be carried out yet, for `status`."""
+    """Why an order could not be carried out yet."""
     _wake: anyio.Event = field(default_factory=anyio.Event)
 
     def wake(self) -> None:
         """There may be orders."""
         self._wake.set()
+
+    def degraded(self) -> list[str]:
+        """What keeps orders from being carried out, for `status`."""
+        return [] if self.trouble is None else [self.trouble]
 
     async def begin(self) -> None:
         """Remember what the daemon before this one left."""

@@ -23,6 +23,7 @@ from runward.daemon.store import journals, queries
 from runward.daemon.store.rows import LinePlace, OwedLine
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
+from runward.daemon.worker.delayed import Delayed, delayed, let_verdicts_pass
 
 SWEEP: Final = 5.0
 """Seconds between sweeps of syncs: what a power cut may take back, and the next start restores."""
@@ -36,18 +37,6 @@ MANY_OWED: Final = 60_000
 
 MANY_UNSYNCED: Final = 4_000
 """Lines from which on a sweep syncs whole file systems instead of file by file."""
-
-PATIENT: Final = 100
-"""How often a sweep looks whether verdicts have passed before it goes on anyway."""
-
-
-@dataclass(slots=True)
-class Delayed:
-    """A journal that refused its next line: when to try again, how often it was tried, and why."""
-
-    at: float
-    tries: int
-    why: str
 
 
 @dataclass(slots=True)
@@ -147,7 +136,7 @@ class Outbox:
 
     def degraded(self) -> list[str]:
         """What keeps lines from being written, for `status`."""
-        refused = {journal: each.why for journal, each in self._delayed.items() if each.tries > 2}
+        refused = {journal: each.why for journal, each in self._delayed.items() if each.lasts}
         refused |= self._not_synced
         return sorted(f"journal {directory}/{name}: {why}" for (directory, name), why in refused.items())
 
@@ -173,7 +162,7 @@ class Outbox:
         if len(self._owed) > len(self._delayed):
             # There may be more to do than when it was last looked: a sweep takes its time.
             return 0.02 if self.busy() else 0.0
-        times = [delayed.at for delayed in self._delayed.values()]
+        times = [each.at for each in self._delayed.values()]
         if self.unsynced:
             times.append(next_sweep)
         least = 0.02 if self.busy() else 0.0
@@ -188,7 +177,7 @@ class Outbox:
         """Seconds until a delayed journal is tried again, where that is at most `within`."""
         if not self._delayed:
             return None
-        wait = max(0.05, min(delayed.at for delayed in self._delayed.values()) - self.clock.monotonic())
+        wait = max(0.05, min(each.at for each in self._delayed.values()) - self.clock.monotonic())
         return wait if wait <= within else None
 
     async def carry_out(self, most: int = BATCH) -> bool:
@@ -209,8 +198,8 @@ class Outbox:
         now = self.clock.monotonic()
         lines: list[OwedLine] = []
         for journal, waiting in self._owed.items():
-            delayed = self._delayed.get(journal)
-            if delayed is not None and delayed.at > now:
+            refused = self._delayed.get(journal)
+            if refused is not None and refused.at > now:
                 continue
             line = waiting[0]
             if line.live and not waiting[-1].live:
@@ -265,12 +254,11 @@ class Outbox:
             del self._owed[journal]
 
     def _delay(self, journal: Journal, line: OwedLine, why: str) -> None:
-        delayed = self._delayed.get(journal)
-        tries = 1 if delayed is None else delayed.tries + 1
-        wait = min(30.0, 0.5 * 2 ** min(tries, 6))
-        self._delayed[journal] = Delayed(self.clock.monotonic() + wait, tries, why)
+        refused = delayed(self._delayed.get(journal), self.clock.monotonic(), why)
+        self._delayed[journal] = refused
         self._owed[journal][0] = line._replace(check=True)
-        if tries in (1, 3):
+        if refused.is_worth_saying:
+            tries = refused.tries
             self.log.warning("journal.delayed", session=line.key, journal=line.name, why=why, tries=tries)
 
     async def sweep(self, gently: bool = False) -> None:
@@ -289,10 +277,8 @@ class Outbox:
                 if not await self._sweep_part(size):
                     return
             left -= size
-            for _ in range(PATIENT if few else 0):
-                if not self.busy():
-                    break
-                await anyio.sleep(0.005)
+            if few:
+                await let_verdicts_pass(self.busy)
 
     async def _sweep_part(self, size: int) -> bool:
         """Sync and mark the oldest `size` lines; returns whether the sweep may go on."""

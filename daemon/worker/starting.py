@@ -19,7 +19,7 @@ from runward.daemon.ports import Begun, Clock, NotBegun, Processes
 from runward.daemon.store.starts import START_ENDED, owed_starts
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
-from runward.daemon.worker.outbox import Delayed
+from runward.daemon.worker.delayed import Delayed, delayed
 from runward.handlers.effects import StartRun
 
 AT_ONCE: Final = 4
@@ -57,7 +57,7 @@ class Starts:
 
     def degraded(self) -> list[str]:
         """What keeps runs from beginning, for `status`."""
-        told = [f"start {key}: {each.why}" for key, each in self._delayed.items() if each.tries > 2]
+        told = [f"start {key}: {each.why}" for key, each in self._delayed.items() if each.lasts]
         return sorted(told) + ([f"starts: {self._trouble}"] if self._trouble is not None else [])
 
     async def run(self) -> None:
@@ -134,12 +134,11 @@ class Starts:
                 self.log.error("run.not_begun", session=order.session, why=answer.why)
 
     def _delay(self, order: StartRun, why: str) -> None:
-        delayed = self._delayed.get(order.key)
-        tries = 1 if delayed is None else delayed.tries + 1
-        wait = min(30.0, 0.5 * 2 ** min(tries, 6))
-        self._delayed[order.key] = Delayed(self.clock.monotonic() + wait, tries, why)
-        if tries in (1, 3):
-            self.log.warning("run.delayed", session=order.session, why=why, tries=tries)
+        refused = self._delayed[order.key] = delayed(
+            self._delayed.get(order.key), self.clock.monotonic(), why
+        )
+        if refused.is_worth_saying:
+            self.log.warning("run.delayed", session=order.session, why=why, tries=refused.tries)
 
     async def _mark(self, rows: Sequence[Row]) -> str | None:
         """Mark these starts; returns why that may not have happened, and then they are asked for again."""

@@ -68,7 +68,7 @@ class Worker:
     """Called when an order to start a run is durable."""
     inbox_waits: bool = True
     trouble: str | None = None
-    """What keeps the worker from working, for `status`."""
+    """What keeps the worker from working."""
     lag: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
     """Seconds from the ends of attempts to their durable verdicts, of the last ones."""
     verdicts: int = 0
@@ -85,6 +85,11 @@ class Worker:
     def busy(self) -> bool:
         """Whether verdicts are on their way."""
         return self.trouble is None and (self._turning or len(self.hints) > 0)
+
+    def degraded(self) -> list[str]:
+        """What keeps verdicts from being recorded, for `status`."""
+        trouble = self.queue.uncertain or self.trouble
+        return [] if trouble is None else [f"store: {trouble}"]
 
     async def turn(self) -> bool:
         """Do what is waiting; returns whether anything was. The world's trouble is waited out.

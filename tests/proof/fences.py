@@ -10,8 +10,8 @@ from runward.daemon.processes import starting
 from runward.daemon.rundir import journals
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.store import rows
+from runward.daemon.store.epoch import HeldEpoch
 from runward.daemon.store.store import Store
-from runward.daemon.supervisor import Supervisor
 
 
 def _epoch_of_the_store() -> None:
@@ -54,10 +54,10 @@ def _look_for_lines() -> None:
 def _look_at_the_epoch() -> None:
     """A daemon doesn't look now and then, and at its end, whether its time is over."""
 
-    def unlooked(self: Supervisor) -> None:
+    def unlooked(self: HeldEpoch) -> None:
         return None
 
-    Supervisor._check_epoch = unlooked  # type: ignore[method-assign] # to take it out is the purpose
+    HeldEpoch.check = unlooked  # type: ignore[method-assign] # to take it out is the purpose
 
 
 def _of_the_launcher(name: str) -> Callable[[], None]:

@@ -1,0 +1,72 @@
+"""Telling what the daemon does: its report, put together from its parts, and kept true in `status.json`."""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio.to_thread
+import structlog
+
+from runward.daemon import __version__
+from runward.daemon.queue.queue import Queue
+from runward.daemon.report import Report, RootReport, percentile, write_report
+from runward.daemon.store.store import Store
+from runward.daemon.watch.coverage import Coverage
+from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.worker.turn import Worker
+
+
+@dataclass(slots=True)
+class Reporting:
+    """What is told comes from these parts; `troubles` say what is degraded, each for itself, in this order."""
+
+    state: Path | None
+    since: float
+    store: Store
+    queue: Queue
+    worker: Worker
+    coverage: Coverage
+    roots: dict[str, WatchedRoot]
+    troubles: Iterable[Callable[[], list[str]]]
+    log: structlog.typing.FilteringBoundLogger
+    _last: Report | None = None
+    _lags: tuple[int, float | None, float | None] = (-1, None, None)
+
+    async def tell(self) -> None:
+        """Have `status.json` say what is true now, if that is something new."""
+        report = self.report()
+        if report == self._last or self.state is None:
+            return
+        try:
+            await anyio.to_thread.run_sync(write_report, self.state, report)
+            self._last = report
+        except OSError as error:
+            self.log.warning("report.not_written", why=error.strerror)
+
+    def report(self) -> Report:
+        """What this daemon says of itself now."""
+        _, median, slowest = self._lag()
+        return Report(
+            os.getpid(),
+            self.store.epoch,
+            __version__,
+            self.since,
+            replace(self.coverage),
+            median,
+            slowest,
+            self.store.fences_refused,
+            self.queue.tally.stolen,
+            [trouble for troubles in self.troubles for trouble in troubles()],
+            [
+                RootReport(root.name, root.path, root.layout, root.health, root.problem)
+                for root in self.roots.values()
+            ],
+        )
+
+    def _lag(self) -> tuple[int, float | None, float | None]:
+        """How many verdicts there were, and p50 and p99 of the last ones' lag (seconds)."""
+        if self._lags[0] != self.worker.verdicts:
+            lags = sorted(self.worker.lag)
+            self._lags = (self.worker.verdicts, percentile(lags, 0.5), percentile(lags, 0.99))
+        return self._lags

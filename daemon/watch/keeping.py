@@ -1,0 +1,64 @@
+"""Keeping a watch standing over the roots; it is set up anew when roots come, go or change."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import structlog
+
+from runward.daemon.watch.coverage import Coverage
+from runward.daemon.watch.hints import Hints, Target, Why
+from runward.daemon.watch.notifications import CannotWatch, Notifications, Watching
+from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.watch.rounds import Rounds
+
+RETRY: Final = 30.0
+"""Seconds after which a watch that could not be had is tried again."""
+
+
+@dataclass(slots=True)
+class WatchKeeping:
+    """One task that holds the watch. `roots` is by name; `stands` is set once the first watch stands, or can't."""
+
+    notifications: Notifications
+    roots: dict[str, WatchedRoot]
+    rounds: Rounds
+    hints: Hints
+    coverage: Coverage
+    log: structlog.typing.FilteringBoundLogger
+    stands: anyio.Event = field(default_factory=anyio.Event)
+    _again: anyio.Event = field(default_factory=anyio.Event)
+
+    def watch_again(self) -> None:
+        """The roots are not what they were."""
+        self._again.set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            self._again = anyio.Event()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watch)
+                await self._again.wait()
+                tasks.cancel_scope.cancel()
+
+    async def _watch(self) -> None:
+        roots = list(self.roots.values())
+        while True:
+            try:
+                await self.notifications.watch(roots, self._standing, self._hint, self.rounds.look_in_inbox)
+            except CannotWatch as error:
+                self.log.error("watch.failed", why=str(error), mend="raise fs.inotify.max_user_instances")
+                self._standing(Watching(0, tuple(root.name for root in roots)))
+            await anyio.sleep(RETRY)
+
+    def _standing(self, watching: Watching) -> None:
+        self.coverage.watched, self.coverage.flat = watching.watched, len(watching.flat)
+        self.rounds.flat = set(watching.flat)
+        if self.stands.is_set():
+            # Whatever happened while there was no watch is found by a scan.
+            self.rounds.request_scan()
+        self.stands.set()
+
+    def _hint(self, targets: list[Target]) -> None:
+        self.hints.add(targets, Why.WATCH)

@@ -1,0 +1,48 @@
+"""Trying again: what the world refused waits longer each time, and verdicts pass before what can wait."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import anyio
+
+LONGEST: Final = 30.0
+"""Seconds that pass at most between two tries."""
+
+SHORTEST: Final = 1.0
+"""Seconds that pass between the first try and the second; then twice as many each time."""
+
+_PATIENT: Final = 100
+_LOOK: Final = 0.005
+"""How often, and every how many seconds, it is looked whether verdicts have passed, before all goes on anyway."""
+
+
+class Delayed(NamedTuple):
+    """What was refused: when to try again (monotonic seconds), how often it was tried, and why."""
+
+    at: float
+    tries: int
+    why: str
+
+    @property
+    def is_worth_saying(self) -> bool:
+        """Whether a line in the log is due: at the first try, and when it was no passing trouble."""
+        return self.tries in (1, 3)
+
+    @property
+    def lasts(self) -> bool:
+        """Whether `status` should show it."""
+        return self.tries > 2
+
+
+def delayed(before: Delayed | None, now: float, why: str) -> Delayed:
+    """What was refused once more at `now` (monotonic seconds)."""
+    tries = 1 if before is None else before.tries + 1
+    return Delayed(now + min(LONGEST, SHORTEST * 2 ** min(tries - 1, 6)), tries, why)
+
+
+async def let_verdicts_pass(busy: Callable[[], bool]) -> None:
+    """Wait while verdicts are on their way, but not for ever."""
+    for _ in range(_PATIENT):
+        if not busy():
+            return
+        await anyio.sleep(_LOOK)
