@@ -1,7 +1,9 @@
 """Whether the daemon's memory stays flat over bursts whose runs are deleted in between."""
 
 import shutil
+import time
 from pathlib import Path
+from typing import Final
 
 from tests.bench.figure import Figure, Goal, names
 from tests.bench.product import daemon
@@ -9,6 +11,9 @@ from tests.bench.scratch import scratch
 from tests.bench.yardstick import fixture
 
 _FLAT = Goal("at most", 1.05)
+
+_UPKEEP_S: Final = 3.0
+"""Seconds of rest in which the daemon's upkeep comes round twice: it gives back what a burst took."""
 
 
 def flat(memory: Path, count: int, bursts: int) -> list[Figure]:
@@ -26,6 +31,7 @@ def flat(memory: Path, count: int, bursts: int) -> list[Figure]:
                 for run in names(count, first):
                     shutil.rmtree(place.runs / run)
                 running.settle()
+                time.sleep(_UPKEEP_S)
                 resident.append(running.usage().rss_mb)
         problems = running.record.problems(names(bursts * count))
     ratios = [megabytes / resident[0] for megabytes in resident]
