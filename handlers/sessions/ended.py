@@ -20,7 +20,6 @@ from runward.handlers.contracts.verify import (
 )
 from runward.handlers.effects import (
     AppendLines,
-    Effect,
     Effects,
     Emit,
     EndAttempt,
@@ -107,59 +106,75 @@ def _conclude(
     found: RootFacts | None,
 ) -> Effects:
     status, reason = _verdict(event, verification)
-    delivery = verification.delivery if verification is not None else None
-    produced = verification.produced if verification is not None else ()
-    effects: list[Effect] = [
-        EndAttempt(
-            event.session_key,
-            event.attempt,
-            event.at,
-            event.evidence,
-            session.status,
-            status,
-            reason,
-            # What the run declared is the launcher's word; that it didn't deliver is the daemon's.
-            event.source if reason.code == event.reason_code else "daemon",
-            dump_verification(verification) if verification is not None else None,
-            delivery,
-            produced,
-        ),
+    effects: Effects = (
+        _ending(event, session, status, reason, verification),
         Explain(
             event.session_key,
             "decided",
             f"{status}: {reason.summary}",
             _known(event, contract, found),
         ),
-        Emit(
-            SessionFinished(
-                event.session_key,
-                event.attempt,
-                event.at,
-                status,
-                reason.code,
-                delivery,
-                len(produced),
-                sum(each.size for each in produced),
-            )
-        ),
-    ]
-    if session.origin == "live" or event.attempt > 1:  # only a first attempt can be of before
-        written = b""
-        if verification is not None:
-            written = lines.artifact_verified(event, event_hash, verification)
-        written += lines.status_changed(event, event_hash, session.status, status, reason)
-        written += lines.session_finished(event, event_hash, status, reason, delivery)
-        effects.append(AppendLines(event.session_key, session.path, lines.EVENTS, written, live=False))
-        effects.append(
-            AppendLines(
-                event.session_key,
-                session.path,
-                lines.replay_name(event.attempt),
-                lines.replay_session_end(event, event_hash, status),
-                live=False,
-            )
-        )
-    return tuple(effects)
+        Emit(_finished(event, status, reason, verification)),
+    )
+    if session.origin == "history" and event.attempt == 1:  # only a first attempt can be of before
+        return effects
+    return effects + _journal(event, event_hash, session, status, reason, verification)
+
+
+def _ending(
+    event: AttemptEnded, session: Session, status: Status, reason: Reason, verification: Verification | None
+) -> EndAttempt:
+    return EndAttempt(
+        event.session_key,
+        event.attempt,
+        event.at,
+        event.evidence,
+        session.status,
+        status,
+        reason,
+        # What the run declared is the launcher's word; that it didn't deliver is the daemon's.
+        event.source if reason.code == event.reason_code else "daemon",
+        dump_verification(verification) if verification is not None else None,
+        verification.delivery if verification is not None else None,
+        verification.produced if verification is not None else (),
+    )
+
+
+def _finished(
+    event: AttemptEnded, status: Status, reason: Reason, verification: Verification | None
+) -> SessionFinished:
+    produced = verification.produced if verification is not None else ()
+    return SessionFinished(
+        event.session_key,
+        event.attempt,
+        event.at,
+        status,
+        reason.code,
+        verification.delivery if verification is not None else None,
+        len(produced),
+        sum(each.size for each in produced),
+    )
+
+
+def _journal(
+    event: AttemptEnded,
+    event_hash: str,
+    session: Session,
+    status: Status,
+    reason: Reason,
+    verification: Verification | None,
+) -> Effects:
+    """The lines that tell of the end in the run's own directory."""
+    written, delivery = b"", None
+    if verification is not None:
+        written, delivery = lines.artifact_verified(event, event_hash, verification), verification.delivery
+    written += lines.status_changed(event, event_hash, session.status, status, reason)
+    written += lines.session_finished(event, event_hash, status, reason, delivery)
+    replay = lines.replay_session_end(event, event_hash, status)
+    return (
+        AppendLines(event.session_key, session.path, lines.EVENTS, written, live=False),
+        AppendLines(event.session_key, session.path, lines.replay_name(event.attempt), replay, live=False),
+    )
 
 
 def _verdict(event: AttemptEnded, verification: Verification | None) -> tuple[Status, Reason]:
