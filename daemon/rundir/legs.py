@@ -12,6 +12,7 @@ from typing import Final
 
 from runward.daemon.rundir.artifacts import open_artifacts
 from runward.daemon.rundir.opening import ABSENT, LINK, REFUSED, open_below, unreadable
+from runward.handlers.contracts.verify import boundary
 from runward.handlers.facts import EarlyLegs, LegsBefore, Unreadable
 
 MAXIMUM_ENTRIES: Final = 2048
@@ -60,7 +61,7 @@ def filled_without(plan: str, run: str, artifacts: str) -> tuple[str, ...]:
     """
     filled: tuple[str, ...] = ()
     try:
-        filled = _filled(artifacts, run if artifacts.startswith(run + "/") else "")
+        filled = _filled(artifacts, boundary(artifacts, run))
         os.stat(f"{run}/{plan}", follow_symlinks=False)
     except FileNotFoundError:
         return filled

@@ -6,6 +6,7 @@ can't be folded, is refused: the contract stays as it is, and the session keeps 
 
 from runward.handlers.contracts.fold import Folded, Unfoldable, fold_legs, why_too_late
 from runward.handlers.contracts.snapshots import snapshot_of, stored_contract
+from runward.handlers.contracts.verify import boundary
 from runward.handlers.effects import (
     AppendLines,
     ContractBasis,
@@ -45,7 +46,7 @@ def decide(event: FlowPlanned, event_hash: str, facts: Facts, now: float) -> Eff
         return _refused(event, why)
     before = LegsBefore(
         session.artifacts_path,
-        session.path if session.artifacts_path.startswith(session.path + "/") else "",
+        boundary(session.artifacts_path, session.path),
         tuple(leg.path for leg in event.legs),
         event.modified_ns,
         event.changed_ns,
