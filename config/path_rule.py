@@ -28,13 +28,18 @@ def relative_parts(path: str) -> tuple[str, ...]:
     if path.startswith("/"):
         raise PathRuleError("is an absolute path", "write it relative to the run's artifacts")
     _refuse_characters(path)
-    parts = tuple(part for part in path.split("/") if part not in ("", "."))
+    parts = tuple(names_in(path))
     if ".." in parts:
         raise PathRuleError("has a '..' in it", "name a file below the run's artifacts")
     if not parts:
         raise PathRuleError("is the directory itself", "name a file in it")
     _refuse_length(path, parts)
     return parts
+
+
+def names_in(path: str) -> list[str]:
+    """The names that a path goes through, as `PurePosixPath` reads it."""
+    return [name for name in path.split("/") if name not in ("", ".")]
 
 
 def _refuse_characters(path: str) -> None:

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from runward.config.path_rule import names_in
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, ROOT, open_below, unreadable
 from runward.handlers.facts import FileFact, RootFacts, Unreadable
 
@@ -91,7 +92,7 @@ def _open_root(root: str, within: str, run: int | None) -> int:
 
 def _fact(root: int, path: str) -> FileFact:
     """What lies at `path`. Raises `OSError` where the machine, not the path, is the trouble."""
-    parts = [part for part in path.split("/") if part not in ("", ".")]
+    parts = names_in(path)
     try:
         if len(parts) == 1:
             return _judge(root, parts[0], root)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Final
 
+from runward.config.path_rule import names_in
 from runward.daemon.ports import Halted
 from runward.daemon.rundir.artifacts import modified_ns, open_artifacts, refusal, resolve
 from runward.daemon.rundir.opening import REGULAR, unreadable
@@ -51,7 +52,7 @@ def file_hashes(
 
 def _hash(root: int, path: str, go_on: Callable[[int], bool]) -> FileHash:
     try:
-        descriptor = _open(root, [part for part in path.split("/") if part not in ("", ".")])
+        descriptor = _open(root, names_in(path))
         if isinstance(descriptor, FileHash):
             return descriptor
         try:
