@@ -1,17 +1,19 @@
 """What the operator's files declare now: playbooks, agent profiles, and the rules of the settings."""
 
-from typing import Final
+from typing import Final, TypeVar
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.contract_rules import rule_for
-from runward.config.playbook import PLAYBOOK_SUFFIX
-from runward.config.problem import Problem
+from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook
+from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.settings import NotFound, find_agent, find_playbook
 from runward.handlers.facts import Declarations, Play, Ruled, RuledPlaybook
 
 FILE_ENDINGS: Final = (PLAYBOOK_SUFFIX, ".md")
 """What commands take for a file, and look for where they were started."""
+
+T = TypeVar("T")
 
 
 class Declarer:
@@ -26,22 +28,17 @@ class Declarer:
 
     def __call__(self, playbook: str | None, agent: str | None) -> Declarations:
         """What they declare; a missing or wrong file is the operator's to mend, and said so."""
-        expected: tuple[ExpectedArtifact, ...] | None = None
-        defaults: tuple[ExpectedArtifact, ...] | None = None
+        settings = self._settings
+        read = defaults = None
         try:
             if playbook is not None:
-                read = find_playbook(self._settings, _name(playbook))
-                if read.value is None:
-                    return Declarations(None, None, _said(read.errors))
-                expected, agent = read.value.artifacts, agent or read.value.agent
+                read = _playbook(settings, playbook)
+                agent = agent or read.agent
             if agent is not None:
-                profile = find_agent(self._settings, _name(agent))
-                if profile.value is None:
-                    return Declarations(None, None, _said(profile.errors))
-                defaults = profile.value.artifact_defaults
-        except NotFound as error:
+                defaults = _defaults(settings, agent)
+        except _Unusable as error:
             return Declarations(None, None, str(error))
-        return Declarations(expected, defaults)
+        return Declarations(read.artifacts if read is not None else None, defaults)
 
     def play(self, name: str) -> Play:
         """What the playbook of this name would start, and in which root; or what the operator must mend first."""
@@ -51,20 +48,13 @@ class Declarer:
             return Play(
                 None, problem="no root of the settings has the layout 'native', for new runs to go to"
             )
-        defaults: tuple[ExpectedArtifact, ...] | None = None
         try:
-            read = find_playbook(settings, _name(name))
-            if read.value is None:
-                return Play(None, problem=_said(read.errors))
-            agent = read.value.agent
-            if agent is not None:
-                profile = find_agent(settings, _name(agent))
-                if profile.value is None:
-                    return Play(None, problem=_said(profile.errors))
-                defaults = profile.value.artifact_defaults
-        except NotFound as error:
+            playbook = _playbook(settings, name)
+            agent = playbook.agent
+            defaults = _defaults(settings, agent) if agent is not None else None
+        except _Unusable as error:
             return Play(None, problem=str(error))
-        return Play(read.value, agent, defaults, root.name, root.path)
+        return Play(playbook, agent, defaults, root.name, root.path)
 
     def ruled(self, session: RuledPlaybook) -> Ruled:
         """What a session falls under by the `[[contracts]]` rules."""
@@ -79,12 +69,32 @@ class Declarer:
         return Ruled(agent=agent) if rule is None else Ruled(rule.playbook, agent, rule.named_at.origin)
 
 
+class _Unusable(Exception):
+    """What was declared can't be used; the message says why, to the operator."""
+
+
+def _playbook(settings: Settings, name: str) -> Playbook:
+    try:
+        return _value(find_playbook(settings, _name(name)))
+    except NotFound as error:
+        raise _Unusable(str(error)) from error
+
+
+def _defaults(settings: Settings, agent: str) -> tuple[ExpectedArtifact, ...] | None:
+    try:
+        return _value(find_agent(settings, _name(agent))).artifact_defaults
+    except NotFound as error:
+        raise _Unusable(str(error)) from error
+
+
+def _value(read: Parsed[T]) -> T:
+    if read.value is None:
+        raise _Unusable("; ".join(problem.render() for problem in read.errors[:3]))
+    return read.value
+
+
 def _name(name: str) -> str:
     """A name that isn't the operator's own word here, and must not become a path of somebody's choosing."""
     if "/" in name or name.endswith(FILE_ENDINGS):
         raise NotFound(f"{name!r} is a file; only the name of a playbook or an agent may stand here")
     return name
-
-
-def _said(problems: tuple[Problem, ...]) -> str:
-    return "; ".join(problem.render() for problem in problems[:3])
