@@ -12,6 +12,7 @@ from typing import Final
 from runward.daemon.ports import Journal, StandingLines
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row, Statement
+from runward.daemon.store.values import as_bytes, as_int, listed
 
 SETTLE_PERIOD: Final = 3600.0
 """Seconds after which a marked line counts as out of any crash's reach (at the latest after twice as many)."""
@@ -62,7 +63,7 @@ async def list_uncompared(store: Store) -> None:
     """
     await store.run([Statement(_LIST_OWED, [()]), Statement(_LIST_OPEN, [()])], "journals")
     ((low, high),) = await store.read("select settled, (select max(id) from journal_lines) from daemon")
-    low, high = _int(low), _int(high or 0)
+    low, high = as_int(low), as_int(high or 0)
     while low < high:
         following = min(high, low + 256 * LISTED)
         await store.run([Statement(_LIST, [(low, following)])], "journals")
@@ -74,9 +75,9 @@ async def settle(store: Store, now: float) -> int:
     ((settled, settling, last),) = await store.read("select settled, settling, settling_at from daemon")
     assert isinstance(last, float)
     if last <= now < last + SETTLE_PERIOD:  # before `last` it is another boot
-        return _int(settled)
+        return as_int(settled)
     await store.run([Statement(_SETTLE, [(now,)])], "journals")
-    return _int(settling)
+    return as_int(settling)
 
 
 async def uncompared(store: Store) -> dict[Journal, str]:
@@ -97,12 +98,12 @@ async def uncompared(store: Store) -> dict[Journal, str]:
 
 async def standing_lines(store: Store, sessions: Iterable[str]) -> dict[Journal, list[StandingLines]]:
     """Our lines in the journals of these sessions, in the order in which they were owed."""
-    return _by_journal(await store.read(_STANDING, (_keys(sessions),)))
+    return _by_journal(await store.read(_STANDING, (listed(sessions),)))
 
 
 def read_standing_lines(connection: sqlite3.Connection, session: str) -> dict[Journal, list[StandingLines]]:
     """The same of one session, for commands."""
-    return _by_journal(connection.execute(_STANDING, (_keys([session]),)))
+    return _by_journal(connection.execute(_STANDING, (listed([session]),)))
 
 
 async def under_repair(store: Store) -> dict[Journal, str]:
@@ -122,7 +123,7 @@ async def given_up(store: Store, events: Iterable[str]) -> frozenset[str]:
     rows = await store.read(
         "select e.key from json_each(?) k cross join events e on e.key = k.value"
         " cross join jobs j on j.id between 32 * e.seq and 32 * e.seq + 31 where j.state = 'discarded'",
-        (_keys(events),),
+        (listed(events),),
     )
     return frozenset(str(key) for (key,) in rows)
 
@@ -130,8 +131,7 @@ async def given_up(store: Store, events: Iterable[str]) -> frozenset[str]:
 def _by_journal(rows: Iterable[Row]) -> dict[Journal, list[StandingLines]]:
     found: dict[Journal, list[StandingLines]] = {}
     for directory, name, row, content, offset, places in rows:
-        assert isinstance(content, bytes)
-        lines = StandingLines(_int(row), content, _int(offset), _places(places))
+        lines = StandingLines(as_int(row), as_bytes(content), as_int(offset), _places(places))
         found.setdefault((str(directory), str(name)), []).append(lines)
     return found
 
@@ -143,12 +143,3 @@ def dump_places(places: tuple[tuple[int, int], ...]) -> str | None:
 
 def _places(text: object) -> tuple[tuple[int, int], ...]:
     return () if text is None else tuple((offset, length) for offset, length in json.loads(str(text)))
-
-
-def _keys(keys: Iterable[str]) -> str:
-    return json.dumps(list(keys), ensure_ascii=False)
-
-
-def _int(value: object) -> int:
-    assert isinstance(value, int)
-    return value

@@ -10,6 +10,7 @@ from runward.daemon.store.chain import GENESIS_HEAD, Head
 from runward.daemon.store.rows import Job, OwedLine
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row, Statement
+from runward.daemon.store.values import as_bytes, as_float, as_int, listed
 from runward.handlers.events import UnknownEvent, load_payload
 from runward.handlers.facts import Cancellation, JobState, Produced, ProducedFiles, RunProcesses, Session
 from runward.handlers.route import BACKGROUND
@@ -29,21 +30,17 @@ LINE_STANDS: Final = (
 CANCELLATION_DONE: Final = "update cancellations set carried_out_at = ?, told = ?, outcome = ? where event = ? and carried_out_at is null"
 _BACKGROUND: Final = f"{BACKGROUND}*"
 """The lanes in the background, as `glob` has it."""
-_DUE: Final = (
+_MAY_RUN: Final = (
     "select j.id, j.event, e.type, e.version, e.payload, e.hash, e.depth, j.handler, j.lane, j.tries"
     " from jobs j join events e on e.seq = j.event"
     " where j.state in ('waiting', 'held') and j.state = 'waiting' and j.run_after <= ?1 and not exists ("
     "  select 1 from jobs b where b.lane = j.lane and b.id < j.id"
     "  and b.state in ('waiting', 'held') and (b.state = 'held' or b.run_after > ?1))"
-    " and j.lane not glob ?2 order by +j.id limit ?3"
 )
+_DUE: Final = f"{_MAY_RUN} and j.lane not glob ?2 order by +j.id limit ?3"
 _DUE_IN_BACKGROUND: Final = (
-    "select j.id, j.event, e.type, e.version, e.payload, e.hash, e.depth, j.handler, j.lane, j.tries"
-    " from jobs j join events e on e.seq = j.event"
-    " where j.state in ('waiting', 'held') and j.state = 'waiting' and j.run_after <= ?1 and not exists ("
-    "  select 1 from jobs b where b.lane = j.lane and b.id < j.id"
-    "  and b.state in ('waiting', 'held') and (b.state = 'held' or b.run_after > ?1))"
-    " and j.lane glob ?2 and coalesce(e.payload ->> 'produced_bytes', 0) <= ?4 order by j.lane, j.id limit ?3"
+    f"{_MAY_RUN} and j.lane glob ?2 and coalesce(e.payload ->> 'produced_bytes', 0) <= ?4"
+    " order by j.lane, j.id limit ?3"
 )
 ROOT_SEEN: Final = (
     "insert into roots (name, path, layout, first_seen_at) values (?, ?, ?, ?)"
@@ -68,7 +65,7 @@ class OwedCancellation(NamedTuple):
 async def head(store: Store) -> Head:
     """The end of the chain of events: the next one follows it."""
     last = await store.read("select seq, hash from events order by seq desc limit 1")
-    return Head(_int(last[0][0]), str(last[0][1])) if last else GENESIS_HEAD
+    return Head(as_int(last[0][0]), str(last[0][1])) if last else GENESIS_HEAD
 
 
 async def take_back(store: Store, now: float) -> int:
@@ -78,7 +75,7 @@ async def take_back(store: Store, now: float) -> int:
     )
     if stolen:
         await store.run([Statement(TAKE_BACK, [(store.epoch, now, store.epoch)])], "take_back")
-    return _int(stolen)
+    return as_int(stolen)
 
 
 async def open_lanes(store: Store) -> dict[str, int]:
@@ -87,7 +84,7 @@ async def open_lanes(store: Store) -> dict[str, int]:
         "select lane, count(*) from jobs where state in ('waiting', 'held') and lane not glob ? group by lane",
         (_BACKGROUND,),
     )
-    return {str(lane): _int(count) for lane, count in rows}
+    return {str(lane): as_int(count) for lane, count in rows}
 
 
 async def next_due(store: Store) -> float | None:
@@ -132,13 +129,20 @@ def _due(rows: Iterable[Row]) -> Due:
     jobs, broken = [], []
     for number, seq, kind, version, payload, digest, depth, handler, lane, tries in rows:
         try:
-            event = load_payload(str(kind), _int(version), str(payload))
+            event = load_payload(str(kind), as_int(version), str(payload))
         except UnknownEvent as error:
-            broken.append((_int(number), str(error)))
+            broken.append((as_int(number), str(error)))
             continue
         jobs.append(
             Job(
-                _int(number), _int(seq), event, str(digest), _int(depth), str(handler), str(lane), _int(tries)
+                as_int(number),
+                as_int(seq),
+                event,
+                str(digest),
+                as_int(depth),
+                str(handler),
+                str(lane),
+                as_int(tries),
             )
         )
     return Due(jobs, broken)
@@ -150,10 +154,10 @@ async def produced(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tu
         "select a.session_key, a.attempt, s.artifacts_path, s.path, a.produced from json_each(?) asked"
         " join attempts a on a.session_key = asked.value ->> 0 and a.attempt = asked.value ->> 1"
         " join sessions s on s.key = a.session_key where a.produced is not null",
-        (json.dumps(list(attempts), ensure_ascii=False),),
+        (listed(attempts),),
     )
     return {
-        (str(key), _int(attempt)): ProducedFiles(
+        (str(key), as_int(attempt)): ProducedFiles(
             str(artifacts_path), str(path), tuple(Produced(*each) for each in json.loads(str(text)))
         )
         for key, attempt, artifacts_path, path, text in rows
@@ -164,10 +168,10 @@ async def states_under(store: Store, numbers: Iterable[int]) -> dict[int, tuple[
     """The state and token of each of these jobs: how an uncertain commit is found out."""
     rows = await store.read(
         "select id, state, token from jobs where id in (select value from json_each(?))",
-        (json.dumps(list(numbers)),),
+        (listed(numbers),),
     )
     return {
-        _int(number): (str(state), None if token is None else str(token)) for number, state, token in rows
+        as_int(number): (str(state), None if token is None else str(token)) for number, state, token in rows
     }
 
 
@@ -181,7 +185,7 @@ async def known_events(store: Store, keys: Iterable[str]) -> frozenset[str]:
     """Those of the keys under which an event is recorded."""
     rows = await store.read(
         "select key from events where key in (select value from json_each(?))",
-        (json.dumps(list(keys), ensure_ascii=False),),
+        (listed(keys),),
     )
     return frozenset(str(key) for (key,) in rows)
 
@@ -191,7 +195,7 @@ async def sessions(store: Store, keys: Iterable[str]) -> dict[str, Session]:
     rows = await store.read(
         "select key, session_id, layout, path, status, attempt, artifacts_path, artifact_contract_json,"
         " playbook, agent, started_at, origin, contract_problem, folded from sessions where key in (select value from json_each(?))",
-        (json.dumps(list(keys), ensure_ascii=False),),
+        (listed(keys),),
     )
     return {str(row[0]): Session(*row) for row in rows}  # type: ignore[arg-type] # the schema's own types
 
@@ -200,7 +204,7 @@ async def cursors(store: Store, keys: Iterable[str]) -> dict[str, str]:
     """What is remembered of these run directories, by cursor key."""
     rows = await store.read(
         "select key, state from cursors where key in (select value from json_each(?))",
-        (json.dumps(list(keys), ensure_ascii=False),),
+        (listed(keys),),
     )
     return {str(key): str(state) for key, state in rows}
 
@@ -220,10 +224,10 @@ async def cancellations_of(store: Store, keys: Iterable[str]) -> dict[tuple[str,
     rows = await store.read(
         "select session_key, attempt, said_by, reason, carried_out_at is null from cancellations"
         " where session_key in (select value from json_each(?)) and told is not 0 order by event",
-        (json.dumps(list(keys), ensure_ascii=False),),
+        (listed(keys),),
     )
     return {
-        (str(key), _int(attempt)): Cancellation(str(said_by), str(reason), bool(is_owed))
+        (str(key), as_int(attempt)): Cancellation(str(said_by), str(reason), bool(is_owed))
         for key, attempt, said_by, reason, is_owed in rows
     }
 
@@ -236,7 +240,7 @@ async def owed_cancellations(store: Store) -> list[OwedCancellation]:
     )
     return [
         OwedCancellation(
-            _int(event),
+            as_int(event),
             str(key),
             str(directory),
             _PROCESSES.validate_json(str(named)),
@@ -256,7 +260,7 @@ async def open_cursors(store: Store) -> list[tuple[str, str, str]]:
 async def roots_seen(store: Store) -> dict[str, float]:
     """When each root was first seen (Unix seconds), by name."""
     rows = await store.read("select name, first_seen_at from roots")
-    return {str(name): _float(at) for name, at in rows}
+    return {str(name): as_float(at) for name, at in rows}
 
 
 async def owed_lines(store: Store, directories: Iterable[str] | None = None) -> list[OwedLine]:
@@ -269,16 +273,16 @@ async def owed_lines(store: Store, directories: Iterable[str] | None = None) -> 
         "select o.id, o.event, e.lane, o.directory, o.name, o.content, o.live"
         " from outbox o join events e on e.seq = o.event"
         " where ?1 is null or o.directory in (select value from json_each(?1)) order by o.id",
-        (None if directories is None else json.dumps(list(directories), ensure_ascii=False),),
+        (None if directories is None else listed(directories),),
     )
     return [
         OwedLine(
-            _int(row[0]),
-            _int(row[1]),
+            as_int(row[0]),
+            as_int(row[1]),
             str(row[2]),
             str(row[3]),
             str(row[4]),
-            _bytes(row[5]),
+            as_bytes(row[5]),
             bool(row[6]),
             True,
         )
@@ -286,24 +290,9 @@ async def owed_lines(store: Store, directories: Iterable[str] | None = None) -> 
     ]
 
 
-def _int(value: Row | object) -> int:
-    assert isinstance(value, int)
-    return value
-
-
-def _float(value: object) -> float:
-    assert isinstance(value, int | float)
-    return float(value)
-
-
-def _bytes(value: object) -> bytes:
-    assert isinstance(value, bytes)
-    return value
-
-
 async def still_owed(store: Store, numbers: Iterable[int]) -> frozenset[int]:
     """Those of these rows of the outbox that are not done yet."""
     rows = await store.read(
-        "select id from outbox where id in (select value from json_each(?))", (json.dumps(list(numbers)),)
+        "select id from outbox where id in (select value from json_each(?))", (listed(numbers),)
     )
-    return frozenset(_int(number) for (number,) in rows)
+    return frozenset(as_int(number) for (number,) in rows)

@@ -4,10 +4,11 @@ The keys of a session's events begin with the session's own, so they are found b
 before a column keeps SQLite from walking through all jobs by their numbers instead of the few open ones.
 """
 
-import json
 import sqlite3
 from collections.abc import Iterable
 from typing import Final, NamedTuple
+
+from runward.daemon.store.values import listed
 
 
 class EventRow(NamedTuple):
@@ -96,7 +97,7 @@ def events_with_causes(connection: sqlite3.Connection, numbers: Iterable[int]) -
         " union select e.seq, e.cause from chain c join events e on e.key = c.cause)"
         " select seq, key, type, lane, at, recorded_at, cause, payload, hash"
         " from events where seq in (select seq from chain) order by seq",
-        (json.dumps(list(numbers)),),
+        (listed(numbers),),
     )
     return [EventRow(*row) for row in rows]
 
@@ -162,7 +163,7 @@ def jobs(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[JobRow]
         "   and b.state in ('waiting', 'held'))) end"
         " from jobs j join events e on e.seq = j.event"
         " where j.id in (select value from json_each(?)) order by j.state <> 'held', j.id",
-        (json.dumps(list(numbers)),),
+        (listed(numbers),),
     )
     return [JobRow(*row) for row in rows]
 
@@ -194,7 +195,7 @@ def jobs_for_events(connection: sqlite3.Connection, events: Iterable[int]) -> li
     """The jobs that these events brought about."""
     rows = connection.execute(
         "select j.id from json_each(?) e join jobs j on j.id between 32 * e.value and 32 * e.value + 31",
-        (json.dumps(list(events)),),
+        (listed(events),),
     )
     return jobs(connection, [number for (number,) in rows])
 

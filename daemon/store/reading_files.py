@@ -1,9 +1,10 @@
 """The store as commands read what sessions produced: as it was verified, and as it was hashed since."""
 
-import json
 import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
+
+from runward.daemon.store.values import listed
 
 
 class HashedFile(NamedTuple):
@@ -35,7 +36,7 @@ def kept_files(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str,
         " join json_each(a.produced) p"
         " left join files f on f.session_key = s.key and f.attempt = s.attempt and f.id = p.value ->> 0"
         " where s.key in (select value from json_each(?)) order by s.key, p.key",
-        (json.dumps(list(keys), ensure_ascii=False),),
+        (listed(keys),),
     )
     found: dict[str, list[KeptFile]] = {}
     for key, identifier, path, size, modified_ns, *hashed in rows:
