@@ -296,11 +296,7 @@ class Batch:
             ),
         )
         self._row(_INSERT_ATTEMPT, (effect.key, 1, effect.at))
-        reason = effect.reason
-        self._row(
-            _INSERT_HISTORY,
-            (effect.key, 1, effect.at, None, "running", reason.code, reason.summary, evidence, effect.source),
-        )
+        self._change(effect, 1, None, "running", evidence)
 
     def _resume(self, effect: OpenAttempt) -> None:
         reason, evidence = effect.reason, _evidence(effect.reason.evidence_refs)
@@ -317,20 +313,7 @@ class Batch:
             ),
         )
         self._row(_INSERT_ATTEMPT, (effect.key, effect.attempt, effect.at))
-        self._row(
-            _INSERT_HISTORY,
-            (
-                effect.key,
-                effect.attempt,
-                effect.at,
-                effect.replaces,
-                "running",
-                reason.code,
-                reason.summary,
-                evidence,
-                effect.source,
-            ),
-        )
+        self._change(effect, effect.attempt, effect.replaces, "running", evidence)
 
     def _end(self, effect: EndAttempt) -> None:
         reason, evidence = effect.reason, _evidence(effect.reason.evidence_refs)
@@ -362,19 +345,21 @@ class Batch:
                 effect.attempt,
             ),
         )
+        self._change(effect, effect.attempt, effect.replaces, effect.status, evidence)
+
+    def _change(
+        self,
+        effect: OpenSession | OpenAttempt | EndAttempt,
+        attempt: int,
+        replaced: str | None,
+        status: str,
+        evidence: str,
+    ) -> None:
+        """A row of the status history."""
+        key, at, reason, source = effect.key, effect.at, effect.reason, effect.source
         self._row(
             _INSERT_HISTORY,
-            (
-                effect.key,
-                effect.attempt,
-                effect.at,
-                effect.replaces,
-                effect.status,
-                reason.code,
-                reason.summary,
-                evidence,
-                effect.source,
-            ),
+            (key, attempt, at, replaced, status, reason.code, reason.summary, evidence, source),
         )
 
     def _cancel(self, job: Job, effect: CancelRun) -> None:
