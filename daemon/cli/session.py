@@ -180,8 +180,10 @@ def cancel(
 def verify(context: click.Context, identifier: str, as_json: bool) -> None:
     """The verification again, now, against the contract in the store: the same verdict, or what changed since.
 
-    Files are compared by size and time, and by content once they were hashed; journals by content. Exit code 0: all is as it
-    was; without a contract, that is the journals. 1: something changed, or the session is still running.
+    Files are compared by size and time, and by content once they were hashed; the record is checked,
+    too: journals by content, events by their hashes. Exit code 0: all is as it was; without a
+    contract, that is the record. 1: something changed, or the session is still running. 75: the
+    directory or a journal can't be read.
 
     \b
     Example:
@@ -192,8 +194,8 @@ def verify(context: click.Context, identifier: str, as_json: bool) -> None:
         row = reading.session(connection, find_session(connection, identifier))
         assert row is not None, "it was found in the same transaction"
         kept = kept_files(connection, [row.key]).get(row.key, [])
-        from runward.daemon.cli.session_journals import check_journals
+        from runward.daemon.cli.session_record import check_record
         from runward.daemon.cli.session_verify import verify_again
 
-        journals = check_journals(connection, row.key)
-    sys.exit(verify_again(row, kept, journals, as_json))
+        record = check_record(connection, row.key)
+    sys.exit(verify_again(row, kept, record, as_json))

@@ -12,8 +12,8 @@ from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.output import align, coloured, fail, iso, local, note, print_json, safe, size
-from runward.daemon.cli.session_journals import JournalCheck, journal_lines, journals_as_json
 from runward.daemon.cli.session_json import produced_of, verification_of
+from runward.daemon.cli.session_record import Record
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.store.reading import SessionRow
@@ -33,14 +33,13 @@ class Found(NamedTuple):
     row: SessionRow
     now: Verification
     artifacts: tuple[Compared, ...]
-    journals: list[JournalCheck]
+    record: Record
 
     @property
-    def is_as_it_was(self) -> bool:
-        same = all(each.is_as_it_was for each in self.artifacts) and all(
-            each.is_sound for each in self.journals
-        )
-        return same and self._verdict() == self._verdict_then()
+    def same(self) -> bool | None:
+        """Whether all is as it was; None where not all of the record can be read and the rest is."""
+        same = all(each.is_as_it_was for each in self.artifacts) and self._verdict() == self._verdict_then()
+        return self.record.same if same else False
 
     def _verdict(self) -> tuple[JsonValue, JsonValue]:
         return self.now.status, self.now.delivery
@@ -50,40 +49,43 @@ class Found(NamedTuple):
         return then["status"] if isinstance(then, dict) else None, self.row.delivery
 
 
-def verify_again(
-    row: SessionRow, kept: Sequence[KeptFile], journals: list[JournalCheck], as_json: bool
-) -> int:
+def verify_again(row: SessionRow, kept: Sequence[KeptFile], record: Record, as_json: bool) -> int:
     """Verify, compare and print; returns the exit code."""
     if row.artifact_contract_json is None:
         if as_json:
-            print_json(_as_json(row, None, journals, None))
+            print_json(_as_json(row, None, record, None))
         else:
             click.echo(f"session {safe(row.session_id)} has no contract: there is nothing to verify")
-            click.echo("".join(f"{line}\n" for line in journal_lines(journals)), nl=False)
-        return GOOD if all(each.is_sound for each in journals) else NOT_SO
+            click.echo("".join(f"{line}\n" for line in record.as_lines()), nl=False)
+        return _code(record.same)
     if row.status == "running":
         if as_json:
-            print_json(_as_json(row, None, journals, None))
+            print_json(_as_json(row, None, record, None))
         note(f"session {safe(row.session_id)} is still running: there is no verdict to compare with yet")
         return NOT_SO
-    found = _verify(row, stored_contract(row.artifact_contract_json), kept, journals)
+    found = _verify(row, stored_contract(row.artifact_contract_json), kept, record)
     if as_json:
-        print_json(_as_json(row, found, journals, found.is_as_it_was))
+        print_json(_as_json(row, found, record, found.same))
     else:
         click.echo("\n".join(_lines(found)))
-    return GOOD if found.is_as_it_was else NOT_SO
+    return _code(found.same)
 
 
-def _verify(
-    row: SessionRow, contract: Contract, kept: Sequence[KeptFile], journals: list[JournalCheck]
-) -> Found:
+def _code(same: bool | None) -> int:
+    if same is None:
+        note("a journal can't be read, so nothing is known of it; try again")
+        return TRY_AGAIN
+    return GOOD if same else NOT_SO
+
+
+def _verify(row: SessionRow, contract: Contract, kept: Sequence[KeptFile], record: Record) -> Found:
     root, within = row.artifacts_path, boundary(row.artifacts_path, row.path)
     facts = artifact_facts(root, within, [entry.path for entry in contract.expected])
     if isinstance(facts, Unreadable):
         fail(f"{root} can't be read: {facts.why}; try again", TRY_AGAIN)
     then = _looks(row, kept)
     hashes = _hashes(root, within, contract, facts, then)
-    return Found(row, verify(contract, facts, time.time()), compare(contract, then, facts, hashes), journals)
+    return Found(row, verify(contract, facts, time.time()), compare(contract, then, facts, hashes), record)
 
 
 def _looks(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, Look]:
@@ -135,9 +137,7 @@ def _progress(total: int) -> Iterator[Callable[[int], bool]]:
         yield go_on
 
 
-def _as_json(
-    row: SessionRow, found: Found | None, journals: list[JournalCheck], same: bool | None
-) -> JsonValue:
+def _as_json(row: SessionRow, found: Found | None, record: Record, same: bool | None) -> JsonValue:
     return {
         "session_id": row.session_id,
         "key": row.key,
@@ -150,7 +150,7 @@ def _as_json(
         },
         "delivery": {"then": row.delivery, "now": None if found is None else found.now.delivery},
         "artifacts": [] if found is None else [_artifact(each) for each in found.artifacts],
-        "journals": journals_as_json(journals),
+        "record": record.as_json(),
     }
 
 
@@ -182,11 +182,13 @@ def _lines(found: Found) -> list[str]:
     verdict = coloured(found.now.status)
     if said != found.now.status:
         verdict = f"{verdict}, it was {coloured(str(said))}"
-    head = (
-        "the same as at the verdict" if found.is_as_it_was else coloured("warning", "not as at the verdict")
-    )
+    heads = {
+        True: "the same as at the verdict",
+        False: coloured("warning", "not as at the verdict"),
+        None: coloured("warning", "as at the verdict as far as it can be read"),
+    }
     lines = [
-        f"Session {safe(row.session_id)}: {head} ({local(row.finished_at)})",
+        f"Session {safe(row.session_id)}: {heads[found.same]} ({local(row.finished_at)})",
         f"Verified now: {verdict}",
         "",
     ]
@@ -200,7 +202,7 @@ def _lines(found: Found) -> list[str]:
         )
         for each in found.artifacts
     ]
-    return [*lines, *(align(rows) if rows else ["  nothing is expected"]), *journal_lines(found.journals)]
+    return [*lines, *(align(rows) if rows else ["  nothing is expected"]), *found.record.as_lines()]
 
 
 _COLOURS: Final = {"same": "ok", "missing": "", "new": "warning", "gone": "failed"}

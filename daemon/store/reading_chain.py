@@ -1,17 +1,28 @@
-"""Questions of commands to the record itself: does the chain hold, and do a session's lines belong to it."""
+"""Questions of commands to the record of one session: do its events hold in the chain, and its lines to its events."""
 
 import json
 import sqlite3
 
-from runward.daemon.store.chain import BrokenChain, ChainedEvent, Head, follow
+from runward.daemon.store.chain import GENESIS_HEAD, BrokenChain, ChainedEvent, Head, follow
 
 
-def verify_chain(connection: sqlite3.Connection) -> Head | BrokenChain:
-    """Follow the whole chain of events: its end, or the first event at which it breaks."""
+def broken_event(connection: sqlite3.Connection, session: str) -> BrokenChain | None:
+    """The first event of a session that doesn't follow from its own facts and the event before it in the chain."""
     rows = connection.execute(
-        "select seq, hash, key, type, version, recorded_at, cause, depth, payload from events order by seq"
+        "select e.seq, e.hash, e.key, e.type, e.version, e.recorded_at, e.cause, e.depth, e.payload, p.seq, p.hash"
+        " from events e left join events p on p.seq = e.seq - 1"
+        " where e.key > ?1 || '#' and e.key < ?1 || '$' and e.lane = ?1 order by e.seq",
+        (session,),
     )
-    return follow(ChainedEvent(*row) for row in rows)
+    for *facts, number, digest in rows:
+        event = ChainedEvent(*facts)
+        before = GENESIS_HEAD if number is None else Head(number, digest)
+        if number is None and event.seq != GENESIS_HEAD.seq + 1:
+            return BrokenChain(event.seq, event.key, "the event before it is gone")
+        end = follow([event], before)
+        if isinstance(end, BrokenChain):
+            return end
+    return None
 
 
 def lines_off_the_chain(connection: sqlite3.Connection, session: str) -> list[tuple[int, str]]:

@@ -5,14 +5,17 @@ import json
 import os
 import pty
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import CONTRACT, PATIENCE_S, Place, Result
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli import session_verify
+from runward.daemon.cli import session_record, session_verify
+from runward.daemon.ports import Compared, Gone, StandingLines
+from runward.daemon.rundir.comparing import compare
+from runward.handlers.facts import Unreadable
 
 FILES = {"review.md": "fine\n", "report.md": "done\n"}
 
@@ -35,11 +38,21 @@ def verified(place: Place, code: int) -> dict[str, JsonValue]:
     return said.object()
 
 
+def record(said: Result) -> tuple[list[dict[str, JsonValue]], JsonValue]:
+    """The journals, and the event that doesn't hold."""
+    found = said.object()["record"]
+    assert isinstance(found, dict)
+    assert list(found) == ["journals", "broken_event"]
+    journals = found["journals"]
+    assert isinstance(journals, list)
+    return [each for each in journals if isinstance(each, dict)], found["broken_event"]
+
+
 def journals(place: Place) -> dict[str, tuple[list[JsonValue], JsonValue]]:
     """The states of the lines of each journal that don't stand as they were written, and its problem."""
     said = place.call("session", "verify", "r", "--json")
     found = {}
-    for each in said.items("journals"):
+    for each in record(said)[0]:
         altered = each["altered"]
         assert isinstance(altered, list)
         found[str(each["name"])] = (
@@ -75,6 +88,55 @@ def test_a_session_without_contract_has_its_journals_verified(place: Place) -> N
     assert "events.jsonl" in said.out
 
 
+def test_a_journal_that_cannot_be_read_is_neither_gone_nor_as_it_was(place: Place) -> None:
+    place.add_run("r", exit_code=0)
+    place.daemon_once()
+    place.runs.rename(place.directory / "away")
+    said = place.call("session", "verify", "r")
+    assert said.code == 75
+    assert "events.jsonl  3 lines  not known  can't be read: its root is away" in said.out
+    assert "a journal can't be read, so nothing is known of it; try again" in said.err
+
+
+def refuse_events(directory: str, name: str, lines: Sequence[StandingLines]) -> Compared | Gone | Unreadable:
+    """The comparison on a disk that refuses `events.jsonl`: no permission would keep root from it."""
+    return Unreadable("Input/output error") if name == "events.jsonl" else compare(directory, name, lines)
+
+
+def test_what_cannot_be_read_hides_nothing_that_changed(
+    judged: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_record, "compare", refuse_events)
+    said = judged.call("session", "verify", "r", "--json")
+    assert (said.code, said.object()["same"]) == (75, None)
+    text = judged.call("session", "verify", "r")
+    assert (text.code, text.out.splitlines()[0]) == (
+        75,
+        "Session r: as at the verdict as far as it can be read (2026-01-02 03:14:05 UTC)",
+    )
+    (judged.runs / "r" / "REPLAY.jsonl").unlink()
+    assert verified(judged, 1)["same"] is False
+    assert journals(judged)["events.jsonl"] == ([], "can't be read: Input/output error")
+
+
+@pytest.mark.parametrize("contract", [CONTRACT, None])
+def test_an_event_that_was_changed_in_the_store_is_told(place: Place, contract: JsonValue) -> None:
+    place.add_run("r", exit_code=0, contract=contract, files=FILES)
+    place.daemon_once()
+    assert record(place.call("session", "verify", "r", "--json"))[1] is None
+    place.change_store("drop trigger events_are_facts")
+    key = "native:runs/r#1/ended"
+    place.change_store("update events set recorded_at = recorded_at + 1 where key = ?", key)
+    said = place.call("session", "verify", "r", "--json")
+    found = record(said)[1]
+    assert said.code == 1
+    assert isinstance(found, dict)
+    assert (list(found), found["key"]) == (["seq", "key", "why"], key)
+    text = place.call("session", "verify", "r")
+    assert text.code == 1
+    assert f"  EVENT  {key}  number {found['seq']}  not as recorded  its hash is " in text.out
+
+
 def states(place: Place) -> dict[str, tuple[JsonValue, JsonValue]]:
     """The state of each artifact by id, and what is different."""
     said = place.call("session", "verify", "r", "--json")
@@ -99,7 +161,7 @@ def test_where_nothing_changed_it_is_the_same_verdict(judged: Place) -> None:
         "verification",
         "delivery",
         "artifacts",
-        "journals",
+        "record",
     ]
     assert (said["session_id"], said["key"], said["attempt"], said["status"]) == (
         "r",

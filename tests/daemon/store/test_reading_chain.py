@@ -9,8 +9,8 @@ import anyio
 import pytest
 from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
 
-from runward.daemon.store.chain import BrokenChain, Head, event_hash
-from runward.daemon.store.reading_chain import lines_off_the_chain, verify_chain
+from runward.daemon.store.chain import event_hash
+from runward.daemon.store.reading_chain import broken_event, lines_off_the_chain
 
 KEY = "native:runs/a"
 
@@ -36,9 +36,10 @@ def store(tmp_path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def test_a_chain_that_nobody_changed_holds_to_its_end(store: sqlite3.Connection) -> None:
-    (digest,) = store.execute("select hash from events order by seq desc limit 1").fetchone()
-    assert verify_chain(store) == Head(3, digest)
+def test_a_session_whose_record_nobody_changed_has_no_broken_event(store: sqlite3.Connection) -> None:
+    keys = [key for (key,) in store.execute("select key from events where lane = ? order by seq", (KEY,))]
+    assert keys == [f"{KEY}#1/started", f"{KEY}#1/ended", f"{KEY}#1/finished"]
+    assert broken_event(store, KEY) is None
     assert lines_off_the_chain(store, KEY) == []
 
 
@@ -53,14 +54,12 @@ def test_a_chain_that_nobody_changed_holds_to_its_end(store: sqlite3.Connection)
         "hash = '" + "0" * 64 + "'",
     ],
 )
-def test_an_event_that_was_changed_breaks_the_chain_and_is_named(
-    store: sqlite3.Connection, change: str
-) -> None:
+def test_an_event_that_was_changed_is_named(store: sqlite3.Connection, change: str) -> None:
     key = f"{KEY}#1/ended"
     (number,) = store.execute("select seq from events where key = ?", (key,)).fetchone()
     store.execute(f"update events set {change} where seq = ?", (number,))
-    broken = verify_chain(store)
-    assert isinstance(broken, BrokenChain)
+    broken = broken_event(store, KEY)
+    assert broken is not None
     assert (broken.seq, broken.key) == (number, key)
     assert "its hash is" in broken.why
 
@@ -68,9 +67,28 @@ def test_an_event_that_was_changed_breaks_the_chain_and_is_named(
 def test_an_event_that_was_taken_out_is_missed_at_the_next_one(store: sqlite3.Connection) -> None:
     store.execute("pragma foreign_keys = off")
     store.execute("delete from events where seq = 2")
-    broken = verify_chain(store)
-    assert isinstance(broken, BrokenChain)
-    assert (broken.seq, broken.why) == (3, "after event 1 comes event 3")
+    assert broken_event(store, KEY) == (3, f"{KEY}#1/finished", "the event before it is gone")
+
+
+def test_an_event_that_was_changed_with_its_hash_is_missed_at_the_next_one(store: sqlite3.Connection) -> None:
+    facts = store.execute(
+        "select key, type, version, recorded_at + 1, cause, depth, payload from events where seq = 2"
+    ).fetchone()
+    (before,) = store.execute("select hash from events where seq = 1").fetchone()
+    changed = (facts[3], event_hash(before, *facts))
+    store.execute("update events set recorded_at = ?, hash = ? where seq = 2", changed)
+    broken = broken_event(store, KEY)
+    assert broken is not None
+    assert broken.seq == 3
+
+
+def test_each_session_answers_for_its_own_events(store: sqlite3.Connection) -> None:
+    store.execute("update events set key = replace(key, '/a#', '/b#'), lane = 'native:runs/b' where seq = 2")
+    broken = broken_event(store, "native:runs/b")
+    assert broken is not None
+    assert broken.seq == 2
+    assert broken_event(store, KEY) is None
+    assert broken_event(store, "native:runs/nobody") is None
 
 
 def test_a_chain_that_was_made_anew_is_told_by_the_lines_of_its_events(store: sqlite3.Connection) -> None:
@@ -81,5 +99,5 @@ def test_a_chain_that_was_made_anew_is_told_by_the_lines_of_its_events(store: sq
     for seq, *facts in rows:
         previous = event_hash(previous, *facts)
         store.execute("update events set recorded_at = ?, hash = ? where seq = ?", (facts[3], previous, seq))
-    assert isinstance(verify_chain(store), Head)
+    assert broken_event(store, KEY) is None
     assert {name for _, name in lines_off_the_chain(store, KEY)} == {"events.jsonl", "REPLAY.jsonl"}

@@ -16,7 +16,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from tests.daemon.worker.run_directory_model import Contract
 from tests.daemon.worker.run_directory_programs import Machine, Step, programs
 
-from runward.daemon.store.chain import GENESIS, event_hash
+from runward.daemon.store.chain import ChainedEvent, Head, follow
 from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.watch.hints import Why
 
@@ -109,12 +109,11 @@ async def compare_the_record(machine: Machine, running: Daemon) -> None:
 
 
 async def verify_the_chain(running: Daemon) -> None:
-    previous = GENESIS
-    for key, kind, version, recorded_at, cause, depth, payload, digest in await running.rows(
-        "select key, type, version, recorded_at, cause, depth, payload, hash from events order by seq"
-    ):
-        assert digest == event_hash(previous, key, kind, version, recorded_at, cause, depth, payload)  # type: ignore[arg-type] # the schema's own types
-        previous = str(digest)
+    rows = await running.rows(
+        "select seq, hash, key, type, version, recorded_at, cause, depth, payload from events order by seq"
+    )
+    end = follow(ChainedEvent(*row) for row in rows)  # type: ignore[arg-type] # the schema's own types
+    assert isinstance(end, Head), end
 
 
 def compare_the_journals(machine: Machine) -> None:
