@@ -1,5 +1,6 @@
 """The log never raises, never shows local variables, and loses lines rather than the daemon."""
 
+import errno
 import io
 import json
 import logging
@@ -123,13 +124,25 @@ def test_a_terminal_that_went_away_stops_nobody(file: LogFile, tmp_path: Path) -
     assert [line["event"] for line in _lines(tmp_path)] == ["first", "second"]
 
 
-def test_a_full_disk_loses_lines_and_raises_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_loses_lines_and_raises_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
     (tmp_path / "log").mkdir()
     (tmp_path / LOG).symlink_to("/dev/full")
-    log = open_log(Sinks(LogFile(tmp_path / LOG), None))
+    log, write = open_log(Sinks(LogFile(tmp_path / LOG), None)), os.write
+    refused: list[int | None] = []
+
+    def watched(descriptor: int, line: bytes) -> int:
+        try:
+            return write(descriptor, line)
+        except OSError as error:
+            refused.append(error.errno)
+            raise
+
+    monkeypatch.setattr(os, "write", watched)
     log.info("lost")
+    log.info("lost, too")
+    assert refused == [errno.ENOSPC] * 2
 
 
 def test_a_line_that_a_full_disk_tore_off_spoils_no_other(

@@ -286,7 +286,7 @@ def test_what_is_no_regular_file_is_never_written_to_and_never_blocks(tmp_path: 
     refused = append(tmp_path, FIRST, check=True)
     assert isinstance(refused, NotAppended)
     assert refused.for_good
-    journals.sync([(str(tmp_path), "events.jsonl")], refuse_to_sync)
+    assert journals.sync([(str(tmp_path), "events.jsonl")], refuse_to_sync) == {}
 
 
 def refuse_to_sync(descriptor: int) -> None:
@@ -297,7 +297,7 @@ def test_a_sync_passes_over_journals_that_are_gone_or_are_links(tmp_path: Path) 
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "events.jsonl").symlink_to("loop")
     there = [(str(tmp_path / name), "events.jsonl") for name in ("run", "gone")]
-    journals.sync([*there, (str(tmp_path), "REPLAY.jsonl")], refuse_to_sync)
+    assert journals.sync([*there, (str(tmp_path), "REPLAY.jsonl")], refuse_to_sync) == {}
 
 
 def test_many_journals_are_synced_with_their_file_system(tmp_path: Path) -> None:

@@ -47,8 +47,17 @@ def test_whoever_only_asks_keeps_no_daemon_from_starting(
     hold(tmp_path).release()
     asking = os.open(tmp_path / "lock", os.O_RDONLY)
     fcntl.flock(asking, fcntl.LOCK_SH)  # where `holder` is for a moment
-    monkeypatch.setattr(os, "sched_yield", lambda: os.close(asking))
-    hold(tmp_path).release()
+    waited: list[None] = []
+
+    def ask_no_more() -> None:
+        os.close(asking)
+        waited.append(None)
+
+    monkeypatch.setattr(os, "sched_yield", ask_no_more)
+    held = hold(tmp_path)
+    assert len(waited) == 1
+    assert holder(tmp_path) == os.getpid()
+    held.release()
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:

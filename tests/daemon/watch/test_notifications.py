@@ -99,6 +99,7 @@ async def test_a_tree_that_is_moved_in_is_a_hint_at_its_directory(tmp_path: Path
         told.targets.clear()
         (Path(root.path) / "moved-in" / "exit.json").write_text("{} ")
         await told.wait(lambda: ("runs", "moved-in") in told.targets)
+    assert told.targets == {("runs", "moved-in")}
 
 
 @pytest.mark.parametrize(
@@ -108,6 +109,7 @@ async def test_no_name_is_hidden_by_a_default_filter(tmp_path: Path, root: Watch
     async with watching(tmp_path, root) as told:
         (Path(root.path) / name).mkdir()
         await told.wait(lambda: ("runs", name) in told.targets)
+    assert told.targets == {("runs", name)}
 
 
 @pytest.mark.parametrize("parent", [".git", "node_modules", ".venv", "__pycache__"])
@@ -120,6 +122,7 @@ async def test_a_root_below_a_directory_that_the_default_filter_hides_is_watched
     async with watching(tmp_path, WatchedRoot("runs", str(path), "native")) as told:
         (path / "a").mkdir()
         await told.wait(lambda: ("runs", "a") in told.targets)
+    assert told.targets == {("runs", "a")}
 
 
 async def test_a_request_in_the_inbox_is_told(tmp_path: Path, root: WatchedRoot) -> None:
@@ -143,6 +146,7 @@ async def test_a_root_that_is_not_there_keeps_nobody_else_from_being_watched(
     async with watching(tmp_path, missing, root) as told:
         (Path(root.path) / "a").mkdir()
         await told.wait(lambda: ("runs", "a") in told.targets)
+    assert told.targets == {("runs", "a")}
 
 
 async def test_a_root_with_more_directories_than_allowed_is_watched_flat_and_the_others_are_not(
