@@ -5,19 +5,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+
+from tests.waiting import PATIENCE_S, wait_for
 
 import runward.daemon
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import read_stat
 from runward.daemon.processes.tree import send_signal
 
-T = TypeVar("T")
-
-PATIENCE_S = 30.0
 SOURCES = Path(runward.daemon.__file__).parents[2]
 _ENTRY = "from runward.daemon.cli import main; main()"
 
@@ -94,7 +91,7 @@ class Launcher:
 
     def pid(self, name: str) -> int:
         """The command's number, once it is written down."""
-        until(lambda: (self.directory(name) / "process.json").exists(), "process.json")
+        wait_for(lambda: (self.directory(name) / "process.json").exists(), "process.json")
         pid = self.read(name, "process.json")["pid"]
         assert isinstance(pid, int)
         return pid
@@ -109,15 +106,6 @@ class Launcher:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def until(fact: Callable[[], T], what: str, seconds: float = PATIENCE_S) -> T:
-    """Waits for a fact, which must come true."""
-    give_up = time.monotonic() + seconds
-    while not (value := fact()):
-        assert time.monotonic() < give_up, f"waited {seconds} s in vain for {what}"
-        time.sleep(0.005)
-    return value
 
 
 def is_alive(pid: int) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.proof.place import Place, write
-from tests.proof.processes import wait_for
+from tests.waiting import wait_for
 
 TWO: Final = [("review.md", True), ("notes.md", False)]
 LAUNCHER: Final = {"pid": 4711, "start_ticks": 1, "boot_id": "of-yesterday"}

@@ -10,7 +10,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.proof.processes import Forks, Process, wait_for
+from tests.proof.processes import Forks, Process
+from tests.waiting import wait_for
 
 STARTED_AT = "2026-02-03T04:05:06Z"
 FINISHED_AT = "2026-02-03T04:06:07Z"

@@ -5,28 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+
+from tests.waiting import PATIENCE_S, wait_for
 
 SERVER = Path(__file__).with_name("fork_server.py")
-PATIENCE = 30.0
-"""Seconds after which a fact that has not come counts as one that never will."""
-
-Found = TypeVar("Found")
-
-
-def wait_for(fact: Callable[[], Found | None], what: str, within: float = PATIENCE) -> Found:
-    """What `fact` returns once there is something. Fails with `what` where that takes too long."""
-    give_up = time.monotonic() + within
-    while True:
-        found = fact()
-        if found:
-            return found
-        assert time.monotonic() < give_up, f"not within {within:g} s: {what}"
-        time.sleep(0.005)
 
 
 class Forks:
@@ -95,13 +80,13 @@ class Process:
         self._poll()
         return self.code is not None
 
-    def wait(self, within: float = PATIENCE) -> int:
+    def wait(self, within: float = PATIENCE_S) -> int:
         """Its exit code; below 0 for the signal that ended it."""
         wait_for(self.ended, f"the end of {self.pid}; it said:\n{self.said()[-3000:]}", within)
         assert self.code is not None
         return self.code
 
-    def wait_stopped(self, within: float = PATIENCE) -> bool:
+    def wait_stopped(self, within: float = PATIENCE_S) -> bool:
         """Whether it was stopped by SIGSTOP rather than running through to its end."""
         wait_for(lambda: self.ended() or self._stopped, f"the stop or end of {self.pid}", within)
         return self.code is None

@@ -16,7 +16,8 @@ import pytest
 from tests.proof.account import Account, account, difference
 from tests.proof.history import first_chapter, let_go
 from tests.proof.place import Place
-from tests.proof.processes import Forks, Process, wait_for
+from tests.proof.processes import Forks, Process
+from tests.waiting import wait_for
 
 IN_LOCK = ("journal.append.before", "journal.append.after")
 SUPERSEDED = 75

@@ -8,7 +8,8 @@ import pytest
 from tests.proof.account import account
 from tests.proof.disks import small_disk
 from tests.proof.place import Place
-from tests.proof.processes import Forks, wait_for
+from tests.proof.processes import Forks
+from tests.waiting import wait_for
 
 TRY_AGAIN = 75
 COUNT = 40

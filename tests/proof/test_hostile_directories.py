@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 from tests.proof.hostile import FORGED, HOSTILE, REVIEW, STEERS, fill_up, finish, start, start_in
 from tests.proof.place import Place
-from tests.proof.processes import Forks, Process, wait_for
+from tests.proof.processes import Forks, Process
+from tests.waiting import wait_for
 
 SOON = 10.0
 """Seconds for a verdict that takes hundredths: these tests run beside others. A scan comes only after thirty."""

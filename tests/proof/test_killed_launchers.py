@@ -12,7 +12,8 @@ from typing import Final
 import pytest
 from tests.daemon.launching import members
 from tests.proof.place import Place
-from tests.proof.processes import PATIENCE, Process, wait_for
+from tests.proof.processes import Process
+from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.processes.tree import send_signal
 
@@ -119,7 +120,7 @@ def test_a_daemon_killed_meanwhile_knows_the_runs_again(cleaned: Place) -> None:
     cleaned.wait_ready(daemon)
     living = launched(cleaned, "living", "sleep", "1000", fault=None, means="subreaper")
     killed(cleaned, "subreaper")
-    wait_for(lambda: "living" in verdicts(cleaned), "the run to be seen", PATIENCE)
+    wait_for(lambda: "living" in verdicts(cleaned), "the run to be seen", PATIENCE_S)
     daemon.kill()
     with cleaned.serving():
         place_before = verdicts(cleaned)["living"]

@@ -9,7 +9,8 @@ from typing import Final
 import pytest
 from tests.daemon.launching import members
 from tests.proof.place import Place
-from tests.proof.processes import Process, wait_for
+from tests.proof.processes import Process
+from tests.waiting import wait_for
 
 from runward.daemon.processes.tree import send_signal
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.proof.place import Place
-from tests.proof.processes import Forks, wait_for
+from tests.proof.processes import Forks
+from tests.waiting import wait_for
 
 QUEUE = Path("/proc/sys/fs/inotify/max_queued_events")
 FROZEN = 3.0

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.proof.place import Place
-from tests.proof.processes import Process, wait_for
+from tests.proof.processes import Process
+from tests.waiting import wait_for
 
 SOON = 10.0
 """Seconds: well before the periodic scan, which comes after thirty and would find everything anyway."""

@@ -13,7 +13,8 @@ import pytest
 from tests.proof.account import Account, account, difference
 from tests.proof.history import first_chapter, let_go
 from tests.proof.place import Place
-from tests.proof.processes import Forks, wait_for
+from tests.proof.processes import Forks
+from tests.waiting import wait_for
 
 BOUND = 10.0
 """Seconds that a stop may take on a machine that is busy with other tests; alone it is well under one."""

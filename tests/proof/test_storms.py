@@ -8,7 +8,7 @@ from collections import Counter
 
 from tests.proof.account import account
 from tests.proof.place import Place
-from tests.proof.processes import wait_for
+from tests.waiting import wait_for
 
 COUNT = 200
 WITHIN = 6.0

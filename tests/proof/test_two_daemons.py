@@ -5,7 +5,7 @@ import shutil
 import signal
 
 from tests.proof.place import Place
-from tests.proof.processes import wait_for
+from tests.waiting import wait_for
 
 TRY_AGAIN = 75
 

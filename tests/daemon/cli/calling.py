@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
+from tests.waiting import PATIENCE_S
+
 import runward.daemon
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.entry import call
 
 _SOURCES = Path(runward.daemon.__file__).parents[2]
 _ENTRY = "from runward.daemon.cli import main; main()"
-PATIENCE_S = 30.0
 
 SETTINGS = """\
 state_dir = "state"

@@ -3,7 +3,8 @@
 import subprocess
 
 import pytest
-from tests.daemon.cli.calling import PATIENCE_S, Place
+from tests.daemon.cli.calling import Place
+from tests.waiting import PATIENCE_S
 
 
 def _completed(place: Place, *words: str) -> list[str]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from tests.daemon.cli.calling import PATIENCE_S, Place
+from tests.daemon.cli.calling import Place
+from tests.waiting import PATIENCE_S
 
 from runward.daemon.cli import exits
 from runward.daemon.store.ownership import hold, prepare

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.daemon.cli.calling import PATIENCE_S, Place, Result
-from tests.daemon.launching import until
+from tests.daemon.cli.calling import Place, Result
+from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
 
@@ -214,8 +214,8 @@ def test_a_second_plan_is_said_beside_the_contract_that_holds(flows: Place) -> N
         assert "it came after a leg worked: in 'legs/last'" in result.err, (
             "the launcher knows only the last plan"
         )
-        until(lambda: flows.rows(problem), "the second plan's refusal")
-        until(lambda: not flows.rows("select 1 from jobs where state <> 'done'"), "the last job")
+        wait_for(lambda: flows.rows(problem), "the second plan's refusal")
+        wait_for(lambda: not flows.rows("select 1 from jobs where state <> 'done'"), "the last job")
     session = flows.call("session", "show", "flow", "--json").object()
     assert expected(session) == LEGS
     assert session["status"] == "completed"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.daemon.cli.calling import PATIENCE_S, Place
+from tests.daemon.cli.calling import Place
+from tests.waiting import PATIENCE_S
 
 from runward.daemon.cli.commands import COMMANDS, runward
 from runward.daemon.cli.exits import MEANINGS

@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from tests.daemon.cli.calling import PATIENCE_S, Place
+from tests.daemon.cli.calling import Place
+from tests.waiting import PATIENCE_S
 
 _LINES: Sequence[dict[str, object]] = (
     {"event": "old", "level": "info", "ts": "2026-01-01T00:00:00Z"},

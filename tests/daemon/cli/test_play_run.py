@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.daemon.cli.calling import PATIENCE_S, Place, Result
-from tests.daemon.launching import is_alive, members, until
+from tests.daemon.cli.calling import Place, Result
+from tests.daemon.launching import is_alive, members
+from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.cli.play_run import values_of
 from runward.daemon.store.ownership import hold, prepare
@@ -36,7 +37,7 @@ def furnished(place: Place) -> Iterator[Place]:
     (books / "bad.playbook.yaml").write_text('command: ["{{ pr }}"]\n')
     (books / "lost.playbook.yaml").write_text("command: [make]\nagent: nobody\n")
     yield place
-    until(lambda: _killed(place.runs), "the end of every run")
+    wait_for(lambda: _killed(place.runs), "the end of every run")
 
 
 def _killed(runs: Path) -> bool:
@@ -140,8 +141,8 @@ def test_a_request_is_durable_without_a_daemon_and_says_which_session_it_will_be
     assert (waiting["status"], waiting["subject"]) == ("asked", {"noun": "start", "id": name})
     assert "no daemon is running" in furnished.call("why", name).out
     with furnished.daemon():
-        until(lambda: furnished.call("session", "show", name).code == 0, "the session")
-        until(lambda: (furnished.runs / name / "exit.json").exists(), "its end")
+        wait_for(lambda: furnished.call("session", "show", name).code == 0, "the session")
+        wait_for(lambda: (furnished.runs / name / "exit.json").exists(), "its end")
     furnished.daemon_once()
     shown = furnished.call("session", "show", name, "--json").object()
     assert (shown["session_id"], shown["status"], shown["delivery"]) == (name, "completed", "passed")
@@ -167,7 +168,7 @@ def test_nobody_waits_for_a_daemon_that_is_not_there(furnished: Place) -> None:
 def test_a_daemon_that_only_runs_once_starts_it_too(furnished: Place) -> None:
     name = furnished.call("play", "run", "delivers").out.strip()
     furnished.daemon_once()
-    until(lambda: (furnished.runs / name / "exit.json").exists(), "its end")
+    wait_for(lambda: (furnished.runs / name / "exit.json").exists(), "its end")
     furnished.daemon_once()
     assert furnished.call("session", "show", name, "--json").object()["status"] == "completed"
 
@@ -212,7 +213,7 @@ def test_whoever_waits_ends_as_one_that_was_told_to_stop(
 
 def _launcher(place: Place) -> int:
     """The launcher of the only run, once its command runs."""
-    until(lambda: members(str(place.runs)), "a run")
+    wait_for(lambda: members(str(place.runs)), "a run")
     (run,) = place.runs.iterdir()
     pid = json.loads((run / "run.json").read_text())["launcher"]["pid"]
     assert isinstance(pid, int)
@@ -281,7 +282,7 @@ def test_control_c_ends_only_the_waiting(furnished: Place) -> None:
         name = out.strip()
         assert len(members(str(furnished.runs))) >= 1
         (furnished.directory / "go").touch()
-        until(
+        wait_for(
             lambda: furnished.call("session", "show", name, "--json").object()["status"] == "completed",
             "the end",
         )
@@ -313,7 +314,7 @@ def test_a_run_that_never_can_begin_ends_the_waiting(furnished: Place) -> None:
     with furnished.daemon() as daemon:
         daemon.send_signal(signal.SIGSTOP)
         waiting = furnished.start("play", "run", "delivers", "--wait")
-        until(lambda: inbox(furnished), "the request")
+        wait_for(lambda: inbox(furnished), "the request")
         assert waiting.stdout is not None
         name = waiting.stdout.readline().strip()
         (furnished.runs / name).mkdir()
@@ -354,7 +355,7 @@ def test_a_run_survives_the_daemons_kill_and_is_known_again(furnished: Place) ->
         assert is_alive(launcher)
     with furnished.daemon():
         (name,) = (path.name for path in furnished.runs.iterdir())
-        until(lambda: furnished.call("session", "show", name).code == 0, "the session")
+        wait_for(lambda: furnished.call("session", "show", name).code == 0, "the session")
         shown = furnished.call("session", "show", name, "--json").object()
         assert shown["status"] == "running"
         (furnished.directory / "go").touch()

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.daemon.launching import Launcher, until
+from tests.daemon.launching import Launcher
+from tests.waiting import wait_for
 
 from runward.daemon.cli.run import Refusal, parse_arguments, words_of_run
 from runward.daemon.processes.identity import read_stat
@@ -320,11 +321,11 @@ def test_the_start_is_quick(launcher: Launcher) -> None:
 
 def test_the_wait_needs_little_memory_also_with_a_playbook(declared: Launcher) -> None:
     bare = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    until(lambda: read_stat(bare.pid).state == "S", "the bare interpreter")
+    wait_for(lambda: read_stat(bare.pid).state == "S", "the bare interpreter")
     playbook = ["--playbook", "report", "--timeout", "1h"]
     process = declared.start("--name", "wait", *playbook, "--containment", "subreaper", "--", "sleep", "100")
     declared.pid("wait")
-    until(lambda: read_stat(process.pid).state == "S", "the launcher's wait")
+    wait_for(lambda: read_stat(process.pid).state == "S", "the launcher's wait")
 
     assert _pss_kib(process.pid) - _pss_kib(bare.pid) < 6 * 1024
     bare.communicate(b"\n")

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.daemon.cli.calling import PATIENCE_S, Place
-from tests.daemon.launching import until
+from tests.daemon.cli.calling import Place
+from tests.waiting import PATIENCE_S, wait_for
 
 
 @contextmanager
 def running(place: Place, *command: str) -> Iterator[subprocess.Popen[str]]:
     """A launcher with a run called `mine`, whose command is let go."""
     with place.start("run", "--name", "mine", "--grace", "1s", "--", *command) as process:
-        until((place.runs / "mine" / "process.json").exists, "process.json")
+        wait_for((place.runs / "mine" / "process.json").exists, "process.json")
         yield process
         process.terminate()
         process.communicate(timeout=PATIENCE_S)
@@ -25,7 +25,7 @@ def seen(place: Place, status: str) -> None:
     def stands() -> bool:
         return [each["status"] for each in place.call("session", "list", "--json").objects()] == [status]
 
-    until(stands, f"a session that is {status}")
+    wait_for(stands, f"a session that is {status}")
 
 
 def test_a_run_is_cancelled_while_one_waits_and_why_tells_the_whole_story(place: Place) -> None:

@@ -5,7 +5,8 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.daemon.cli.calling import PATIENCE_S, Place
+from tests.daemon.cli.calling import Place
+from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.rundir.tailing import MAXIMUM_LINE
 
@@ -105,7 +106,7 @@ def test_a_run_directory_that_is_gone_is_not_found(place: Place) -> None:
 def test_a_living_session_is_followed_until_it_is_over(place: Place) -> None:
     run = place.add_run("live")
     with place.daemon():
-        _wait_for_journal(run)
+        wait_for((run / "events.jsonl").exists, "its journal")
         following = place.start("session", "tail", "live", "-f", "--json")
         assert following.stdout is not None
         assert json.loads(following.stdout.readline())["event"] == "session_started"
@@ -116,12 +117,3 @@ def test_a_living_session_is_followed_until_it_is_over(place: Place) -> None:
         out, _ = following.communicate(timeout=PATIENCE_S)
     assert following.returncode == 0
     assert [json.loads(line)["event"] for line in out.splitlines()] == ["status_changed", "session_finished"]
-
-
-def _wait_for_journal(run: Path) -> None:
-    import time
-
-    until = time.monotonic() + PATIENCE_S
-    while not (run / "events.jsonl").exists():
-        assert time.monotonic() < until
-        time.sleep(0.02)

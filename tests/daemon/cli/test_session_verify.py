@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from tests.daemon.cli.calling import CONTRACT, PATIENCE_S, Place, Result
+from tests.daemon.cli.calling import CONTRACT, Place, Result
+from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli import session_record, session_verify

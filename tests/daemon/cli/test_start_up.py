@@ -5,7 +5,8 @@ import sys
 import time
 
 import pytest
-from tests.daemon.cli.calling import PATIENCE_S, Place
+from tests.daemon.cli.calling import Place
+from tests.waiting import PATIENCE_S
 
 
 def _imported(place: Place, *arguments: str) -> set[str]:

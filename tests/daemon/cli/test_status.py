@@ -3,6 +3,9 @@
 import json
 
 from tests.daemon.cli.calling import Place
+from tests.waiting import wait_for
+
+from runward.config.json_value import JsonValue
 
 _KEYS = [
     "running",
@@ -66,19 +69,15 @@ def test_a_running_daemon_tells_of_itself_and_of_its_roots(place: Place) -> None
     assert status["lag"] == {"event_to_verdict_p50_s": None, "event_to_verdict_p99_s": None}
 
 
-def _until_told(place: Place) -> dict[str, object]:
+def _until_told(place: Place) -> dict[str, JsonValue]:
     """The status once the daemon has written its first report."""
-    import time
 
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
+    def report() -> dict[str, JsonValue] | None:
         told = place.call("status", "--json")
         assert told.code == 0
-        status: dict[str, object] = json.loads(told.out)
-        if status["since"] is not None:
-            return status
-        time.sleep(0.05)
-    raise AssertionError("the daemon never reported")
+        return told.object() if told.object()["since"] is not None else None
+
+    return wait_for(report, "a report of the daemon")
 
 
 def test_the_report_of_a_daemon_that_is_gone_counts_for_nothing(place: Place) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.daemon.launching import Launcher, members, until
+from tests.daemon.launching import Launcher, members
+from tests.waiting import wait_for
 
 from runward.daemon.ports import NotTold, RunPlace, Told
 from runward.daemon.processes.cancelling import CANCEL, WORD, order_text, read_word
@@ -52,7 +53,7 @@ def running(launcher: Launcher, *command: str, options: tuple[str, ...] = ()) ->
     process = launcher.start("--name", "run", *options, "--", *command)
     pid = launcher.pid("run")
     first = command[0].rpartition("/")[2].encode()
-    until(lambda: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].endswith(first), "the command")
+    wait_for(lambda: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].endswith(first), "the command")
     return process
 
 
@@ -80,11 +81,11 @@ def test_a_cancelled_tree_that_ignores_it_is_dead_after_the_grace(launcher: Laun
 def test_telling_again_changes_nothing(launcher: Launcher) -> None:
     report = "trap 'echo asked >> asked; sleep 1; exit 0' TERM; echo > up; while :; do sleep 0.01; done"
     process = running(launcher, "sh", "-c", report, options=("--grace", "20s"))
-    until((launcher.work / "up").exists, "the trap")
+    wait_for((launcher.work / "up").exists, "the trap")
     processes, place = named(launcher, "run"), placed(launcher.directory("run"))
     for _ in range(5):
         tell_to_end(processes, place)
-        until(lambda: (launcher.work / "asked").exists(), "the request")
+        wait_for(lambda: (launcher.work / "asked").exists(), "the request")
 
     assert process.wait() == 143
     assert (launcher.work / "asked").read_text() == "asked\n", "and nobody was killed: the grace is 20 s"
@@ -148,7 +149,7 @@ def test_where_the_launcher_is_gone_its_command_is_told_by_sigterm(launcher: Lau
     assert processes.process is not None
     answer = tell_to_end(processes, placed(launcher.directory("run")))
     assert answer == Told(f"its process, process {processes.process.pid}, was told")
-    until(lambda: members(str(launcher.directory("run"))) == [], "the end of the command")
+    wait_for(lambda: members(str(launcher.directory("run"))) == [], "the end of the command")
     assert isinstance(tell_to_end(processes, placed(launcher.directory("run"))), NotTold)
 
 

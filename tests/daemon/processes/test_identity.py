@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.daemon.launching import until
+from tests.waiting import wait_for
 
 from runward.daemon.processes.identity import (
     ProcessIdentity,
@@ -35,7 +35,7 @@ def test_a_zombie_is_gone_already() -> None:
     process = subprocess.Popen(["sleep", "100"])
     identity = identity_of(process.pid)
     process.kill()
-    until(lambda: read_stat(process.pid).state == "Z", "the zombie")
+    wait_for(lambda: read_stat(process.pid).state == "Z", "the zombie")
 
     assert state_of(identity) == "gone"
     with pytest.raises(ProcessLookupError):
@@ -51,7 +51,7 @@ def test_a_process_whose_first_thread_ended_is_alive_while_others_run() -> None:
     )
     process = subprocess.Popen([sys.executable, "-c", script])
     identity = identity_of(process.pid)
-    until(lambda: read_stat(process.pid).state == "Z", "the end of the first thread")
+    wait_for(lambda: read_stat(process.pid).state == "Z", "the end of the first thread")
 
     assert state_of(identity) == "alive"
     process.kill()

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.daemon.launching import Launcher, is_alive, members, until
+from tests.daemon.launching import Launcher, is_alive, members
+from tests.waiting import wait_for
 
 from runward.daemon.processes.identity import ProcessIdentity, state_of
 from runward.daemon.processes.launch import child_traceparent
@@ -201,7 +202,7 @@ def test_the_record_names_command_and_launcher_while_they_run(launcher: Launcher
     assert (
         state_of(ProcessIdentity(pid, int(str(recorded["start_ticks"])), str(recorded["boot_id"]))) == "alive"
     )
-    until(lambda: Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x00100\x00", "the command's start")
+    wait_for(lambda: Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x00100\x00", "the command's start")
     by = launcher.read("running", "run.json")["launcher"]
     assert isinstance(by, dict)
     assert (by["pid"], by["uid"]) == (process.pid, os.getuid())
@@ -211,7 +212,7 @@ def test_the_record_names_command_and_launcher_while_they_run(launcher: Launcher
 def test_a_killed_launcher_leaves_a_record_that_names_the_command(launcher: Launcher) -> None:
     process = launcher.start("--name", "orphan", "--containment", "subreaper", "--", "sleep", "100")
     pid = launcher.pid("orphan")
-    until(lambda: Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x00100\x00", "the command's start")
+    wait_for(lambda: Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x00100\x00", "the command's start")
     process.kill()
     process.wait()
 
@@ -221,7 +222,7 @@ def test_a_killed_launcher_leaves_a_record_that_names_the_command(launcher: Laun
     identity = ProcessIdentity(pid, int(str(recorded["start_ticks"])), str(recorded["boot_id"]))
     assert state_of(identity) == "alive"
     os.kill(pid, 9)
-    until(lambda: state_of(identity) == "gone", "its end")
+    wait_for(lambda: state_of(identity) == "gone", "its end")
 
 
 def test_no_command_runs_before_it_is_written_down(launcher: Launcher) -> None:
@@ -377,7 +378,7 @@ sys.exit(main(["--name", "run" + sys.argv[1], "--containment", "subreaper", "--"
         directory = launcher.directory(f"run{step}")
         if (directory / "process.json").exists():
             pid = launcher.pid(f"run{step}")
-            until(lambda pid=pid: not is_alive(pid), "the command's end")  # type: ignore[misc]  # bound at once
+            wait_for(lambda pid=pid: not is_alive(pid), "the command's end")  # type: ignore[misc]  # bound at once
         files = {path.name for path in directory.iterdir()} if directory.exists() else set()
         whole = [name for name in ("run.json", "process.json", "exit.json") if name in files]
         assert all(launcher.read(f"run{step}", name) for name in whole)

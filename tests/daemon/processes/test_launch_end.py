@@ -7,8 +7,9 @@ import sys
 import time
 
 import pytest
-from tests.daemon.launching import Launcher, is_alive, members, until
+from tests.daemon.launching import Launcher, is_alive, members
 from tests.daemon.processes import evil_rounds
+from tests.waiting import wait_for
 
 
 def test_a_timeout_asks_the_whole_tree_to_end(launcher: Launcher) -> None:
@@ -88,10 +89,9 @@ def test_children_that_the_launcher_had_before_are_not_its_runs(launcher: Launch
     process = launcher.start(
         "--name", "outer", "--", "bash", "-c", f"sleep 1000 & echo $! > pid; exec {words}"
     )
-    pid = int(
-        until(lambda: (launcher.work / "pid").exists() and (launcher.work / "pid").read_text(), "the child")
-    )
-    until(lambda: (launcher.state / "runs" / "exec" / "exit.json").exists(), "the end of the inner run")
+    wait_for(lambda: (launcher.work / "pid").exists() and (launcher.work / "pid").read_text(), "the child")
+    pid = int((launcher.work / "pid").read_text())
+    wait_for(lambda: (launcher.state / "runs" / "exec" / "exit.json").exists(), "the end of the inner run")
 
     assert launcher.ending("exec")["survivors_killed"] == 0
     assert process.wait() == 0

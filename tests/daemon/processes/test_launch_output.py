@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.daemon.launching import Launcher, until
+from tests.daemon.launching import Launcher
+from tests.waiting import wait_for
 
 
 def test_output_is_passed_on_and_logged_each_stream_for_itself(launcher: Launcher) -> None:
@@ -69,7 +70,7 @@ def test_a_reader_that_stands_still_does_not_keep_the_timeout_from_holding(launc
         "--name", "stuck", "--timeout", "500ms", "--grace", "200ms", "--", "yes", stdout=subprocess.PIPE
     )
 
-    until(lambda: (launcher.directory("stuck") / "exit.json").exists(), "the end, though nobody reads")
+    wait_for(lambda: (launcher.directory("stuck") / "exit.json").exists(), "the end, though nobody reads")
     assert launcher.ending("stuck")["cause"] == "timed_out"
     assert process.wait() == 124, "and the launcher waits for the reader no longer than the grace"
     assert process.stdout is not None
@@ -79,7 +80,7 @@ def test_a_reader_that_stands_still_does_not_keep_the_timeout_from_holding(launc
 def test_a_slow_reader_gets_everything_after_the_end_was_recorded(launcher: Launcher) -> None:
     script = "import sys; sys.stdout.buffer.write(b'x' * 100000)"
     process = launcher.start("--name", "slow", "--", "python3", "-c", script, stdout=subprocess.PIPE)
-    until(lambda: (launcher.directory("slow") / "exit.json").exists(), "the end, before anything is read")
+    wait_for(lambda: (launcher.directory("slow") / "exit.json").exists(), "the end, before anything is read")
 
     assert process.poll() is None
     assert process.stdout is not None

@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.daemon.launching import Launcher, members, until
+from tests.daemon.launching import Launcher, members
+from tests.waiting import wait_for
 
 COUNT = """
 import os, signal, sys, time
@@ -27,7 +28,7 @@ sys.exit(0)
 
 def started(launcher: Launcher, *options: str, count: int = 1) -> subprocess.Popen[bytes]:
     process = launcher.start("--name", "run", *options, "--", sys.executable, "-c", COUNT, str(count))
-    until(lambda: (launcher.work / "ready").exists(), "the command")
+    wait_for(lambda: (launcher.work / "ready").exists(), "the command")
     return process
 
 
@@ -59,7 +60,7 @@ def test_who_does_not_stop_is_killed_with_its_tree_after_the_grace(launcher: Lau
 def test_a_second_request_kills_at_once(launcher: Launcher) -> None:
     process = started(launcher, "--grace", "1h", count=1000)
     process.send_signal(signal.SIGINT)
-    until(lambda: (launcher.work / "seen").exists(), "the first request")
+    wait_for(lambda: (launcher.work / "seen").exists(), "the first request")
     while process.poll() is None:
         process.send_signal(signal.SIGINT)
         try:
@@ -99,7 +100,7 @@ def test_what_the_caller_ignores_stays_ignored(launcher: Launcher) -> None:
         env=launcher.environment | {"CODE": COUNT},
         cwd=launcher.work,
     )
-    until(lambda: (launcher.work / "ready").exists(), "the command")
+    wait_for(lambda: (launcher.work / "ready").exists(), "the command")
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGUSR1)
 

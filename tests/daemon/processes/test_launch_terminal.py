@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.daemon.launching import PATIENCE_S, Launcher, members, until
+from tests.daemon.launching import Launcher, members
+from tests.waiting import PATIENCE_S, wait_for
 
 INTERRUPTIBLE = """
 import os, signal, sys
@@ -200,7 +201,7 @@ def test_a_window_that_is_closed_ends_the_run(launcher: Launcher, terminals: lis
     terminal.expect(b"ready")
     terminal.hang_up()
 
-    until(lambda: (launcher.directory("closed") / "exit.json").exists(), "the end of the run")
+    wait_for(lambda: (launcher.directory("closed") / "exit.json").exists(), "the end of the run")
     ending = launcher.ending("closed")
     assert (ending["cause"], ending["signal"]) == ("cancelled", signal.SIGHUP)
     assert members(str(launcher.directory("closed"))) == []

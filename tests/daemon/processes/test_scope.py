@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.daemon.launching import Launcher, members, until
+from tests.daemon.launching import Launcher, members
 from tests.daemon.processes import evil_rounds
 from tests.daemon.processes.user_systemd import UserSystemd, user_systemd
+from tests.waiting import wait_for
 
 
 class Scoped:
@@ -110,14 +111,14 @@ def test_a_hundred_evil_trees_in_scopes_are_dead_a_second_after_their_deadlines(
 def test_systemd_keeps_the_deadline_of_a_launcher_that_was_killed(systemd: Scoped) -> None:
     words = ["--name", "orphan", "--timeout", "1s", "--grace", "1s", "--containment", "scope"]
     process = systemd.start(*words, "--", "sh", "-c", "sleep 1000 & wait")
-    until(lambda: len(members(str(systemd.launcher.directory("orphan")))) == 2, "the command")
+    wait_for(lambda: len(members(str(systemd.launcher.directory("orphan")))) == 2, "the command")
     launcher = systemd.launcher.read("orphan", "run.json")["launcher"]
     assert isinstance(launcher, dict)
     # The script that holds systemd waits for its command: it is stopped meanwhile, or it would end both.
     process.send_signal(signal.SIGSTOP)
     os.kill(int(str(launcher["pid"])), signal.SIGKILL)
 
-    until(lambda: not members(str(systemd.launcher.directory("orphan"))), "systemd's deadline")
+    wait_for(lambda: not members(str(systemd.launcher.directory("orphan"))), "systemd's deadline")
     assert not (systemd.launcher.directory("orphan") / "exit.json").exists()
     process.send_signal(signal.SIGCONT)
     process.communicate()

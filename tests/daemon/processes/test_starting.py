@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.daemon.launching import is_alive, members, until
+from tests.daemon.launching import is_alive, members
+from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 from runward.daemon.ports import Begun, EpochPassed, NotBegun
@@ -72,7 +73,7 @@ class Starter:
 
     def wait(self, name: str) -> dict[str, JsonValue]:
         """How a run ended, once it has."""
-        until(lambda: (self.root / name / "exit.json").exists(), f"the end of {name}")
+        wait_for(lambda: (self.root / name / "exit.json").exists(), f"the end of {name}")
         return self.read(name, "exit.json")
 
     def launcher(self, name: str) -> int:
@@ -84,7 +85,7 @@ class Starter:
         """Leave no process behind: the commands end first, so that their launchers clean up."""
         begun = [path.name for path in self.root.iterdir() if "process.json" in os.listdir(path)]
         launchers = [self.launcher(name) for name in begun]
-        until(lambda: self._killed() and not any(map(is_alive, launchers)), f"the end of {launchers}")
+        wait_for(lambda: self._killed() and not any(map(is_alive, launchers)), f"the end of {launchers}")
 
     def _killed(self) -> bool:
         """Kill every command that is there already: it is told of before it is let go."""
@@ -329,7 +330,7 @@ def _killed_at(starter: Starter, step: int, use: Callable[[Sequence[str]], None]
     else:
         raise AssertionError(f"killed at step {step} it never began")
     launcher = starter.launcher(name)
-    until(lambda: not is_alive(launcher) and not members(str(starter.root / name)), "the end of the run")
+    wait_for(lambda: not is_alive(launcher) and not members(str(starter.root / name)), "the end of the run")
     ran = starter.work / f"ran{step}"
     times = ran.read_text() if ran.exists() else ""
     assert times in ("", "ran\n"), f"killed at step {step}"

@@ -10,7 +10,7 @@ from typing import Final
 from uuid import uuid4
 
 import pytest
-from tests.daemon.launching import until
+from tests.waiting import wait_for
 
 SCRIPT: Final = Path(__file__).with_name("user_systemd.sh")
 NEEDED: Final = ("unshare", "busctl", "systemctl", "dbus-daemon", "/lib/systemd/systemd")
@@ -50,6 +50,6 @@ def user_systemd(home: Path, uid: int = 0) -> Iterator[UserSystemd]:
     cgroup = Path(mount) / f"runward-test-{uuid4().hex}"
     yield UserSystemd(uid, home, cgroup.name)
     if cgroup.exists():
-        until(lambda: "populated 0" in (cgroup / "cgroup.events").read_text(), "the end of systemd")
+        wait_for(lambda: "populated 0" in (cgroup / "cgroup.events").read_text(), "the end of systemd")
         for directory, _, _ in os.walk(cgroup, topdown=False):
             os.rmdir(directory)
