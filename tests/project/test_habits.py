@@ -55,6 +55,8 @@ def test_no_prose_leads_to_what_lies_beside_the_checkout() -> None:
     """A clone has nothing beside it."""
     found = {}
     for path, text in readable():
+        if "../" not in text:
+            continue  # before a tokenizer reads it
         if path.suffix == ".py":
             text = "\n".join(prose_in(path, text))
         elif path.suffix not in PROSE:

@@ -18,6 +18,9 @@ FINISHED_AT = "2026-02-03T04:06:07Z"
 WRITTEN_AT = 1_770_091_600_000_000_000
 """Nanoseconds: the modification time of every file of a run, so that what is read from it is the same each time."""
 
+TORN = "torn"
+"""The event of a line that is no JSON: no line has it, so whoever expects certain events waits on, or fails."""
+
 EXITED = {"exit_code": 0, "signal": None, "cause": "exited", "finished_at": FINISHED_AT}
 
 
@@ -135,22 +138,17 @@ class Place:
 
     def log(self, event: str) -> list[dict[str, object]]:
         """The log's whole lines about an event: one is torn while it is written, or where the disk was full."""
-        path = self.state / "log" / "runward.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        told = [_read_line(line) for line in lines if f'"{event}"' in line]
-        return [line for line in told if line.get("event") == event]
+        lines = _lines(self.state / "log" / "runward.jsonl", containing=f'"{event}"')
+        return [line for line in lines if line["event"] == event]
 
     def journal(self, run: str, name: str = "events.jsonl") -> list[str]:
         """The events that a journal tells, in order."""
-        path = self.runs / run / name
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [json.loads(line)["event"] for line in lines]
+        return [str(line["event"]) for line in _lines(self.runs / run / name)]
 
     def journal_of_ours(self, run: str) -> list[str]:
         """The events of our own lines in `events.jsonl`, whatever else stands there."""
-        path = self.runs / run / "events.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [json.loads(line)["event"] for line in lines if '"role":"runward"' in line]
+        lines = _lines(self.runs / run / "events.jsonl", containing='"role":"runward"')
+        return [str(line["event"]) for line in lines]
 
     # What is put there.
 
@@ -206,12 +204,17 @@ class Place:
         return name
 
 
-def _read_line(line: str) -> dict[str, object]:
-    """A line of the log; empty where it is torn."""
+def _lines(path: Path, containing: str = "") -> list[dict[str, object]]:
+    """The lines of a file that a daemon may be writing at this moment: what is torn is an event called TORN."""
+    content = path.read_bytes() if path.exists() else b""
+    return [_read_line(line) for line in content.splitlines() if containing.encode() in line]
+
+
+def _read_line(line: bytes) -> dict[str, object]:
     try:
         read: dict[str, object] = json.loads(line)
-    except json.JSONDecodeError:
-        return {}
+    except ValueError:
+        return {"event": TORN}
     return read
 
 

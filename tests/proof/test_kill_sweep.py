@@ -5,7 +5,6 @@ taken one after the other until the history runs through without being killed.
 """
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from tests.proof.processes import Forks
 
 KILLED = -9
 SAMPLE = 24
-"""In the default run every so many points are taken, each time other ones, and the first of every name."""
+"""In the default run every so many points are taken and one of every name, each time other ones."""
 
 
 @pytest.fixture(scope="module")
@@ -109,12 +108,16 @@ def test_without_looking_for_what_stands_already_a_killed_daemons_line_is_double
         account(place)
 
 
-def _sampled(points: list[list[str]]) -> Iterator[tuple[int, int]]:
+def _sampled(points: list[list[str]]) -> list[tuple[int, int]]:
     """Chapter and number of the points of the default run."""
-    for chapter, names in enumerate(points):
-        chosen = set(range(random.randrange(SAMPLE), len(names), SAMPLE))
-        chosen |= {names.index(name) for name in names}
-        yield from ((chapter, index + 1) for index in sorted(chosen))
+    every = [
+        (chapter, number, name)
+        for chapter, names in enumerate(points)
+        for number, name in enumerate(names, start=1)
+    ]
+    random.shuffle(every)
+    of_every_name = {name: (chapter, number) for chapter, number, name in every}
+    return sorted({*of_every_name.values(), *((chapter, number) for chapter, number, _ in every[::SAMPLE])})
 
 
 def _kill_and_compare(
