@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -42,6 +43,10 @@ class Launcher:
     def argv(self, *arguments: str) -> list[str]:
         """The words to start it with, for whoever starts it in a special way."""
         return [*self._interpreter, "-c", _ENTRY, "run", *arguments]
+
+    def shell_words(self, *arguments: str) -> str:
+        """The same words as a shell reads them."""
+        return shlex.join(self.argv(*arguments))
 
     def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Runs it to its end."""

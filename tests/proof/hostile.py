@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from tests.daemon.rundir.deep_directories import dig
 from tests.proof.place import EXITED
 
 RUN = {"schema": "runward-run-v1", "started_at": "2026-02-03T04:05:06Z"}
@@ -108,7 +109,7 @@ def _at_the_end_of_mazes(directory: Path) -> None:
     """Artifacts at the end of links that go far down and up again, one after the other: minutes, if anybody followed."""
     mazes, deep = 200, 600
     start(directory, contract={"expected": [{"id": f"a{each}", "path": "way0"} for each in range(mazes)]})
-    _dig(directory / "artifacts", deep)
+    dig(directory / "artifacts", deep)
     for number in range(40):
         (directory / "artifacts" / f"way{number}").symlink_to("d/" * deep + "../" * deep + f"way{number + 1}")
     finish(directory)
@@ -117,20 +118,9 @@ def _at_the_end_of_mazes(directory: Path) -> None:
 def _below_more_directories_than_a_process_may_open(directory: Path) -> None:
     start(directory, contract=REVIEW)
     depth = 1300
-    _dig(directory / "artifacts", depth)
+    dig(directory / "artifacts", depth)
     (directory / "artifacts" / "review.md").symlink_to("d/" * depth)
     finish(directory)
-
-
-def _dig(directory: Path, depth: int) -> None:
-    """Directories below each other, all of the same name."""
-    place = os.open(directory, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir("d", dir_fd=place)
-        below = os.open("d", os.O_RDONLY, dir_fd=place)
-        os.close(place)
-        place = below
-    os.close(place)
 
 
 def _expects_as_much_as_a_document_holds(directory: Path) -> None:

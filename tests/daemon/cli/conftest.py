@@ -1,18 +1,9 @@
-"""A launcher for each test, and places that a real daemon has recorded runs in."""
+"""Places that a real daemon has recorded runs in."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import CONTRACT, Place
-from tests.daemon.launching import Launcher
-
-
-@pytest.fixture
-def launcher(tmp_path: Path) -> Iterator[Launcher]:
-    made = Launcher(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A launcher for each test, of whoever runs the tests or of an ordinary user."""
+"""A launcher of an ordinary user."""
 
 import os
 import shutil
@@ -10,13 +10,6 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.launching import SOURCES, Launcher
-
-
-@pytest.fixture
-def launcher(tmp_path: Path) -> Iterator[Launcher]:
-    made = Launcher(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

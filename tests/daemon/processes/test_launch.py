@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.launching import Launcher, is_alive, members
+from tests.daemon.processes.killed_at_a_step import program
 from tests.waiting import wait_for
 
 from runward.daemon.processes.identity import ProcessIdentity, state_of
@@ -337,7 +338,7 @@ def test_a_full_disk_does_not_keep_the_end_from_being_recorded(launcher: Launche
     disk = launcher.work / "disk"
     disk.mkdir()
     fill = 'yes > "$RUNWARD_ARTIFACTS_DIR/fill"; exit 3'
-    words = " ".join(f"'{word}'" for word in launcher.argv("--name", "full", "--", "sh", "-c", fill))
+    words = launcher.shell_words("--name", "full", "--", "sh", "-c", fill)
     script = f"mount -t tmpfs -o size=256k tmpfs {disk} && {words} >&2; echo $?; df --output=avail {disk} | tail -1"
     result = subprocess.run(
         ["unshare", "--mount", "sh", "-c", f"{script}; cat {disk}/runs/full/exit.json"],
@@ -354,26 +355,16 @@ def test_a_full_disk_does_not_keep_the_end_from_being_recorded(launcher: Launche
     assert json.loads("\n".join(ending))["exit_code"] == 3
 
 
+KILLED = program(
+    "runward.daemon.cli.run", ("mkdir", "open", "write", "fsync", "rename", "fork"), "sys.argv[1:]"
+)
+
+
 def test_a_launcher_killed_at_any_step_leaves_nothing_half_done(launcher: Launcher) -> None:
-    spy = """
-import os, signal, sys
-left = int(sys.argv[1])
-def counted(call):
-    def wrapper(*arguments, **keywords):
-        global left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return call(*arguments, **keywords)
-    return wrapper
-from runward.daemon.cli.run import main
-for name in ("mkdir", "open", "write", "fsync", "rename", "fork"):
-    setattr(os, name, counted(getattr(os, name)))
-sys.exit(main(["--name", "run" + sys.argv[1], "--containment", "subreaper", "--", "touch", "ran" + sys.argv[1]]))
-"""
     seen = []
     for step in range(1, 1000):
-        words = [sys.executable, "-c", spy, str(step)]
+        words = [sys.executable, "-c", KILLED, str(step), "--name", f"run{step}"]
+        words += ["--containment", "subreaper", "--", "touch", f"ran{step}"]
         code = subprocess.run(words, env=launcher.environment, cwd=launcher.work, check=False).returncode
         directory = launcher.directory(f"run{step}")
         if (directory / "process.json").exists():

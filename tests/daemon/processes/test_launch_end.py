@@ -85,7 +85,7 @@ def test_without_containment_leftovers_live_on(launcher: Launcher) -> None:
 
 
 def test_children_that_the_launcher_had_before_are_not_its_runs(launcher: Launcher) -> None:
-    words = " ".join(f"'{word}'" for word in launcher.argv("--name", "exec", "--", "true"))
+    words = launcher.shell_words("--name", "exec", "--", "true")
     process = launcher.start(
         "--name", "outer", "--", "bash", "-c", f"sleep 1000 & echo $! > pid; exec {words}"
     )

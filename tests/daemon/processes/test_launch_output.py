@@ -128,9 +128,7 @@ def test_output_goes_on_into_a_file_after_what_is_there(launcher: Launcher) -> N
 
 @pytest.mark.parametrize("closed", [0, 1, 2])
 def test_a_closed_standard_stream_is_no_trouble(launcher: Launcher, closed: int) -> None:
-    words = " ".join(
-        f"'{word}'" for word in launcher.argv("--name", "closed", "--", "sh", "-c", "echo out; echo err >&2")
-    )
+    words = launcher.shell_words("--name", "closed", "--", "sh", "-c", "echo out; echo err >&2")
     result = subprocess.run(
         ["sh", "-c", f"exec {words} {closed}>&-"],
         env=launcher.environment,
@@ -146,9 +144,7 @@ def test_a_closed_standard_stream_is_no_trouble(launcher: Launcher, closed: int)
 
 def test_a_log_that_cannot_be_written_is_reported_and_the_output_goes_on(launcher: Launcher) -> None:
     # A limit on the size of files stands for a full disk: both refuse the write.
-    words = " ".join(
-        f"'{word}'" for word in launcher.argv("--name", "full", "--", "sh", "-c", "yes | head -c 200000")
-    )
+    words = launcher.shell_words("--name", "full", "--", "sh", "-c", "yes | head -c 200000")
     result = subprocess.run(
         ["bash", "-c", f"ulimit -f 64; trap '' XFSZ; exec {words}"],
         env=launcher.environment,

@@ -91,9 +91,7 @@ def test_a_command_that_signals_its_own_group_does_not_cancel_its_run(launcher: 
 
 
 def test_what_the_caller_ignores_stays_ignored(launcher: Launcher) -> None:
-    words = " ".join(
-        f"'{word}'" for word in launcher.argv("--name", "run", "--", sys.executable, "-c", COUNT, "1")
-    )
+    words = launcher.shell_words("--name", "run", "--", sys.executable, "-c", COUNT, "1")
     words = words.replace("'" + COUNT + "'", '"$CODE"')
     process = subprocess.Popen(
         ["sh", "-c", f"trap '' HUP; exec {words}"],

@@ -211,7 +211,7 @@ def test_a_run_can_be_suspended_and_continued_like_any_job(
     launcher: Launcher, terminals: list[Terminal]
 ) -> None:
     # An interactive shell gives each job a process group of its own and the terminal in turn.
-    words = " ".join(f"'{word}'" for word in launcher.argv("--name", "job", "--", "cat"))
+    words = launcher.shell_words("--name", "job", "--", "cat")
     (launcher.work / "job.sh").write_text(f"set -m\n{words}\necho suspended; fg %1; echo ended with $?\n")
     pid, master = pty.fork()
     if pid == 0:
@@ -225,7 +225,7 @@ def test_a_run_can_be_suspended_and_continued_like_any_job(
     shell.expect(b"one\r\none\r\n")
     shell.type(b"\x1a")
     shell.expect(b"suspended")
-    shell.expect(b"'cat'\r\n")
+    shell.expect(b"-- cat\r\n")
     shell.type(b"two\n")
     shell.expect(b"two\r\ntwo\r\n")
     shell.type(b"\x04")

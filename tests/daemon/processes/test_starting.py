@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.launching import is_alive, members
+from tests.daemon.processes.killed_at_a_step import program
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
@@ -25,22 +26,10 @@ from runward.daemon.store.ownership import prepare
 from runward.handlers.effects import StartRun
 
 EPOCH = 1
-FAULTY = """
-import os, signal, sys
-left = int(sys.argv.pop(1))
-def counted(call):
-    def wrapper(*arguments, **keywords):
-        global left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return call(*arguments, **keywords)
-    return wrapper
-from runward.daemon.processes.detached import main
-for name in ("mkdir", "open", "write", "fsync", "rename", "unlink", "rmdir", "fork"):
-    setattr(os, name, counted(getattr(os, name)))
-main()
-"""
+FAULTY = program(
+    "runward.daemon.processes.detached",
+    ("mkdir", "open", "write", "fsync", "rename", "unlink", "rmdir", "fork"),
+)
 """A launcher that is killed at a step of its own."""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from tests.daemon.rundir.deep_directories import dig
 
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.handlers.facts import FileFact, RootFacts, Unreadable
@@ -215,19 +216,6 @@ def test_a_long_chain_of_links_is_followed_as_far_as_the_kernel_would(run: Path)
         (run / "artifacts" / f"link{number}").symlink_to(f"link{number - 1}")
     assert state(run, "link40") == "file"
     assert state(run, "link41") == "not_regular"
-
-
-def dig(directory: Path, depth: int) -> str:
-    """Directories below each other, deeper than a path may be long, with a file in the last; the way to the file."""
-    place = os.open(directory, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir("d", dir_fd=place)
-        below = os.open("d", os.O_RDONLY, dir_fd=place)
-        os.close(place)
-        place = below
-    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=place))
-    os.close(place)
-    return "d/" * depth + "file"
 
 
 def test_a_deep_tree_behind_a_link_takes_no_more_descriptors_than_a_flat_one(run: Path) -> None:

@@ -1,12 +1,8 @@
 """What the database itself refuses, whoever asks, by plain SQL."""
 
 import sqlite3
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-from runward.daemon.store.migrate import migrate
 
 SESSION = (
     "insert into sessions (key, session_id, layout, root, path, kind, status, attempt, origin, started_at, reason_code,"
@@ -20,16 +16,6 @@ EVENT = (
 JOB = (
     "insert into jobs (id, event, handler, lane, state, epoch, updated_at) values (?, ?, 'h', 'l', ?, 1, 1.0)"
 )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    migrate(tmp_path / "runward.db")
-    connection = sqlite3.connect(tmp_path / "runward.db", isolation_level=None)
-    connection.execute("pragma foreign_keys = on")
-    connection.execute("pragma recursive_triggers = on")
-    yield connection
-    connection.close()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,16 +31,6 @@ OWN = entry("own", "playbook")
 OTHER = entry("other", "agent_profile", required=False)
 BEFORE = contract(OWN, OTHER)
 AFTER = contract(OWN, OTHER, entry("leg__a"), entry("leg__b"))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    migrate(tmp_path / "runward.db")
-    connection = sqlite3.connect(tmp_path / "runward.db", isolation_level=None)
-    connection.execute("pragma foreign_keys = on")
-    connection.execute("pragma recursive_triggers = on")
-    yield connection
-    connection.close()
 
 
 def opened(store: sqlite3.Connection, text: str | None = BEFORE, basis: str | None = "launcher") -> None:
