@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.proof.processes import Forks, Process
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 STARTED_AT = "2026-02-03T04:05:06Z"
 FINISHED_AT = "2026-02-03T04:06:07Z"
 WRITTEN_AT = 1_770_091_600_000_000_000
 """Nanoseconds: the modification time of every file of a run, so that what is read from it is the same each time."""
+
+NEVER_SCANNED = 'scan.period = "1h"'
+"""Settings under which whatever is found is found by the watch, or by a scan that it asked for."""
 
 TORN = "torn"
 """The event of a line that is no JSON: no line has it, so whoever expects certain events waits on, or fails."""
@@ -124,7 +127,7 @@ class Place:
         """How many sessions have ended."""
         return sum(status != "running" for status in self.statuses().values())
 
-    def wait_ended(self, count: int, within: float = 30.0) -> None:
+    def wait_ended(self, count: int, within: float = PATIENCE_S) -> None:
         """Until so many sessions have ended."""
         wait_for(lambda: self.ended() >= count, f"{count} ends, there are {self.ended()}", within)
 

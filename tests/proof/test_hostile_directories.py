@@ -17,12 +17,9 @@ from pathlib import Path
 
 import pytest
 from tests.proof.hostile import FORGED, HOSTILE, REVIEW, STEERS, fill_up, finish, start, start_in
-from tests.proof.place import Place
+from tests.proof.place import NEVER_SCANNED, Place
 from tests.proof.processes import Forks, Process
 from tests.waiting import wait_for
-
-SOON = 10.0
-"""Seconds for a verdict that takes hundredths: these tests run beside others. A scan comes only after thirty."""
 
 MOST_MEMORY = 200 << 20
 """Bytes that the daemon may ever have held at once."""
@@ -32,8 +29,9 @@ NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def place(in_memory: Path, forks: Forks) -> Iterator[Place]:
-    """A place whose daemon serves all tests here; what they leave behind lies beside the next ones."""
+    """A place whose one daemon serves most tests here: what they leave behind lies beside the next ones."""
     made = Place(in_memory / "hostile", forks)
+    made.set_up(further=NEVER_SCANNED)
     daemon = made.daemon()
     made.wait_ready(daemon)
     yield made
@@ -61,7 +59,7 @@ def judge_a_good_run(place: Place) -> None:
     """Begin and finish a run that delivers; its verdict comes soon."""
     name = f"good-{next(NUMBERS)}"
     place.finished_run(name)
-    wait_for(lambda: place.statuses().get(name) == "completed", f"the verdict on {name}", SOON)
+    wait_for(lambda: place.statuses().get(name) == "completed", f"the verdict on {name}")
 
 
 def judged(place: Place, directory: Path) -> bool:
@@ -89,10 +87,10 @@ def test_a_good_run_is_judged_beside(place: Place, name: str) -> None:
     hostile.plant(directory)
     judge_a_good_run(place)
     if hostile.kind == "problem":
-        wait_for(lambda: any(hostile.fate in each for each in problems(place, directory)), hostile.fate, SOON)
+        wait_for(lambda: any(hostile.fate in each for each in problems(place, directory)), hostile.fate)
         assert status(place, directory) in (None, "running")
     else:
-        wait_for(lambda: status(place, directory) == hostile.fate, hostile.fate, SOON)
+        wait_for(lambda: status(place, directory) == hostile.fate, hostile.fate)
     no_bug_of_ours_was_met(place)
 
 
@@ -103,7 +101,7 @@ def test_what_is_delivered_by_a_hard_link_is_counted_as_the_regular_file_that_it
     os.link(place.directory / "elsewhere", directory / "artifacts" / "review.md")
     finish(directory)
     judge_a_good_run(place)
-    wait_for(lambda: status(place, directory) == "completed", "its verdict", SOON)
+    wait_for(lambda: status(place, directory) == "completed", "its verdict")
     ((text,),) = place.rows("select artifact_verification_json from sessions where path = ?", str(directory))
     assert json.loads(str(text))["produced"] == [{"id": "review", "path": "review.md", "size": 12}]
 
@@ -116,12 +114,23 @@ def test_a_journal_that_is_a_link_is_not_written_through(place: Place) -> None:
     start_in(directory)
     finish(directory)
     judge_a_good_run(place)
-    wait_for(lambda: status(place, directory) == "completed", "its verdict", SOON)
+    wait_for(lambda: status(place, directory) == "completed", "its verdict")
     assert foreign.read_text() == "theirs\n"
 
 
-def test_links_that_are_swapped_during_verification_never_deliver_a_file_outside(place: Place) -> None:
+@pytest.fixture
+def scanned(tmp_path: Path, forks: Forks) -> Iterator[Place]:
+    """A place that is scanned each second: what changes without a pause can keep the watch from telling."""
+    made = Place(tmp_path, forks)
+    made.set_up(further='scan.period = "1s"')
+    with made.serving():
+        yield made
+    made.close()
+
+
+def test_links_that_are_swapped_during_verification_never_deliver_a_file_outside(scanned: Place) -> None:
     """A thread swaps a directory for a link to outside, again and again, while run after run ends."""
+    place = scanned
     (place.directory / "outside").mkdir()
     (place.directory / "outside" / "review.md").write_text("x" * 99)
     swapped = 0
@@ -145,7 +154,7 @@ def test_links_that_are_swapped_during_verification_never_deliver_a_file_outside
         with in_a_loop(lambda stop, top=directory / "artifacts": swap(top, stop)):  # type: ignore[misc] # top is a Path
             finish(directory)
             over = partial(judged, place, directory)
-            wait_for(over, "its verdict", SOON)
+            wait_for(over, "its verdict")
         ((text,),) = place.rows(
             "select artifact_verification_json from sessions where path = ?", str(directory)
         )
@@ -213,7 +222,7 @@ def test_a_good_run_is_judged_while_artifacts_come_and_go(place: Place) -> None:
             judge_a_good_run(place)
         finish(directory)
         judge_a_good_run(place)
-    wait_for(lambda: status(place, directory) in ("completed", "failed"), "its verdict", SOON)
+    wait_for(lambda: status(place, directory) in ("completed", "failed"), "its verdict")
     no_bug_of_ours_was_met(place)
 
 
@@ -228,7 +237,7 @@ def test_a_good_run_is_judged_beside_100_000_artifacts(place: Place) -> None:
     (directory / "artifacts" / "review.md").write_text("work")
     finish(directory)
     judge_a_good_run(place)
-    wait_for(lambda: status(place, directory) == "completed", "its verdict", SOON)
+    wait_for(lambda: status(place, directory) == "completed", "its verdict")
     shutil.rmtree(directory)
     judge_a_good_run(place)
 
@@ -241,14 +250,14 @@ def test_a_run_that_takes_the_daemons_rights_away_fails_itself_alone(tmp_path: P
     for directory in (closed, hidden):
         start(directory, contract=REVIEW)
         (directory / "artifacts" / "review.md").write_text("work")
-    wait_for(lambda: len(place.statuses()) == 2, "two starts", SOON)
+    wait_for(lambda: len(place.statuses()) == 2, "two starts")
     finish(closed)
     closed.chmod(0)
     (hidden / "artifacts").chmod(0)
     finish(hidden)
     try:
         judge_a_good_run(place)
-        wait_for(lambda: status(place, hidden) == "failed", "the verdict on what is hidden", SOON)
+        wait_for(lambda: status(place, hidden) == "failed", "the verdict on what is hidden")
         no_bug_of_ours_was_met(place)
     finally:
         closed.chmod(0o700)
@@ -287,8 +296,8 @@ def test_nothing_that_steers_a_terminal_gets_out_of_any_command(place: Place, fo
     (place.runs / names[2]).mkdir()
     (place.runs / names[2] / "run.json").write_text('{"schema": "\x1b[31m')
     judge_a_good_run(place)
-    wait_for(lambda: status(place, place.runs / names[0]) == "failed", "its verdict", SOON)
-    wait_for(lambda: problems(place, place.runs / names[2]), "its problem", SOON)
+    wait_for(lambda: status(place, place.runs / names[0]) == "failed", "its verdict")
+    wait_for(lambda: problems(place, place.runs / names[2]), "its problem")
     named = {"key": f"native:runs/{names[0]}", "broken": names[2], "runs": str(place.runs)}
     for number, words in enumerate(SAYING):
         arguments = [word.format_map(named) for word in words]
@@ -333,7 +342,7 @@ def test_a_daemon_that_begins_among_all_of_it_judges_a_good_run_and_every_comman
     )
     assert int(peak.split()[1]) << 10 < MOST_MEMORY
     large, giant = "a contract as large as a document may be", "a sparse giant as a journal"
-    wait_for(lambda: status(place, place.runs / large) == "failed", "its verdict", SOON)
+    wait_for(lambda: status(place, place.runs / large) == "failed", "its verdict")
     for number, words in enumerate(
         (
             ("inspect", str(place.runs)),

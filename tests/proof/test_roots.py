@@ -5,12 +5,16 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.proof.place import Place
+from tests.proof.place import NEVER_SCANNED, Place
 from tests.proof.processes import Process
 from tests.waiting import wait_for
 
-SOON = 10.0
-"""Seconds: well before the periodic scan, which comes after thirty and would find everything anyway."""
+
+@pytest.fixture
+def place(place: Place) -> Place:
+    """A place whose periodic scan never comes: it would find everything anyway."""
+    place.set_up(further=NEVER_SCANNED)
+    return place
 
 
 def _root(place: Place, name: str = "runs") -> dict[str, object]:
@@ -20,7 +24,7 @@ def _root(place: Place, name: str = "runs") -> dict[str, object]:
 
 
 def _wait_health(place: Place, health: str, name: str = "runs") -> None:
-    wait_for(lambda: _root(place, name).get("health") == health, f"{health}, not {_root(place, name)}", SOON)
+    wait_for(lambda: _root(place, name).get("health") == health, f"{health}, not {_root(place, name)}")
 
 
 def _watches(daemon: Process) -> int:
@@ -41,40 +45,40 @@ def test_a_root_that_appears_after_the_start_is_watched(place: Place) -> None:
         assert "root runs: the directory is not there" in str(place.status()["degraded"])
         place.runs.mkdir()
         place.finished_run("first")
-        place.wait_ended(1, SOON)
+        place.wait_ended(1)
         _wait_health(place, "ok")
         place.finished_run("second")
-        place.wait_ended(2, SOON)
+        place.wait_ended(2)
 
 
 def test_a_root_that_vanishes_ends_nothing_and_goes_on_when_it_returns(place: Place) -> None:
     with place.serving():
         run = place.start_run("goes-on")
-        wait_for(lambda: place.statuses() == {"goes-on": "running"}, "the start", SOON)
+        wait_for(lambda: place.statuses() == {"goes-on": "running"}, "the start")
         aside = place.directory / "aside"
         place.runs.rename(aside)
         _wait_health(place, "missing")
         place.finish_run(aside / run.name)
         assert place.statuses() == {"goes-on": "running"}, "what can't be read is not gone"
         aside.rename(place.runs)
-        place.wait_ended(1, SOON)
+        place.wait_ended(1)
         assert place.statuses() == {"goes-on": "completed"}
         lines = ["session_started", "status_changed", "session_finished"]
-        wait_for(lambda: place.journal("goes-on") == lines, "its journal", SOON)
+        wait_for(lambda: place.journal("goes-on") == lines, "its journal")
 
 
 def test_a_root_that_is_replaced_by_another_directory_is_watched_anew(place: Place) -> None:
     with place.serving():
         place.start_run("of-the-old")
-        wait_for(lambda: place.statuses(), "the start", SOON)
+        wait_for(lambda: place.statuses(), "the start")
         place.runs.rename(place.directory / "old")
         place.runs.mkdir()
         place.finished_run("of-the-new")
-        wait_for(lambda: place.statuses().get("of-the-new") == "completed", "the new root's run", SOON)
+        wait_for(lambda: place.statuses().get("of-the-new") == "completed", "the new root's run")
         place.finished_run("another")
-        wait_for(lambda: place.statuses().get("another") == "completed", "its next run", SOON)
+        wait_for(lambda: place.statuses().get("another") == "completed", "its next run")
         # In a root that can be read, a directory that is gone is gone.
-        wait_for(lambda: place.statuses()["of-the-old"] == "aborted", "the end of the old", SOON)
+        wait_for(lambda: place.statuses()["of-the-old"] == "aborted", "the end of the old")
     assert place.rows("select reason_code from sessions where key like '%of-the-old'") == [
         ("run.aborted.vanished",)
     ]
@@ -84,13 +88,13 @@ def test_a_root_that_is_deleted_and_made_again_is_watched_again(place: Place) ->
     # watchfiles reports a deleted root once and is silent for good, also when it is made again.
     with place.serving():
         place.finished_run("before")
-        place.wait_ended(1, SOON)
+        place.wait_ended(1)
         place.runs.rename(place.directory / "away")
         _wait_health(place, "missing")
         place.runs.mkdir()
         _wait_health(place, "ok")
         place.finished_run("after")
-        wait_for(lambda: place.statuses().get("after") == "completed", "the run after", SOON)
+        wait_for(lambda: place.statuses().get("after") == "completed", "the run after")
 
 
 def test_a_root_that_is_a_link_to_a_directory_is_watched(place: Place) -> None:
@@ -100,9 +104,9 @@ def test_a_root_that_is_a_link_to_a_directory_is_watched(place: Place) -> None:
     with place.serving():
         _wait_health(place, "ok")
         place.finished_run("through-the-link")
-        place.wait_ended(1, SOON)
+        place.wait_ended(1)
         place.finished_run("beside-the-link", real)
-        place.wait_ended(2, SOON)
+        place.wait_ended(2)
 
 
 def test_a_dangling_root_is_missing_until_what_it_leads_to_is_there(place: Place) -> None:
@@ -113,7 +117,7 @@ def test_a_dangling_root_is_missing_until_what_it_leads_to_is_there(place: Place
         _wait_health(place, "missing")
         real.mkdir()
         place.finished_run("at-last")
-        place.wait_ended(1, SOON)
+        place.wait_ended(1)
         _wait_health(place, "ok")
 
 
@@ -122,7 +126,7 @@ def test_a_root_that_may_not_be_read_ends_nothing_and_is_scanned_when_it_may(pla
     daemon = place.daemon(unprivileged=True)
     place.wait_ready(daemon)
     run = place.start_run("goes-on")
-    wait_for(lambda: place.statuses() == {"goes-on": "running"}, "the start", SOON)
+    wait_for(lambda: place.statuses() == {"goes-on": "running"}, "the start")
     place.runs.chmod(0)
     _wait_health(place, "unreadable")
     if os.geteuid() == 0:
@@ -131,7 +135,7 @@ def test_a_root_that_may_not_be_read_ends_nothing_and_is_scanned_when_it_may(pla
     place.runs.chmod(0o755)
     if os.geteuid() != 0:
         place.finish_run(run)
-    place.wait_ended(1, SOON)
+    place.wait_ended(1)
     assert place.statuses() == {"goes-on": "completed"}
     daemon.send(signal.SIGTERM)
     assert daemon.wait() == 0, daemon.said()
@@ -153,11 +157,11 @@ def test_a_run_with_a_link_to_the_whole_machine_does_not_have_it_watched(place: 
             far = far.rename(place.runs / "links-far")
         elif when == "made later":
             far = far.rename(place.runs / "links-far")
-            wait_for(lambda: place.statuses(), "the start", SOON)
+            wait_for(lambda: place.statuses(), "the start")
             (far / "everything").symlink_to(machine)
-        wait_for(lambda: place.statuses(), "the start", SOON)
+        wait_for(lambda: place.statuses(), "the start")
         place.finished_run("another")
-        wait_for(lambda: place.statuses().get("another") == "completed", "a run beside it", SOON)
+        wait_for(lambda: place.statuses().get("another") == "completed", "a run beside it")
         place.finish_run(far)
-        place.wait_ended(2, SOON)
-        wait_for(lambda: _watches(daemon) < 50, f"few watches, not {_watches(daemon)}", SOON)
+        place.wait_ended(2)
+        wait_for(lambda: _watches(daemon) < 50, f"few watches, not {_watches(daemon)}")
