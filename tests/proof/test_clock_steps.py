@@ -17,6 +17,7 @@ import time_machine
 from tests.proof.account import account
 from tests.proof.place import Place
 from tests.proof.processes import Forks
+from tests.waiting import PATIENCE_S
 
 from runward.config.settings import Root, Settings
 from runward.daemon.clock import SystemClock, SystemRandomness
@@ -33,7 +34,6 @@ from runward.handlers.facts import Declarations, RootFacts, Unreadable
 
 NOW = datetime(2026, 10, 24, 12, tzinfo=UTC)
 STEPS = [timedelta(hours=1), timedelta(hours=-1), timedelta(days=1), timedelta(days=-1)]
-PATIENCE = 20.0
 
 
 @dataclass
@@ -94,11 +94,11 @@ async def _daemon(place: Place) -> AsyncIterator[BrokenArtifacts]:
 
 
 async def _wait_for(fact: Callable[[], object], what: str) -> None:
-    with anyio.move_on_after(PATIENCE):
+    with anyio.move_on_after(PATIENCE_S):
         while not fact():
             await anyio.sleep(0.02)
         return
-    raise AssertionError(f"not within {PATIENCE:g} s: {what}")
+    raise AssertionError(f"not within {PATIENCE_S:g} s: {what}")
 
 
 def _held_back(place: Place) -> list[tuple[object, ...]]:

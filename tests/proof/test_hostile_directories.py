@@ -19,7 +19,7 @@ import pytest
 from tests.proof.hostile import FORGED, HOSTILE, REVIEW, STEERS, fill_up, finish, start, start_in
 from tests.proof.place import NEVER_SCANNED, Place
 from tests.proof.processes import Forks, Process
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 MOST_MEMORY = 200 << 20
 """Bytes that the daemon may ever have held at once."""
@@ -374,7 +374,7 @@ def in_a_loop(work: Callable[[threading.Event], object]) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(PATIENCE_S)
     assert failed == []
     assert not thread.is_alive()
 

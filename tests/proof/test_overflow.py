@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.proof.place import Place
+from tests.proof.place import NEVER_SCANNED, Place
 from tests.proof.processes import Forks
 from tests.waiting import wait_for
 
@@ -25,6 +25,7 @@ def _counted(place: Place, what: str) -> int:
 
 def _overflow(place: Place, runs: int, files: int) -> None:
     """Fill the queue of a frozen daemon with files in run directories that it knows, then end some of those runs."""
+    place.set_up(further=NEVER_SCANNED)
     for number in range(runs):
         place.start_run(f"run-{number}", [("report.md", True)])
     with place.serving() as daemon:
@@ -49,7 +50,7 @@ def _overflow(place: Place, runs: int, files: int) -> None:
         assert place.log("watch.gap")
         # The watch works as before.
         place.finished_run("made-later")
-        place.wait_ended(runs + 2, within=10.0)
+        place.wait_ended(runs + 2)
 
 
 def _place_in_memory(in_memory: Path, forks: Forks, name: str) -> Place:

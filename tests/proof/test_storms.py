@@ -11,8 +11,8 @@ from tests.proof.place import Place
 from tests.waiting import wait_for
 
 COUNT = 200
-WITHIN = 6.0
-"""Seconds: three times what a machine of its own has to reach, for these tests run beside others."""
+WITHIN = 20.0
+"""Seconds: far above what it takes, for these tests run beside others; how fast it goes is the benchmark's subject."""
 FROZEN = 3.0
 
 

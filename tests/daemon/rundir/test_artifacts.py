@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from tests.daemon.rundir.deep_directories import dig
+from tests.waiting import PATIENCE_S
 
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.handlers.facts import FileFact, RootFacts, Unreadable
@@ -128,7 +129,7 @@ def test_what_is_no_regular_file_is_no_delivery_and_never_blocks(
         target=lambda: found.extend(state(run, path) for path in ("review.md", "link")), daemon=True
     )
     looking.start()
-    looking.join(10)
+    looking.join(PATIENCE_S)
     assert found == ["not_regular", "not_regular"]
 
 

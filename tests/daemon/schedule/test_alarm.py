@@ -3,10 +3,9 @@
 import time
 
 import anyio
+from tests.waiting import PATIENCE_S
 
 from runward.daemon.schedule.alarm import SchedulerAlarm
-
-PATIENCE = 5.0
 
 
 class Rung:
@@ -21,7 +20,7 @@ class Rung:
         self.event.set()
 
     async def wait(self) -> None:
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(PATIENCE_S):
             await self.event.wait()
 
 

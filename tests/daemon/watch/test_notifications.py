@@ -11,13 +11,12 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.waiting import PATIENCE_S
 
 from runward.daemon.watch import notifications
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Inotify, Plan, Watching, plan_watches
 from runward.daemon.watch.roots import WatchedRoot
-
-PATIENCE = 10.0
 
 
 class Told:
@@ -47,7 +46,7 @@ class Told:
         self._more = anyio.Event()
 
     async def wait(self, fact: Callable[[], bool]) -> None:
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(PATIENCE_S):
             while not fact():
                 await self._more.wait()
 
@@ -63,7 +62,7 @@ async def watching(
     watcher = Inotify(inbox, 5, 20, limit_share, plan_period)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watcher.watch, roots, told.stand, told.hint, told.in_inbox)
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(PATIENCE_S):
             await told.stands.wait()
         yield told
         tasks.cancel_scope.cancel()
@@ -136,7 +135,7 @@ async def test_cancelling_does_not_wait_for_the_thread(tmp_path: Path, root: Wat
     # watchfiles waits up to five seconds in its thread, and cancelling waits with it.
     async with watching(tmp_path, root):
         began = time.monotonic()
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 3.0
 
 
 async def test_a_root_that_is_not_there_keeps_nobody_else_from_being_watched(

@@ -12,6 +12,7 @@ import anyio
 import pytest
 from tests.daemon.store.uncertain import Uncertain
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir import hashes
@@ -71,7 +72,7 @@ async def at_work(running: Daemon, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 async def until(running: Daemon, sql: str, expected: list[tuple[object, ...]]) -> None:
     """Until a query has this answer."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE_S):
         while await running.rows(sql) != expected:
             await anyio.sleep(0.005)
 
@@ -103,7 +104,7 @@ class Gate:
 
     async def wait_for(self, readers: int) -> None:
         """Until so many readers have come."""
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE_S):
             for _ in range(readers):
                 await anyio.to_thread.run_sync(self.reached.acquire)
 
@@ -309,12 +310,20 @@ async def test_verdicts_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     gate = Gate(monkeypatch)
     gate.opened.set()
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
-        waiting = True
-        monkeypatch.setattr(running.supervisor.background, "busy", lambda: waiting)
+        waiting, asked = True, 0
+
+        def busy() -> bool:
+            nonlocal asked
+            asked += 1
+            return waiting
+
+        monkeypatch.setattr(running.supervisor.background, "busy", busy)
         produce(tmp_path, "r", a=b"one")
         await judge(running)
         async with at_work(running, monkeypatch):
-            await anyio.sleep(0.2)
+            with anyio.fail_after(PATIENCE_S):
+                while asked < 5:
+                    await anyio.sleep(0.005)
             assert await running.rows(STATES) == [("waiting",)]
             waiting = False
             await until(running, STATES, [("done",)])
@@ -349,7 +358,7 @@ async def test_a_stop_ends_in_the_middle_of_a_file_and_puts_the_job_back_untried
             await judge(running)
             async with at_work(running, slowly):
                 await gate.wait_for(1)
-                with anyio.fail_after(10):
+                with anyio.fail_after(PATIENCE_S):
                     running.supervisor.stop()
                     await running.supervisor.background.ended.wait()
             assert (
@@ -371,7 +380,7 @@ async def test_a_daemon_that_dies_ends_in_the_middle_of_a_file_and_leaves_its_jo
         async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
             produce(tmp_path, "r", a=b"one")
             await judge(running)
-            with anyio.fail_after(10):
+            with anyio.fail_after(PATIENCE_S):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(running.supervisor.background.run)
                     await gate.wait_for(1)
@@ -416,7 +425,7 @@ async def test_while_the_store_refuses_status_says_so_and_a_stop_is_not_held_up(
         await judge(running)
         connections[0].commits = ["not done", "not done"]  # one for each of the two loops
         said: list[str] = []
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE_S):
             async with at_work(running, monkeypatch):
                 while not said:
                     await anyio.sleep(0.005)

@@ -22,6 +22,7 @@ from tests.daemon.worker.damaged_journals import (
     values,
 )
 from tests.daemon.worker.in_process import SILENT, Daemon, NoAlarm, StillClock, ToldProcesses, daemon
+from tests.waiting import PATIENCE_S
 
 from runward.config.settings import Root, Settings
 from runward.daemon.clock import SystemRandomness
@@ -305,7 +306,7 @@ class SlowToCompare(RealFiles):
         self, directory: str, name: str, lines: Sequence[StandingLines]
     ) -> Compared | Gone | Unreadable:
         self.begun.set()
-        assert self.may.wait(30)
+        assert self.may.wait(PATIENCE_S)
         return super().compare(directory, name, lines)
 
 
@@ -345,10 +346,10 @@ async def test_neither_readiness_nor_verdicts_wait_for_the_comparison(tmp_path: 
     supervisor = Supervisor(state, settings, world, store, SILENT, lambda ring: NoAlarm())
     try:
         async with anyio.create_task_group() as tasks:
-            with anyio.fail_after(30):
+            with anyio.fail_after(PATIENCE_S):
                 tasks.start_soon(supervisor.run, ready.set)
                 await ready.wait()
-                await anyio.to_thread.run_sync(files.begun.wait, 30)
+                await anyio.to_thread.run_sync(files.begun.wait, PATIENCE_S)
                 for each in directories:
                     finish(each)
                 supervisor.rounds.request_scan(everything=True)
