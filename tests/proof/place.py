@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.contract_json import entry
 from tests.proof.processes import Forks, Process
 from tests.waiting import PATIENCE_S, wait_for
 
@@ -172,18 +173,7 @@ class Place:
         (directory / "artifacts").mkdir(parents=True)
         run = {"schema": "runward-run-v1", "session_id": name, "started_at": STARTED_AT, **further}
         if expected:
-            run["contract"] = {
-                "expected": [
-                    {
-                        "id": path.partition(".")[0],
-                        "path": path,
-                        "required": required,
-                        "description": "",
-                        "source": "playbook",
-                    }
-                    for path, required in expected
-                ]
-            }
+            run["contract"] = {"expected": [entry(path, required) for path, required in expected]}
         write(directory / "run.json", json.dumps(run))
         return directory
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.proof.account import account
-from tests.proof.disks import small_disk
+from tests.proof.disks import Disk, small_disk
 from tests.proof.place import Place
-from tests.proof.processes import Forks
+from tests.proof.processes import Forks, Process
 from tests.waiting import wait_for
 
 TRY_AGAIN = 75
@@ -29,6 +29,14 @@ def _prepared(place: Place, count: int) -> list[Path]:
 def _declare_ends(runs: list[Path]) -> None:
     for directory in runs:
         (directory / "exit.json.tmp").rename(directory / "exit.json")
+
+
+def _fill_and_end(place: Place, daemon: Process, disk: Disk, runs: list[Path]) -> None:
+    """Once the daemon knows all runs, leave it no space and end them; it complains."""
+    wait_for(lambda: len(place.statuses()) == len(runs), "every start")
+    disk.fill()
+    _declare_ends(runs)
+    wait_for(lambda: "store.trouble" in daemon.said(), "a complaint on stderr")
 
 
 def _write_up_to_the_end_of_a_page(journal: Path) -> None:
@@ -58,12 +66,9 @@ def test_a_full_state_directory_delays_verdicts_and_loses_none(tmp_path: Path, f
         place = Place(tmp_path, forks)
         runs = _prepared(place, COUNT)
         with place.serving() as daemon:
-            wait_for(lambda: len(place.statuses()) == COUNT, "every start")
             wait_for(lambda: place.log("journals.written"), "the first lines")
             wait_for(place.status, "a report")
-            disk.fill()
-            _declare_ends(runs)
-            wait_for(lambda: "store.trouble" in daemon.said(), "a complaint on stderr")
+            _fill_and_end(place, daemon, disk, runs)
             assert "database or disk is full" in daemon.said()
             wait_for(lambda: "store: database or disk is full" in _degraded(place), "a report that says why")
             assert place.ended() < COUNT
@@ -82,10 +87,7 @@ def test_sigterm_ends_a_daemon_whose_disk_is_full_and_the_next_one_loses_nothing
         runs = _prepared(place, COUNT)
         daemon = place.daemon()
         place.wait_ready(daemon)
-        wait_for(lambda: len(place.statuses()) == COUNT, "every start")
-        disk.fill()
-        _declare_ends(runs)
-        wait_for(lambda: "store.trouble" in daemon.said(), "a complaint on stderr")
+        _fill_and_end(place, daemon, disk, runs)
         daemon.send(signal.SIGTERM)
         assert daemon.wait(15.0) == 0, daemon.said()
         # Nor can one start there: it says so.
@@ -104,10 +106,7 @@ def test_kill_9_on_a_full_disk_loses_nothing(tmp_path: Path, forks: Forks) -> No
         runs = _prepared(place, COUNT)
         daemon = place.daemon()
         place.wait_ready(daemon)
-        wait_for(lambda: len(place.statuses()) == COUNT, "every start")
-        disk.fill()
-        _declare_ends(runs)
-        wait_for(lambda: "store.trouble" in daemon.said(), "a complaint on stderr")
+        _fill_and_end(place, daemon, disk, runs)
         daemon.kill()
         disk.free()
         assert place.once() == 0

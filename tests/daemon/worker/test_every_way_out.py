@@ -16,6 +16,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.contract_json import entry
 from tests.daemon.cli.calling import Place
 from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
 
@@ -118,11 +119,7 @@ WAYS = {
 }
 
 
-def entry(name: str, required: bool = True) -> dict[str, JsonValue]:
-    return {"id": name, "path": f"{name}.md", "required": required, "description": "", "source": "playbook"}
-
-
-REVIEW, REPORT, NOTES = entry("review"), entry("report"), entry("notes", required=False)
+REVIEW, REPORT, NOTES = entry("review.md"), entry("report.md"), entry("notes.md", required=False)
 
 
 @dataclass(frozen=True)
