@@ -208,6 +208,6 @@ async def test_the_roots_are_walked_again_after_a_change_and_not_while_nothing_h
         assert len(walks) == 1
         (Path(root.path) / "a").mkdir()
         await told.wait(lambda: ("runs", "a") in told.targets)
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(PATIENCE_S):
             while len(walks) < 2:
                 await anyio.sleep(0.01)
