@@ -4,8 +4,11 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-PATIENCE_S = 30.0
-"""Seconds after which a fact that has not come counts as one that never will."""
+PATIENCE_S = 60.0
+"""Seconds after which a fact that has not come counts as one that never will.
+
+More than the thirty after which a daemon's periodic scan finds what no notification told.
+"""
 
 Found = TypeVar("Found")
 
