@@ -6,6 +6,7 @@ Whatever goes wrong is one or two lines on stderr; a traceback only with `--debu
 import io
 import os
 import sys
+from contextlib import suppress
 
 import click
 
@@ -24,10 +25,12 @@ def call(arguments: list[str]) -> int:
         code = _carry_out(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        _let_go_of_output()
-        return READER_GONE
+        code = READER_GONE
+    except OSError as error:
+        code = _blame(error, f"the output can't be written: {error.strerror}", TRY_AGAIN, arguments)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        code = INTERRUPTED
+    _let_go_of_output()
     return code
 
 
@@ -87,7 +90,8 @@ def _blame(error: Exception, said: str, code: int, arguments: list[str]) -> int:
 def _say(message: str) -> None:
     from runward.config.problem import printable
 
-    click.echo(f"runward: {printable(message)}", err=True)
+    with suppress(OSError):  # the exit code says it, too
+        click.echo(f"runward: {printable(message)}", err=True)
 
 
 def _escape_what_cannot_be_shown() -> None:
@@ -98,14 +102,14 @@ def _escape_what_cannot_be_shown() -> None:
 
 
 def _let_go_of_output() -> None:
-    """Nobody reads: what is still buffered goes nowhere, without a word."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """What is still buffered and can't be written goes nowhere: Python would end with 120 over it."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+            os.close(nowhere)
 
 
 def hoisted(arguments: list[str]) -> list[str]:

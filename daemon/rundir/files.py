@@ -42,6 +42,9 @@ class RealFiles:
     def list_root(self, root: str) -> Listing | Unreadable | Gone:
         return looking.list_root(root)
 
+    def directory_signature(self, root: str, directory: str) -> Signature | None:
+        return looking.directory_signature(root, directory)
+
     def look(
         self, root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]
     ) -> Sight | Unreadable | Gone:

@@ -56,6 +56,15 @@ def list_root(root: str) -> Listing | Unreadable | Gone:
     return Listing(directories, tuple(unusable))
 
 
+def directory_signature(root: str, directory: str) -> Signature | None:
+    """The signature of a run directory, as `list_root` tells it; None where there is none or it can't be reached."""
+    try:
+        status = os.stat(f"{root}/{directory}", follow_symlinks=False)
+    except OSError:
+        return None
+    return signature(status) if stat.S_ISDIR(status.st_mode) else None
+
+
 def _storable(name: str) -> bool:
     try:
         name.encode()

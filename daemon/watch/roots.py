@@ -31,6 +31,8 @@ class WatchedRoot:
     """The run directories with an open attempt, and the processes that they name."""
     doubted: set[str] = field(default_factory=set)
     """Those among them whose processes were seen gone, for the grace to pass."""
+    unsettled: set[str] = field(default_factory=set)
+    """Run directories without an end that changed right before they were looked at: the watch may not stand there yet."""
 
 
 UNTRUSTED = 0

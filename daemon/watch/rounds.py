@@ -2,12 +2,14 @@
 
 A gap in this task's own heartbeat means that the daemon was frozen or suspended and may have lost
 notifications. Roots that appear, vanish or are replaced get a new watch and a scan. Recorded
-processes are checked; a run that can't be watched is looked at. Now and then everything is scanned.
+processes are checked, and running sessions' directories for changes that nobody told; a run that can't be watched
+is looked at. Now and then everything is scanned.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 import anyio
@@ -18,7 +20,7 @@ from runward.daemon.ports import Clock, Files, Processes
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hints, Target, Why
 from runward.daemon.watch.reconcile import Scanned, scan, settle
-from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.watch.roots import WatchedRoot, mark
 from runward.handlers.layouts.scanner import RecordedProcess
 
 BEAT: Final = 1.0
@@ -26,6 +28,12 @@ BEAT: Final = 1.0
 
 LONGEST_BEAT: Final = 2.0
 """A heartbeat that is later than this counts as an overflow."""
+
+ASKED: Final = 50
+"""Running sessions whose directories are asked in a beat whether they changed; each gets its turn.
+
+What the watch loses in a new directory, or behind an agent that moves its directories about, is found soon that way.
+"""
 
 PROCESS_PERIOD: Final = 5.0
 """Seconds between looks at the recorded processes of running sessions."""
@@ -53,6 +61,7 @@ class Rounds:
     clock_stepped: Callable[[], None]
     look_in_inbox: Callable[[], None]
     flat: set[str] = field(default_factory=set)
+    _asked: int = 0
     _scan_at: float = 0.0
     _everything: bool = True
     _wake: anyio.Event = field(default_factory=anyio.Event)
@@ -82,6 +91,7 @@ class Rounds:
             elif any(root.doubted for root in self.roots.values()):
                 await self.check_processes(frozenset(self.roots), doubted=True)
             await self.check_roots()
+            await self.check_running()
             self._look_at_flat()
             last, wall = self.clock.monotonic(), self.clock.now()
             with anyio.move_on_after(BEAT):
@@ -145,6 +155,25 @@ class Rounds:
         return await anyio.to_thread.run_sync(
             lambda: [(root, self.files.identity(root.path)) for root in roots]
         )
+
+    async def check_running(self) -> int:
+        """Hint at running sessions whose directories changed since they were looked at, though nobody told."""
+        everyone = ((root, name) for root in self.roots.values() for name in (*root.open, *root.unsettled))
+        asked = list(islice(everyone, self._asked, self._asked + ASKED))
+        self._asked = self._asked + ASKED if len(asked) == ASKED else 0
+        if not asked:
+            return 0
+        changed = await anyio.to_thread.run_sync(self._changed, asked)
+        self.hints.add(changed, Why.SCAN)
+        return len(changed)
+
+    def _changed(self, asked: list[tuple[WatchedRoot, str]]) -> list[Target]:
+        found = [(root, name, self.files.directory_signature(root.path, name)) for root, name in asked]
+        return [
+            (root.name, name)
+            for root, name, signature in found
+            if signature is not None and root.seen.get(name) != mark(signature)
+        ]
 
     async def check_processes(self, names: frozenset[str], doubted: bool = False) -> int:
         """Hint at every running session whose recorded processes are gone."""

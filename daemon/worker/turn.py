@@ -23,7 +23,7 @@ from runward.daemon.store.rows import Job, Outcome
 from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hint, Hints, Why
-from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot
 from runward.daemon.worker.deciding import Decider, Orders, waves
 from runward.daemon.worker.look import Looked, Looker, recorded
 from runward.daemon.worker.orders import orders_for
@@ -214,6 +214,10 @@ class Worker:
                 root.doubted.add(name)
             else:
                 root.doubted.discard(name)
+            if look.mark == UNTRUSTED and look.unreadable is None and look.after.phase != "over":
+                root.unsettled.add(name)
+            else:
+                root.unsettled.discard(name)
             if look.why == Why.SCAN and look.events:
                 self.coverage.found_by_scan += len(look.events)
             if look.unreadable is not None:

@@ -200,13 +200,14 @@ class Laws:
     def _orders(self) -> None:
         """Whoever is said to have been told was told; then the attempt is over, and if nobody said how, by that order."""
         heard = {process.pid for process in self._universe.table.told}
-        for key, told, named, status, reason, evidence in self._universe.peek(ORDERS):
+        for key, told, named, status, reason, evidence, before in self._universe.peek(ORDERS):
             pids = {each[0] for each in json.loads(named).values() if isinstance(each, list)}
             if told and not pids & heard:
                 raise Broken(f"{key} was told to end, it is said, but nobody of {sorted(pids)} heard it")
             if told and status == "running" and not self._places.by_key[key].free:
                 raise Broken(f"{key} was told to end, and is {status}")
-            if pids & heard and evidence == "process_gone" and reason not in (CANCELLED[1], VANISHED[1]):
+            silent = evidence == "process_gone" and reason not in (CANCELLED[1], VANISHED[1])
+            if pids & heard and silent and not before:
                 raise Broken(f"{key} was told to end and went in silence, but is {status} ({reason})")
 
     # The plain model.
@@ -346,8 +347,9 @@ class Laws:
 
 
 ORDERS: Final = (
-    "select c.session_key, c.told, c.processes, a.status, a.reason_code, a.ended_by from cancellations c"
-    " join attempts a on a.session_key = c.session_key and a.attempt = c.attempt"
+    "select c.session_key, c.told, c.processes, a.status, a.reason_code, a.ended_by, exists ("
+    "  select 1 from cancellations b where b.session_key = c.session_key and b.attempt < c.attempt and b.told"
+    ") from cancellations c join attempts a on a.session_key = c.session_key and a.attempt = c.attempt"
 )
 TOLD: Final = "select session_key, attempt from cancellations where told is not 0"
 

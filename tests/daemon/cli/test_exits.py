@@ -1,6 +1,7 @@
 """Exit codes: one test for each code of the table, and none is left out."""
 
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable
@@ -123,6 +124,26 @@ _PROOFS: dict[int, Callable[[Place], int]] = {
 @pytest.mark.parametrize("code", sorted(exits.MEANINGS))
 def test_the_code_means_what_the_table_says(place: Place, code: int) -> None:
     assert _PROOFS[code](place) == code
+
+
+@pytest.mark.parametrize(
+    ("redirection", "command", "code"),
+    [
+        (">/dev/full", "--help", exits.TRY_AGAIN),
+        (">/dev/full", "config show", exits.TRY_AGAIN),
+        ("2>/dev/full", "nonsense", exits.WRONG_USAGE),
+        (">/dev/full 2>&1", "nonsense", exits.WRONG_USAGE),
+    ],
+)
+def test_output_that_can_not_be_written_changes_no_other_exit_code(
+    place: Place, redirection: str, command: str, code: int
+) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    shell = f"exec {shlex.join(place.argv(*command.split()))} {redirection}"
+    ended = subprocess.run(["sh", "-c", shell], env=place.environment, stderr=subprocess.PIPE, check=False)
+    assert ended.returncode == code
+    assert b"Traceback" not in ended.stderr
 
 
 def test_the_codes_are_the_promised_ones() -> None:

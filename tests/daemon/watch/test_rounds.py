@@ -1,17 +1,20 @@
-"""The rounds: what is asked for while a scan goes on is not lost with it."""
+"""The rounds: what the watch lost is found, and what is asked for while a scan goes on is not lost with it."""
 
+import os
 from pathlib import Path
 
+import pytest
 import structlog
 
 from runward.daemon.clock import SystemClock
 from runward.daemon.ports import Gone, Listing
 from runward.daemon.processes.starting import StartingProcesses
 from runward.daemon.rundir.files import RealFiles
+from runward.daemon.rundir.looking import signature
 from runward.daemon.watch.coverage import Coverage
-from runward.daemon.watch.hints import Hints
-from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.watch.rounds import Rounds
+from runward.daemon.watch.hints import Hints, Why
+from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, mark
+from runward.daemon.watch.rounds import ASKED, Rounds
 from runward.handlers.facts import Unreadable
 
 
@@ -30,25 +33,90 @@ class ListedJustBefore(RealFiles):
         return listing
 
 
-async def test_a_scan_that_is_requested_during_a_scan_is_made_after_it(tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    runs.mkdir()
-    clock, files = SystemClock(), ListedJustBefore(tmp_path)
-    hints = Hints(lambda: None)
-    files.rounds = rounds = Rounds(
+def rounds_over(files: RealFiles, hints: Hints, state: Path, root: WatchedRoot) -> Rounds:
+    return Rounds(
         files,
-        StartingProcesses(tmp_path),
-        clock,
+        StartingProcesses(state),
+        SystemClock(),
         hints,
         Coverage(),
         structlog.get_logger(),
-        {"runs": WatchedRoot("runs", str(runs), "native")},
+        {root.name: root},
         period=3600.0,
         watch_again=lambda: None,
         clock_stepped=lambda: None,
         look_in_inbox=lambda: None,
     )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> WatchedRoot:
+    (tmp_path / "runs").mkdir()
+    return WatchedRoot("runs", str(tmp_path / "runs"), "native")
+
+
+def running(root: WatchedRoot, *names: str) -> None:
+    """Sessions that run, whose directories were looked at and have not changed since."""
+    for name in names:
+        directory = Path(root.path, name)
+        directory.mkdir()
+        root.open[name] = ()
+        root.seen[name] = mark(signature(os.stat(directory)))
+
+
+def hinted(hints: Hints) -> set[str]:
+    return {name for (_, name), why in hints.take(1000) if why == Why.SCAN}
+
+
+async def test_a_scan_that_is_requested_during_a_scan_is_made_after_it(
+    tmp_path: Path, root: WatchedRoot
+) -> None:
+    files, hints = ListedJustBefore(tmp_path), Hints(lambda: None)
+    files.rounds = rounds = rounds_over(files, hints, tmp_path, root)
     assert await rounds.scan() == 0
     assert rounds.scan_is_due()
     assert await rounds.scan() == 1
     assert not rounds.scan_is_due()
+
+
+async def test_an_end_that_nobody_told_is_found_without_a_scan(tmp_path: Path, root: WatchedRoot) -> None:
+    hints = Hints(lambda: None)
+    rounds = rounds_over(RealFiles(tmp_path), hints, tmp_path, root)
+    running(root, "quiet", "ended")
+    assert await rounds.check_running() == 0
+    Path(root.path, "ended", "exit.json").write_text("{}")
+    assert await rounds.check_running() == 1
+    assert hinted(hints) == {"ended"}
+
+
+async def test_a_directory_that_changed_while_it_was_looked_at_is_looked_at_again(
+    tmp_path: Path, root: WatchedRoot
+) -> None:
+    hints = Hints(lambda: None)
+    rounds = rounds_over(RealFiles(tmp_path), hints, tmp_path, root)
+    Path(root.path, "empty-yet").mkdir()
+    root.seen["empty-yet"] = UNTRUSTED
+    root.unsettled.add("empty-yet")
+    await rounds.check_running()
+    assert hinted(hints) == {"empty-yet"}
+
+
+async def test_each_of_many_running_sessions_gets_its_turn(tmp_path: Path, root: WatchedRoot) -> None:
+    hints = Hints(lambda: None)
+    rounds = rounds_over(RealFiles(tmp_path), hints, tmp_path, root)
+    names = [f"run-{number}" for number in range(2 * ASKED + 20)]
+    running(root, *names)
+    for name in names:
+        Path(root.path, name, "exit.json").write_text("{}")
+    found = [await rounds.check_running() for _ in range(3)]
+    assert found == [ASKED, ASKED, 20]
+    assert hinted(hints) == set(names)
+    assert await rounds.check_running() == ASKED, "and from the first one on again"
+
+
+async def test_a_directory_that_can_not_be_reached_is_nobodys_hint(tmp_path: Path, root: WatchedRoot) -> None:
+    hints = Hints(lambda: None)
+    rounds = rounds_over(RealFiles(tmp_path), hints, tmp_path, root)
+    running(root, "gone")
+    Path(root.path).rename(tmp_path / "away")
+    assert await rounds.check_running() == 0
