@@ -118,19 +118,8 @@ def test_a_journal_that_is_a_link_is_not_written_through(place: Place) -> None:
     assert foreign.read_text() == "theirs\n"
 
 
-@pytest.fixture
-def scanned(tmp_path: Path, forks: Forks) -> Iterator[Place]:
-    """A place that is scanned each second: what changes without a pause can keep the watch from telling."""
-    made = Place(tmp_path, forks)
-    made.set_up(further='scan.period = "1s"')
-    with made.serving():
-        yield made
-    made.close()
-
-
-def test_links_that_are_swapped_during_verification_never_deliver_a_file_outside(scanned: Place) -> None:
+def test_links_that_are_swapped_during_verification_never_deliver_a_file_outside(place: Place) -> None:
     """A thread swaps a directory for a link to outside, again and again, while run after run ends."""
-    place = scanned
     (place.directory / "outside").mkdir()
     (place.directory / "outside" / "review.md").write_text("x" * 99)
     swapped = 0
