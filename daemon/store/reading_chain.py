@@ -1,9 +1,9 @@
 """Questions of commands to the record of one session: do its events hold in the chain, and its lines to its events."""
 
-import json
 import sqlite3
 
 from runward.daemon.store.chain import GENESIS_HEAD, BrokenChain, ChainedEvent, Head, follow
+from runward.handlers.layouts.foreign_json import read_json
 
 
 def broken_event(connection: sqlite3.Connection, session: str) -> BrokenChain | None:
@@ -39,5 +39,10 @@ def lines_off_the_chain(connection: sqlite3.Connection, session: str) -> list[tu
     return [
         (number, str(name))
         for number, name, content, digest in rows
-        if any(json.loads(line).get("hash") != digest for line in content.splitlines())
+        if not all(_carries(line, digest) for line in content.splitlines())
     ]
+
+
+def _carries(line: bytes, digest: str) -> bool:
+    value = read_json(line)  # whoever changed the store may have made anything of it
+    return isinstance(value, dict) and value.get("hash") == digest
