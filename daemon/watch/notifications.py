@@ -64,9 +64,9 @@ class Inotify:
     def __init__(
         self, inbox: Path, step_ms: int, debounce_ms: int, limit_share: float, plan_period: float
     ) -> None:
-        self._inbox = str(inbox)
-        self._step = step_ms
-        self._debounce = debounce_ms
+        self.inbox = str(inbox)
+        self.step = step_ms
+        self.debounce = debounce_ms
         self._limit_share = limit_share
         self._plan_period = plan_period
         self._limiter = anyio.CapacityLimiter(2)
@@ -82,80 +82,103 @@ class Inotify:
 
         Raises `CannotWatch` where not even the roots themselves can be watched.
         """
-        stop = threading.Event()
-        translate = Translator(self._inbox, roots)
-
-        def run() -> None:
-            there = [root for root in roots if os.path.isdir(root.path)]
-            watchers, watching, next_plan = self._set_up(there)
-            anyio.from_thread.run_sync(standing, watching)
-            quiet, changed, deleted = False, False, 0
-            while not stop.is_set():
-                for watcher in watchers:
-                    # With a second, flat watcher each gets its turn; alone, one waits as long as it likes.
-                    patience = TIMEOUT_MS if len(watchers) == 1 else 500
-                    step = QUIET_STEP_MS if quiet else self._step
-                    changes = watcher.watch(max(step, self._debounce), step, patience, stop)
-                    quiet = isinstance(changes, str)
-                    if isinstance(changes, str) or stop.is_set():
-                        continue
-                    changed = True
-                    deleted += sum(change == Change.deleted for change, _ in changes)
-                    targets, in_inbox = translate(path for _, path in changes)
-                    if targets:
-                        anyio.from_thread.run_sync(hint, targets)
-                    if in_inbox:
-                        anyio.from_thread.run_sync(inbox)
-                # Where all is watched to the bottom and nothing changed, the plan is as good as ever.
-                may_differ = changed or bool(watching.flat)
-                if may_differ and not stop.is_set() and time.monotonic() >= next_plan:
-                    changed = False
-                    outdated, next_plan = self._outdated(there, watching)
-                    if outdated or deleted > RENEWED_AFTER:
-                        deleted = 0
-                        for watcher in watchers:
-                            watcher.close()
-                        watchers, watching, next_plan = self._set_up(there)
-                        anyio.from_thread.run_sync(standing, watching)
-
+        watch = _Watch(self, roots, standing, hint, inbox)
         try:
-            await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._limiter)
+            await anyio.to_thread.run_sync(watch.run, abandon_on_cancel=True, limiter=self._limiter)
         finally:
-            stop.set()
+            watch.stop.set()
 
-    def _outdated(self, roots: Sequence[WatchedRoot], watching: Watching) -> tuple[bool, float]:
-        """Whether the roots can't be watched like that any more, or could be better; and when to ask again.
+    def set_up(self, roots: Sequence[WatchedRoot]) -> tuple[list[RustNotify], Watching, float]:
+        """The watchers: one to the bottom of every root that can afford it, one flat for the others."""
+        plan, next_plan = self.plan(roots)
+        try:
+            deep = RustNotify([*(root.path for root in plan.deep), self.inbox], False, False, 0, True, True)
+        except (OSError, WatchfilesRustInternalError):
+            # The limit was reached after all, or directories came and went: flat is better than nothing.
+            plan = Plan((), tuple(roots), len(roots) + 1)
+            deep = _flat([self.inbox])
+        flat = [_flat([root.path for root in plan.flat])] if plan.flat else []
+        watching = Watching(plan.watches, tuple(root.name for root in plan.flat))
+        return [deep, *flat], watching, next_plan
 
-        Directories become more, and the watcher follows a link that lies in a directory that is moved in.
-        """
-        plan, next_plan = self._plan(roots)
-        return tuple(root.name for root in plan.flat) != watching.flat, next_plan
-
-    def _plan(self, roots: Sequence[WatchedRoot]) -> tuple["Plan", float]:
+    def plan(self, roots: Sequence[WatchedRoot]) -> tuple["Plan", float]:
         """What to watch how, and when to think of it again: it never takes more than 1 % of a core."""
         began = time.monotonic()
         plan = plan_watches(roots, int(_watch_limit() * self._limit_share))
         now = time.monotonic()
         return plan, now + max(self._plan_period, COST_FACTOR * (now - began))
 
-    def _set_up(self, roots: Sequence[WatchedRoot]) -> tuple[list[RustNotify], Watching, float]:
-        """The watchers: one to the bottom of every root that can afford it, one flat for the others."""
-        plan, next_plan = self._plan(roots)
-        try:
-            deep = RustNotify([*(root.path for root in plan.deep), self._inbox], False, False, 0, True, True)
-        except (OSError, WatchfilesRustInternalError):
-            # The limit was reached after all, or directories came and went: flat is better than nothing.
-            plan = Plan((), tuple(roots), len(roots) + 1)
-            deep = self._flat([self._inbox])
-        flat = [self._flat([root.path for root in plan.flat])] if plan.flat else []
-        watching = Watching(plan.watches, tuple(root.name for root in plan.flat))
-        return [deep, *flat], watching, next_plan
 
-    def _flat(self, paths: list[str]) -> RustNotify:
-        try:
-            return RustNotify(paths, False, False, 0, False, True)
-        except (OSError, WatchfilesRustInternalError) as error:
-            raise CannotWatch(str(error)) from error
+class _Watch:
+    """One watch in its thread, from its setting up until it is told to stop."""
+
+    def __init__(
+        self,
+        inotify: Inotify,
+        roots: Sequence[WatchedRoot],
+        standing: Callable[[Watching], None],
+        hint: Callable[[list[Target]], None],
+        inbox: Callable[[], None],
+    ) -> None:
+        self.stop = threading.Event()
+        self._inotify = inotify
+        self._roots = roots
+        self._translate = Translator(inotify.inbox, roots)
+        self._standing = standing
+        self._hint = hint
+        self._inbox = inbox
+        self._is_quiet = False
+        self._changed = False
+        self._deleted = 0
+
+    def run(self) -> None:
+        there = [root for root in self._roots if os.path.isdir(root.path)]
+        watchers, watching, next_plan = self._inotify.set_up(there)
+        anyio.from_thread.run_sync(self._standing, watching)
+        while not self.stop.is_set():
+            for watcher in watchers:
+                # With a second, flat watcher each gets its turn; alone, one waits as long as it likes.
+                self._wait(watcher, TIMEOUT_MS if len(watchers) == 1 else 500)
+            if not self._may_differ(watching) or time.monotonic() < next_plan:
+                continue
+            self._changed = False
+            plan, next_plan = self._inotify.plan(there)
+            if tuple(root.name for root in plan.flat) != watching.flat or self._deleted > RENEWED_AFTER:
+                self._deleted = 0
+                for watcher in watchers:
+                    watcher.close()
+                watchers, watching, next_plan = self._inotify.set_up(there)
+                anyio.from_thread.run_sync(self._standing, watching)
+
+    def _wait(self, watcher: RustNotify, patience_ms: int) -> None:
+        """Wait for changes and pass them on."""
+        step = QUIET_STEP_MS if self._is_quiet else self._inotify.step
+        changes = watcher.watch(max(step, self._inotify.debounce), step, patience_ms, self.stop)
+        self._is_quiet = isinstance(changes, str)
+        if isinstance(changes, str) or self.stop.is_set():
+            return
+        self._changed = True
+        self._deleted += sum(change == Change.deleted for change, _ in changes)
+        targets, in_inbox = self._translate(path for _, path in changes)
+        if targets:
+            anyio.from_thread.run_sync(self._hint, targets)
+        if in_inbox:
+            anyio.from_thread.run_sync(self._inbox)
+
+    def _may_differ(self, watching: Watching) -> bool:
+        """Whether another plan than the one that stands may be right.
+
+        Directories become more, and the watcher follows a link that lies in a directory that is moved in. But where
+        all is watched to the bottom and nothing changed, the plan is as good as ever.
+        """
+        return not self.stop.is_set() and (self._changed or bool(watching.flat))
+
+
+def _flat(paths: list[str]) -> RustNotify:
+    try:
+        return RustNotify(paths, False, False, 0, False, True)
+    except (OSError, WatchfilesRustInternalError) as error:
+        raise CannotWatch(str(error)) from error
 
 
 class CannotWatch(Exception):
