@@ -1,0 +1,128 @@
+"""What a scanner of another tool's session makes of its files, and what it is fed.
+
+A session's files are *logs*, which grow line by line, and *documents*, which are small and written whole. A scanner
+is fed their new content in any portions and keeps a small state, which is stored beside the reader's place in each
+file: feeding a file in two halves, with the state dumped and loaded in between, amounts to feeding it whole. It never
+raises for what an agent wrote: what it can't read it counts, and what it doesn't know it passes over.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from runward.handlers.events import Status
+from runward.handlers.layouts.scanner import Complaint, Document
+
+Turn: TypeAlias = Literal["none", "open", "closed"]
+"""Whether the agent was asked for something, and whether it is done with it."""
+
+MOST_COMPLAINTS: Final = 20
+"""Ill-formed lines of a session that are named; further ones are only counted."""
+
+
+class LogLine(NamedTuple):
+    """A line of a log without its newline; `number` counts from 1. What is too long is cut, and said to be."""
+
+    number: int
+    content: bytes
+    is_cut: bool = False
+
+
+class Close(NamedTuple):
+    """How a turn ended, as the agent itself tells it; `at` in Unix seconds where it says when."""
+
+    status: Status
+    reason_code: str
+    reason_summary: str
+    at: float | None = None
+
+
+class Counts(NamedTuple):
+    """What was counted in a session, its sub-agents' own records left out.
+
+    `events` are the well-formed records, `tool_calls` the calls by their ids, `errors` the errors that the agent
+    reports of its model and its tools, `subagents` the sub-agents that worked for it.
+    """
+
+    events: int = 0
+    tool_calls: int = 0
+    errors: int = 0
+    subagents: int = 0
+
+
+class Usage(NamedTuple):
+    """Tokens that the model's replies cost, each reply counted once; cached input is input."""
+
+    input_tokens: int
+    output_tokens: int
+
+
+class Told(NamedTuple):
+    """What a session's files say of it now.
+
+    `attempt` counts the stretches that the files themselves tell apart, `started_at` and `close` are the last one's,
+    times are Unix seconds. A `declared` end was written whole and counts at once; another one may yet be followed by
+    more lines. `headless` is None where nothing says whether a person sits before it. `waiting` means: for a person.
+    `unreadable` counts the lines that could not be read, `complaints` name the first of them.
+    """
+
+    session_id: str | None = None
+    parent_session_id: str | None = None
+    is_subagent: bool = False
+    attempt: int = 0
+    turn: Turn = "none"
+    close: Close | None = None
+    declared: bool = False
+    headless: bool | None = None
+    waiting: bool = False
+    started_at: float | None = None
+    moved_at: float | None = None
+    agent: str | None = None
+    model: str | None = None
+    version: str | None = None
+    cwd: str | None = None
+    prompt: str | None = None
+    counts: Counts = Counts()
+    usage: Usage | None = None
+    unreadable: int = 0
+    complaints: tuple[Complaint, ...] = ()
+
+
+class Resumed(NamedTuple):
+    """Lines that came after an end began the next stretch: `before` is how the last one had ended."""
+
+    attempt: int
+    before: Close
+    started_at: float | None
+
+
+State = TypeVar("State")
+
+
+class TranscriptScanner(Protocol[State]):
+    """One tool's layout. All of it is pure; `State` is small, versioned, and JSON when dumped."""
+
+    def start(self, name: str) -> State:
+        """The state before anything was read of the session whose file or directory has this name."""
+        ...
+
+    def feed(self, state: State, file: str, lines: Sequence[LogLine]) -> tuple[State, tuple[Resumed, ...]]:
+        """Take in further whole lines of the log `file`, a path relative to the session's place."""
+        ...
+
+    def see(self, state: State, documents: Sequence[Document]) -> State:
+        """Take in documents that are new or were written anew."""
+        ...
+
+    def tell(self, state: State) -> Told:
+        """What all that was taken in amounts to."""
+        ...
+
+    def dump(self, state: State) -> str: ...
+
+    def load(self, text: str) -> State:
+        """Raises `ValueError` for what this program never wrote."""
+        ...
+
+
+Heads: TypeAlias = Mapping[str, bytes]
+"""The first bytes of the files that a layout is recognised by, by their names in the directory."""
