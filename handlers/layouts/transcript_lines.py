@@ -1,0 +1,140 @@
+"""Reading the lines of a log that somebody else writes: one JSON record a line, and what goes wrong with that.
+
+Real logs hold torn lines, records glued together, runs of NUL bytes, broken UTF-8 and lines of any length. What can be
+read of them is read, the rest is counted, and nothing raises. What a record means is its layout's business.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import orjson
+
+from runward.config.json_value import JsonValue
+from runward.handlers.layouts.scanner import Complaint
+from runward.handlers.layouts.transcript import MOST_COMPLAINTS, LogLine
+
+MOST_GLUED: Final = 1000
+"""Records that are looked for in one line; what follows them in that line is given up."""
+
+OPENING: Final = 1 << 16
+"""Bytes of a cut line that are looked at: a record's short fields come before its long ones, or they are lost."""
+
+DEEPEST: Final = 64
+"""Levels of a cut line that are kept open: what lies deeper is lost with the rest of it."""
+
+_BETWEEN_RECORDS: Final = '}{"'
+_DECODER: Final = json.JSONDecoder()
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+_CLOSERS: Final = {b"{": b"}", b"[": b"]"}
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}:,"]|[^][{}:,"\s]+', re.DOTALL)
+
+
+class Unreadable:
+    """The lines that could not be read while a scanner is fed: all are counted, the first are named."""
+
+    __slots__ = ("complaints", "count")
+
+    def __init__(self, count: int, complaints: Sequence[Complaint]) -> None:
+        self.count = count
+        self.complaints = list(complaints)
+
+    def add(self, file: str, line: int, message: str) -> None:
+        """Count a line; `message` says what is wrong with it, without quoting it."""
+        self.count += 1
+        if len(self.complaints) < MOST_COMPLAINTS:
+            self.complaints.append(Complaint(file, line, message, "passed over: the lines around it count"))
+
+
+def records(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iterator[JsonValue]:
+    """The JSON values that the lines hold, in order: usually one a line, and usually an object.
+
+    A glued line gives several; of a cut line there is what stands before the cut. Lines that hold nothing readable, or
+    something unreadable too, go to `unreadable`. Blank lines are nothing.
+    """
+    loads = orjson.loads
+    for number, content, is_cut in lines:
+        if is_cut:
+            opening = _opening(content)
+            if opening is None:
+                unreadable.add(file, number, "too long, and its beginning is no JSON object")
+            else:
+                yield opening
+            continue
+        value: JsonValue
+        try:
+            value = loads(content)
+        except orjson.JSONDecodeError as error:
+            if content and not content.isspace():
+                yield from _mended(file, number, content, f"{error.msg} (column {error.colno})", unreadable)
+        else:
+            yield value
+
+
+def _mended(file: str, number: int, content: bytes, why: str, unreadable: Unreadable) -> Iterator[JsonValue]:
+    """The objects in a line that is no JSON: without its NULs, and one by one where some are glued."""
+    text = content.replace(b"\0", b"").decode(errors="replace")
+    place, found, is_torn = 0, 0, False
+    while (place := _skip_blank(text, place)) < len(text):
+        if found == MOST_GLUED:
+            is_torn = True
+            break
+        try:
+            value, place = _object_at(text, place)
+        except (ValueError, RecursionError):
+            is_torn = True
+            border = text.find(_BETWEEN_RECORDS, place)
+            if border < 0:
+                break
+            place = border + 1
+        else:
+            found += 1
+            yield value
+    if is_torn or not found:
+        unreadable.add(file, number, f"not JSON: {why}")
+
+
+def _skip_blank(text: str, place: int) -> int:
+    blank = _BLANK.match(text, place)
+    return place if blank is None else blank.end()
+
+
+def _object_at(text: str, place: int) -> tuple[JsonValue, int]:
+    """The object that begins at `place`, and where it ends, as orjson would have read it.
+
+    Lone surrogates (half a character) are replaced: they can't be stored. Raises `ValueError` where there is none.
+    """
+    if text[place] != "{":
+        raise ValueError("no object")
+    decoded, end = _DECODER.raw_decode(text, place)
+    value: JsonValue = orjson.loads(json.dumps(decoded, ensure_ascii=False).encode(errors="replace"))
+    return value, end
+
+
+def _opening(content: bytes) -> JsonValue | None:
+    """What stands whole at the beginning of a cut line, its objects and lists closed; None if no field does."""
+    content = content[:OPENING]
+    closers: list[bytes] = []
+    end, closing, previous = 0, b"", b""
+    for token in _TOKEN.finditer(content):
+        text, before, previous = token[0], previous, token[0]
+        if text in _CLOSERS:
+            closers.append(_CLOSERS[text])
+        elif text == b"}" or text == b"]":
+            if not closers or closers.pop() != text:
+                return None
+        elif text == b"," or text == b":":
+            continue
+        elif text == b'"' or token.end() == len(content):
+            break
+        elif not closers or (closers[-1] == b"}" and before != b":"):
+            continue
+        if len(closers) > DEEPEST:
+            break
+        end, closing = token.end(), b"".join(reversed(closers))
+    try:
+        value: JsonValue = orjson.loads(content[:end].decode(errors="replace") + closing.decode())
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) and value else None
