@@ -16,6 +16,8 @@ MEANINGS: Final[Mapping[str, tuple[Status, str]]] = {
     "run.failed.exit_nonzero": ("failed", "another exit code than 0"),
     "run.failed.signal": ("failed", "killed by a signal that Runward didn't send"),
     "run.failed.exception": ("failed", "the agent reports an error or an exception"),
+    "run.failed.api_error": ("failed", "the model's API refused or failed the agent's request"),
+    "run.failed.limit_reached": ("failed", "the agent's own limit: turns, cost, context or format"),
     "run.failed.not_started": ("failed", "it could not be started"),
     "run.timed_out.deadline": ("timed_out", "Runward's deadline"),
     "run.aborted.user": ("aborted", "a person interrupted it"),
