@@ -7,7 +7,7 @@ from a prompt until a reply that says it is the last one, an error, a limit, or 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
@@ -19,23 +19,31 @@ from runward.handlers.layouts.claude_code_records import (
     ASKING_TOOLS,
     COMPLETED,
     INTERRUPTED,
-    INTERRUPTIONS,
+    NOT_DECODED,
     SYNTHETIC,
     TURN_ENDS,
+    Block,
+    Message,
+    Record,
+    Usage,
     api_error,
     command_text,
     content_of,
     counts_as_subagent,
+    decode,
     ended_by_itself,
     is_headless,
     is_subagent_file,
+    record_of,
+    says_interrupted,
     text_of,
     turns_used_up,
     user_record,
 )
 from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.scanner import Complaint, Document, clip_prompt
-from runward.handlers.layouts.transcript import Close, Counts, LogLine, Resumed, Told, Turn, Usage
+from runward.handlers.layouts.transcript import Close, Counts, LogLine, Resumed, Told, Turn
+from runward.handlers.layouts.transcript import Usage as UsageTold
 from runward.handlers.layouts.transcript_lines import Unreadable, records
 
 LAYOUT: Final = "claude-code"
@@ -49,10 +57,10 @@ CALLS_KEPT: Final = 32
 _VERSION: Final = 1
 _LONGEST_TEXT: Final = 4096
 _LONGEST_ID: Final = 128
-_MOST_TOKENS: Final = 2**53
 _SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _STAMP_LENGTH: Final = len("2026-01-31T12:00:00.000Z")
 _LONGEST_STAMP: Final = 40
+_NOTHING_SAID: Final = Message()
 _NOTES: Final = ("queue-operation", "last-prompt", "mode", "permission-mode", "agent-setting", "custom-title")
 
 
@@ -136,7 +144,17 @@ class ClaudeCodeScanner:
             return state._replace(agent_files=state.agent_files + _agents_beginning(file, lines)), ()
         session = _Session(state)
         unreadable = Unreadable(state.unreadable, state.complaints)
-        session.take(records(file, lines, unreadable))
+        for line in lines:
+            if not line.is_cut:
+                try:
+                    record = decode(line.content)
+                except NOT_DECODED:
+                    pass
+                else:
+                    session.take(record)
+                    continue
+            for value in records(file, (line,), unreadable):
+                session.take(record_of(value) if isinstance(value, dict) else Record())
         return session.state(unreadable), tuple(session.resumed)
 
     def see(self, state: State, documents: Sequence[Document]) -> State:
@@ -166,7 +184,7 @@ class ClaudeCodeScanner:
                 state.errors,
                 max(state.agent_files, state.agent_chains, state.agent_calls),
             ),
-            usage=Usage(state.input_tokens, state.output_tokens) if state.replies else None,
+            usage=UsageTold(state.input_tokens, state.output_tokens) if state.replies else None,
             unreadable=state.unreadable,
             complaints=state.complaints,
         )
@@ -223,7 +241,7 @@ def _agents_beginning(file: str, lines: Sequence[LogLine]) -> int:
     if not lines or lines[0].number != 1:
         return 0
     first = next(records(file, lines[:1], Unreadable(0, ())), None)
-    return int(counts_as_subagent(file, first))
+    return int(counts_as_subagent(file, record_of(first) if isinstance(first, dict) else None))
 
 
 def _headless(entrypoint: str | None, starts_queued: bool) -> bool | None:
@@ -237,6 +255,8 @@ class _Session:
     `is_settled` says that the session's beginning is known, `is_plain` that nothing is in doubt about its turn: these
     two spare most records most questions. `reply` is the one whose cost is yet to be added.
     """
+
+    __slots__ = (*State._fields, "cost", "is_plain", "is_settled", "reply", "resumed")
 
     session_id: str | None
     parent_session_id: str | None
@@ -267,6 +287,9 @@ class _Session:
     agent_calls: int
     input_tokens: int
     output_tokens: int
+    replies: dict[str, tuple[int, int]]
+    calls: dict[str, None]
+    launches: dict[str, None]
 
     def __init__(self, state: State) -> None:
         for field, value in zip(State._fields, state, strict=True):
@@ -277,60 +300,53 @@ class _Session:
         self.is_settled = False
         self.is_plain = False
         self.reply: str | None = None
-        self.cost: dict[str, JsonValue] = {}
+        self.cost = Usage()
         self.resumed: list[Resumed] = []
 
     def state(self, unreadable: Unreadable) -> State:
         """The state as it is now."""
         self._add_cost()
-        self.__dict__.update(
-            replies=tuple((reply, *cost) for reply, cost in self.replies.items()),
-            calls=tuple(self.calls),
-            launches=tuple(self.launches),
-            unreadable=unreadable.count,
-            complaints=tuple(unreadable.complaints),
-        )
-        return State._make(getattr(self, field) for field in State._fields)
+        now = {field: getattr(self, field) for field in State._fields}
+        now["replies"] = tuple((reply, *cost) for reply, cost in self.replies.items())
+        now["calls"], now["launches"] = tuple(self.calls), tuple(self.launches)
+        now["unreadable"], now["complaints"] = unreadable.count, tuple(unreadable.complaints)
+        return State(**now)
 
-    def take(self, values: Iterator[JsonValue]) -> None:
-        """Take in the records of the session's own transcript."""
-        for record in values:
-            if not isinstance(record, dict):
-                self.events += 1
-                continue
-            get = record.get
-            if get("isSidechain") is True:
-                self.agent_chains += get("parentUuid") is None
-                continue
-            self.events += 1
-            kind, stamp = get("type"), get("timestamp")
-            if not isinstance(stamp, str) or (len(stamp) != _STAMP_LENGTH and not _is_time(stamp)):
-                stamp = None
-            if kind == "assistant" or kind == "user" or kind == "attachment" or kind == "system":
-                if self.is_settled and get("entrypoint") == self.entrypoint:
-                    is_copied = False
-                else:
-                    is_copied = self._meet(record, stamp)
-                if stamp is not None and not is_copied:
-                    self.moved = stamp
-                if kind == "assistant":
-                    self._assistant(record, stamp, is_copied)
-                elif kind == "user":
-                    self._user(record, stamp, is_copied)
-                elif not is_copied:
-                    self._aside(kind, record, stamp)
+    def take(self, record: Record) -> None:
+        """Take in a record of the session's own transcript."""
+        if record.is_sidechain:
+            self.agent_chains += record.parent_uuid is None
+            return
+        self.events += 1
+        kind, stamp = record.type, record.timestamp
+        if stamp is not None and len(stamp) != _STAMP_LENGTH and not _is_time(stamp):
+            stamp = None
+        if kind == "assistant" or kind == "user" or kind == "attachment" or kind == "system":
+            if self.is_settled and record.entrypoint == self.entrypoint:
+                is_copied = False
             else:
-                self._note(kind, record, stamp)
+                is_copied = self._meet(record, stamp)
+            if stamp is not None and not is_copied:
+                self.moved = stamp
+            if kind == "assistant":
+                self._assistant(record, stamp, is_copied)
+            elif kind == "user":
+                self._user(record, stamp, is_copied)
+            elif kind == "system":
+                self._system(record, stamp, is_copied)
+            elif (
+                (attachment := record.attachment) and attachment.type == "max_turns_reached" and not is_copied
+            ):
+                self._ends(Ending(turns_used_up(attachment.max_turns), stamp))
+        else:
+            self._note(record, stamp)
 
-    def _meet(self, record: dict[str, JsonValue], stamp: str | None) -> bool:
-        """Learn from a record of the main chain what each of them repeats; whether it was copied from a fork's origin."""
-        entrypoint = record.get("entrypoint")
-        if isinstance(entrypoint, str):
-            self.entrypoint = entrypoint[:_LONGEST_ID]
-        if self.cwd is None:
-            self.cwd = _clipped(record.get("cwd"), _LONGEST_TEXT)
-        if self.agent_version is None:
-            self.agent_version = _clipped(record.get("version"), _LONGEST_ID)
+    def _meet(self, record: Record, stamp: str | None) -> bool:
+        """Learn what each record of the main chain repeats; whether this one was copied from a fork's origin."""
+        if record.entrypoint is not None:
+            self.entrypoint = record.entrypoint[:_LONGEST_ID]
+        self.cwd = self.cwd or _clipped(record.cwd, _LONGEST_TEXT)
+        self.agent_version = self.agent_version or _clipped(record.version, _LONGEST_ID)
         if not self.has_own:
             self._origin(record)
         self.attempt = self.attempt or 1
@@ -341,35 +357,35 @@ class _Session:
         self.is_settled = bool(known)
         return False
 
-    def _origin(self, record: dict[str, JsonValue]) -> None:
+    def _origin(self, record: Record) -> None:
         """A fork's first records are copies: they may name the session they are from."""
-        forked = record.get("forkedFrom")
-        if isinstance(forked, dict) and self.parent_session_id is None:
-            self.parent_session_id = _clipped(forked.get("sessionId"), _LONGEST_ID)
-        named = _clipped(record.get("sessionId"), _LONGEST_ID)
+        forked = record.forked_from
+        if forked is not None:
+            self.parent_session_id = self.parent_session_id or _clipped(forked.session_id, _LONGEST_ID)
+        named = _clipped(record.session_id, _LONGEST_ID)
         self.session_id = self.session_id or named
         if named == self.session_id:
             self.has_own = named is not None and forked is None
-        elif self.parent_session_id is None:
-            self.parent_session_id = named
+        else:
+            self.parent_session_id = self.parent_session_id or named
 
-    def _note(self, kind: JsonValue, record: dict[str, JsonValue], stamp: str | None) -> None:
+    def _note(self, record: Record, stamp: str | None) -> None:
         """A record beside the conversation."""
         if stamp is not None:
             self.moved = stamp
-        if kind == "queue-operation":
+        if record.type == "queue-operation":
             self._queue(record, stamp)
-        elif kind == "agent-setting":
-            self.agent = _clipped(record.get("agentSetting"), _LONGEST_ID) or self.agent
+        elif record.type == "agent-setting":
+            self.agent = _clipped(record.agent_setting, _LONGEST_ID) or self.agent
 
-    def _queue(self, record: dict[str, JsonValue], stamp: str | None) -> None:
+    def _queue(self, record: Record, stamp: str | None) -> None:
         """A prompt is queued before it is taken up: of a headless run this is what is written first."""
         is_first = self.attempt == 0
         self.attempt = self.attempt or 1
         self.started = self.started or stamp
-        self.session_id = self.session_id or _clipped(record.get("sessionId"), _LONGEST_ID)
-        text = text_of(record.get("content"))
-        if record.get("operation") != "enqueue" or text.startswith("<task-notification>"):
+        self.session_id = self.session_id or _clipped(record.session_id, _LONGEST_ID)
+        text = text_of(record.content)
+        if record.operation != "enqueue" or text.startswith("<task-notification>"):
             return
         if is_first:
             self.starts_queued, self.queued = True, stamp
@@ -377,23 +393,19 @@ class _Session:
         if self.turn == "none" or (self.turn == "closed" and self._is_headless()):
             self._prompted(stamp)
 
-    def _aside(self, kind: JsonValue, record: dict[str, JsonValue], stamp: str | None) -> None:
-        """An attachment or a system record: few of them say anything of the turn."""
-        if kind == "attachment":
-            attachment = record.get("attachment")
-            if isinstance(attachment, dict) and attachment.get("type") == "max_turns_reached":
-                self._ends(Ending(turns_used_up(attachment), stamp))
+    def _system(self, record: Record, stamp: str | None, is_copied: bool) -> None:
+        subtype = record.subtype
+        if subtype == "api_error":
+            self.errors += 1
+        elif is_copied:
             return
-        subtype = record.get("subtype")
-        if subtype in TURN_ENDS:
+        elif subtype in TURN_ENDS:
             if self.turn == "open" and self.spoken:
                 self._ends(Ending(ended_by_itself(self.stop_reason), stamp))
         elif subtype == "local_command":
             self._command_answered(stamp)
-        elif subtype == "api_error":
-            self.errors += 1
 
-    def _user(self, record: dict[str, JsonValue], stamp: str | None, is_copied: bool) -> None:
+    def _user(self, record: Record, stamp: str | None, is_copied: bool) -> None:
         content = content_of(record)
         if isinstance(content, list) and self._results(content, stamp, is_copied):
             return
@@ -414,20 +426,17 @@ class _Session:
             case "follow_up":
                 self._goes_on()
 
-    def _results(self, content: list[JsonValue], stamp: str | None, is_copied: bool) -> bool:
-        """Whether a content carries tools' results: then the agent works on, unless one says that it was interrupted."""
+    def _results(self, content: list[Block], stamp: str | None, is_copied: bool) -> bool:
+        """Whether a content carries tools' results: then the agent works on, unless one says it was interrupted."""
         has_results = is_interrupted = False
         for block in content:
-            if isinstance(block, dict) and block.get("type") == "tool_result":
+            if block.type == "tool_result":
                 has_results = True
-                is_error = block.get("is_error") is True
-                if is_error:
+                if block.is_error:
                     self.errors += 1
-                    is_interrupted = is_interrupted or block.get("content") in INTERRUPTIONS
-                call = block.get("tool_use_id")
-                if self.launches and isinstance(call, str) and call[:_LONGEST_ID] in self.launches:
-                    del self.launches[call[:_LONGEST_ID]]
-                    self.agent_calls -= is_error
+                    is_interrupted = is_interrupted or says_interrupted(block)
+                if self.launches:
+                    self._agent_answered(block)
         if has_results and not is_copied:
             if is_interrupted:
                 self._ends(Ending(INTERRUPTED, stamp))
@@ -435,79 +444,81 @@ class _Session:
                 self._opens()
         return has_results
 
-    def _assistant(self, record: dict[str, JsonValue], stamp: str | None, is_copied: bool) -> None:
-        if record.get("isApiErrorMessage") is True:
+    def _agent_answered(self, result: Block) -> None:
+        """A sub-agent's result: one that could not be started was none."""
+        call = (result.tool_use_id or "")[:_LONGEST_ID]
+        if call in self.launches:
+            del self.launches[call]
+            self.agent_calls -= result.is_error is True
+
+    def _assistant(self, record: Record, stamp: str | None, is_copied: bool) -> None:
+        if record.is_api_error_message:
             self.errors += 1
             if not is_copied:
                 self._ends(Ending(api_error(content_of(record)), stamp))
             return
-        message = record.get("message")
-        if not isinstance(message, dict):
-            message = {}
-        model = message.get("model")
-        if model != self.model:
-            if model == SYNTHETIC:
+        message = record.message
+        if not isinstance(message, Message):
+            message = _NOTHING_SAID
+        if message.model != self.model:
+            if message.model == SYNTHETIC:
                 self._says_nothing()
                 return
-            self.model = _clipped(model, _LONGEST_ID) or self.model
-        reply, cost = message.get("id"), message.get("usage")
-        if isinstance(cost, dict):
-            if reply != self.reply or self.reply is None:
-                self._add_cost()
-                self.reply = reply[:_LONGEST_ID] if isinstance(reply, str) else ""
-            self.cost = cost
-        content, called = message.get("content"), False
-        if isinstance(content, list):
-            for block in content:
-                if isinstance(block, dict) and block.get("type") == "tool_use":
+            self.model = _clipped(message.model, _LONGEST_ID) or self.model
+        if message.usage is not None:
+            self._costs(message.id, message.usage)
+        called = is_asking = False
+        if isinstance(message.content, list):
+            for block in message.content:
+                if block.type == "tool_use":
                     called = True
+                    is_asking = is_asking or block.name in ASKING_TOOLS
                     self._calls(block)
         if is_copied:
             return
-        reason = message.get("stop_reason")
+        reason = message.stop_reason
         if not called and (reason == "end_turn" or reason == "stop_sequence"):
             self._ends(Ending(COMPLETED, stamp))
             return
         self._opens()
-        if called:
-            self.waiting = self._asks(content)
-            self.is_plain = not self.waiting
-        elif reason != "tool_use":
-            self.spoken, self.stop_reason = True, _clipped(reason, _LONGEST_ID)
-            self.is_plain = False
+        if is_asking:
+            self.waiting, self.is_plain = True, False
+        elif not called and reason != "tool_use":
+            self.spoken, self.stop_reason, self.is_plain = True, _clipped(reason, _LONGEST_ID), False
 
     def _says_nothing(self) -> None:
         """A record that no model wrote: what Claude Code put there to go on with was not asked of the model."""
         if self.held is not None:
             self._ends(self.held)
 
-    def _asks(self, content: JsonValue) -> bool:
-        """Whether a reply's content calls a tool that waits for a person."""
-        if not isinstance(content, list):
-            return False
-        return any(isinstance(block, dict) and block.get("name") in ASKING_TOOLS for block in content)
-
-    def _calls(self, block: dict[str, JsonValue]) -> None:
+    def _calls(self, call: Block) -> None:
         """Count a tool's call, once by its id."""
-        call = block.get("id")
-        if isinstance(call, str):
-            call = call[:_LONGEST_ID]
-            if call in self.calls:
+        if call.id is not None:
+            name = call.id[:_LONGEST_ID]
+            if name in self.calls:
                 return
-            _remember(self.calls, call, None, CALLS_KEPT)
+            _remember(self.calls, name, None, CALLS_KEPT)
+            if call.name in AGENT_TOOLS:
+                _remember(self.launches, name, None, CALLS_KEPT)
         self.tool_calls += 1
-        if block.get("name") in AGENT_TOOLS:
-            self.agent_calls += 1
-            if isinstance(call, str):
-                _remember(self.launches, call, None, CALLS_KEPT)
+        self.agent_calls += call.name in AGENT_TOOLS
+
+    def _costs(self, reply: str | None, usage: Usage) -> None:
+        """A reply's lines repeat its cost: what the last of them says counts."""
+        if reply is None or reply != self.reply:
+            self._add_cost()
+            self.reply = reply or ""
+        self.cost = usage
 
     def _add_cost(self) -> None:
-        """A reply's lines repeat its cost: what the last of them says is added, and what an earlier one said taken off."""
+        """Add what the last reply cost, and take off what an earlier line of it had said."""
         if self.reply is None:
             return
-        came, went = _cost(self.cost)
-        before = self.replies.get(self.reply, (0, 0)) if self.reply else (0, 0)
-        _remember(self.replies, self.reply, (came, went), REPLIES_KEPT)
+        reply, usage = self.reply[:_LONGEST_ID], self.cost
+        came = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
+        went = usage.output_tokens
+        before = self.replies.get(reply, (0, 0)) if reply else (0, 0)
+        _remember(self.replies, reply, (came, went), REPLIES_KEPT)
         self.input_tokens += came - before[0]
         self.output_tokens += went - before[1]
         self.reply = None
@@ -572,16 +583,6 @@ def _is_time(stamp: str) -> bool:
     return len(stamp) <= _LONGEST_STAMP and stamp[10:11] == "T"
 
 
-def _cost(usage: dict[str, JsonValue]) -> tuple[int, int]:
-    """Tokens that came in and went out for a reply."""
-    came = (
-        _tokens(usage.get("input_tokens"))
-        + _tokens(usage.get("cache_creation_input_tokens"))
-        + _tokens(usage.get("cache_read_input_tokens"))
-    )
-    return came, _tokens(usage.get("output_tokens"))
-
-
 def _remember(known: dict[str, Value], key: str, value: Value, most: int) -> None:
     """Keep the value, and forget the oldest where there are more than `most`."""
     known[key] = value
@@ -589,12 +590,6 @@ def _remember(known: dict[str, Value], key: str, value: Value, most: int) -> Non
         del known[next(iter(known))]
 
 
-def _clipped(value: JsonValue, longest: int) -> str | None:
-    """A text that is there, clipped; None for anything else."""
-    return value[:longest] if isinstance(value, str) and value else None
-
-
-def _tokens(value: JsonValue) -> int:
-    return (
-        value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_TOKENS else 0
-    )
+def _clipped(text: str | None, longest: int) -> str | None:
+    """A text that is there, clipped; None for an empty one too."""
+    return text[:longest] if text else None

@@ -1,12 +1,96 @@
-"""What single records of a Claude Code transcript mean (versions 1.0.60 to 2.1.197); what follows is the scanner's.
+"""Single records of a Claude Code transcript (versions 1.0.60 to 2.1.197) and their meaning; what follows from them is
+the scanner's.
 
-Every field may hold anything: what is not of the kind that Claude Code writes counts as absent.
+Of a record only the fields that matter here are read, which is several times faster than reading all of it. Every
+field may hold anything: what is not of the kind that Claude Code writes counts as absent.
 """
 
-from typing import Final, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.transcript import Close
+
+Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False):
+    """Tokens that a reply cost."""
+
+    input_tokens: Tokens = 0
+    cache_creation_input_tokens: Tokens = 0
+    cache_read_input_tokens: Tokens = 0
+    output_tokens: Tokens = 0
+
+
+class Block(msgspec.Struct, frozen=True, gc=False):
+    """A part of a message: a text, a tool's call (`tool_use`) or its result (`tool_result`). Long values stay JSON."""
+
+    type: str | None = None
+    id: str | None = None
+    name: str | None = None
+    tool_use_id: str | None = None
+    is_error: bool | None = None
+    text: msgspec.Raw = msgspec.Raw()
+    content: msgspec.Raw = msgspec.Raw()
+
+
+Content: TypeAlias = str | list[Block] | None
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """What was said to the model, or by it."""
+
+    id: str | None = None
+    model: str | None = None
+    content: Content = None
+    stop_reason: str | None = None
+    usage: Usage | None = None
+
+
+class Attachment(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Something that Claude Code tells the model, or the reader of the transcript."""
+
+    type: str | None = None
+    max_turns: int | None = None
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Where a record was copied from."""
+
+    session_id: str | None = None
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One line. A message may be a mere text."""
+
+    parent_uuid: str | None = None
+    is_sidechain: bool | None = None
+    message: Message | str | None = None
+    type: str | None = None
+    timestamp: str | None = None
+    entrypoint: str | None = None
+    cwd: str | None = None
+    session_id: str | None = None
+    version: str | None = None
+    is_meta: bool | None = None
+    is_api_error_message: bool | None = None
+    is_compact_summary: bool | None = None
+    is_visible_in_transcript_only: bool | None = None
+    attachment: Attachment | None = None
+    subtype: str | None = None
+    operation: str | None = None
+    content: Content = None
+    agent_setting: str | None = None
+    forked_from: Origin | None = None
+
+
+decode: Final = msgspec.json.Decoder(Record).decode
+"""A line's record. Raises what is in `NOT_DECODED` for a line that is not quite as Claude Code writes them."""
+
+NOT_DECODED: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 UserRecord: TypeAlias = Literal[
     "prompt", "result", "interruption", "command", "command_output", "follow_up", "aside"
@@ -19,6 +103,7 @@ a background task's end); an `aside` is for the record only.
 """
 
 INTERRUPTIONS: Final = ("[Request interrupted by user]", "[Request interrupted by user for tool use]")
+_INTERRUPTED_RESULTS: Final = tuple(msgspec.json.encode(text) for text in INTERRUPTIONS)
 SYNTHETIC: Final = "<synthetic>"
 """The model of assistant records that no model wrote."""
 
@@ -58,12 +143,44 @@ _INTERNAL_AGENTS: Final = tuple(
 _SUMMARY_KEPT: Final = 300
 
 
+def record_of(value: Mapping[str, JsonValue]) -> Record:
+    """The record that an object amounts to when each field that is not as it should be is left out."""
+    return _struct(Record, value)
+
+
+Struct = TypeVar("Struct", bound=msgspec.Struct)
+_INNER: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "message": Message,
+    "usage": Usage,
+    "attachment": Attachment,
+    "forkedFrom": Origin,
+}
+
+
+def _struct(kind: type[Struct], value: Mapping[str, JsonValue]) -> Struct:
+    fields: dict[str, object] = {}
+    for field in msgspec.structs.fields(kind):
+        given = value.get(field.encode_name)
+        if isinstance(given, dict) and field.encode_name in _INNER:
+            fields[field.name] = _struct(_INNER[field.encode_name], given)
+        elif field.type is msgspec.Raw:
+            fields[field.name] = msgspec.Raw(msgspec.json.encode(given))
+        elif isinstance(given, list) and field.name == "content":
+            fields[field.name] = [_struct(Block, block) for block in given if isinstance(block, dict)]
+        else:
+            try:
+                fields[field.name] = msgspec.convert(given, field.type)
+            except msgspec.ValidationError:
+                continue
+    return kind(**fields)
+
+
 def is_subagent_file(name: str) -> bool:
     """Whether a transcript's path names a sub-agent's: a file `agent-*.jsonl`, or anything under `subagents/`."""
     return name.rsplit("/", 1)[-1].startswith("agent-") or "subagents" in name.split("/")[:-1]
 
 
-def counts_as_subagent(name: str, first: JsonValue) -> bool:
+def counts_as_subagent(name: str, first: Record | None) -> bool:
     """Whether a sub-agent's file, by its first record, is one that worked for the session.
 
     The warm-ups of 2.0.30 and what Claude Code forks off for its own summaries and suggestions did not.
@@ -71,7 +188,7 @@ def counts_as_subagent(name: str, first: JsonValue) -> bool:
     file = name.rsplit("/", 1)[-1]
     if not file.startswith("agent-") or file.startswith(_INTERNAL_AGENTS):
         return False
-    return not (isinstance(first, dict) and text_of(content_of(first)) == "Warmup")
+    return first is None or text_of(content_of(first)) != "Warmup"
 
 
 def is_headless(entrypoint: str | None) -> bool | None:
@@ -81,27 +198,40 @@ def is_headless(entrypoint: str | None) -> bool | None:
     return False if entrypoint in _INTERACTIVE else None
 
 
-def content_of(record: dict[str, JsonValue]) -> JsonValue:
+def content_of(record: Record) -> Content:
     """The content of a record's message, which may be the message itself."""
-    message = record.get("message")
-    return message.get("content") if isinstance(message, dict) else message
+    message = record.message
+    return message.content if isinstance(message, Message) else message
 
 
-def text_of(content: JsonValue) -> str:
+def text_of(content: Content) -> str:
     """The text of a message's content: the content itself, or that of its first text block."""
     if isinstance(content, list):
         for block in content:
-            if isinstance(block, dict) and block.get("type") == "text":
-                content = block.get("text")
-                break
-    return content if isinstance(content, str) else ""
+            if block.type == "text":
+                return _text(block.text)
+        return ""
+    return content or ""
 
 
-def user_record(record: dict[str, JsonValue], content: JsonValue, text: str) -> UserRecord:
+def _text(raw: msgspec.Raw) -> str:
+    try:
+        value = msgspec.json.decode(raw)
+    except NOT_DECODED:
+        return ""
+    return value if isinstance(value, str) else ""
+
+
+def says_interrupted(result: Block) -> bool:
+    """Whether a tool's result is nothing but the word that a person interrupted it."""
+    return bytes(result.content) in _INTERRUPTED_RESULTS
+
+
+def user_record(record: Record, content: Content, text: str) -> UserRecord:
     """What a main-chain `user` record without tools' results is; `content` and `text` are its message's."""
     if text in INTERRUPTIONS:
         return "interruption"
-    if record.get("isCompactSummary") is True or record.get("isVisibleInTranscriptOnly") is True:
+    if record.is_compact_summary or record.is_visible_in_transcript_only:
         return "aside"
     if text.startswith(("<", "Caveat")):
         if text.startswith(_CAVEATS):
@@ -112,7 +242,7 @@ def user_record(record: dict[str, JsonValue], content: JsonValue, text: str) -> 
             return "command_output"
         if text.startswith(_NOT_TYPED):
             return "follow_up"
-    return "follow_up" if record.get("isMeta") is True or not content else "prompt"
+    return "follow_up" if record.is_meta or not content else "prompt"
 
 
 def command_text(text: str) -> str:
@@ -127,16 +257,15 @@ def _between(text: str, tag: str) -> str:
     return inside.strip() if opened and closed else ""
 
 
-def api_error(content: JsonValue) -> Close:
+def api_error(content: Content) -> Close:
     """The end of a turn whose request failed for good; the content is Claude Code's own word for it."""
     said = " ".join(text_of(content).split())[:_SUMMARY_KEPT]
     return Close("failed", "run.failed.api_error", said or "a request to the model failed")
 
 
-def turns_used_up(attachment: dict[str, JsonValue]) -> Close:
+def turns_used_up(most: int | None) -> Close:
     """The end of a turn at the limit of turns that the agent was started with."""
-    most = attachment.get("maxTurns")
-    limit = f" of {most} turns" if isinstance(most, int) and 0 <= most < 10**9 else ""
+    limit = f" of {most} turns" if most is not None and 0 <= most < 10**9 else ""
     return Close("failed", "run.failed.limit_reached", f"it reached its limit{limit}")
 
 
