@@ -8,7 +8,7 @@ from a prompt until a reply that says it is the last one, an error, a limit, or 
 
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -60,11 +60,10 @@ _LONGEST_ID: Final = 128
 _SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _STAMP_LENGTH: Final = len("2026-01-31T12:00:00.000Z")
 _LONGEST_STAMP: Final = 40
+_CHAINED: Final = frozenset({"user", "assistant", "attachment", "system"})
+_FREE: Final = (0, 0)
 _NOTHING_SAID: Final = Message()
 _NOTES: Final = ("queue-operation", "last-prompt", "mode", "permission-mode", "agent-setting", "custom-title")
-
-
-Value = TypeVar("Value")
 
 
 class Ending(NamedTuple):
@@ -82,7 +81,8 @@ class State(NamedTuple):
     """What is known of a session so far. Times are as the records have them.
 
     `queued` is when the first prompt was queued: what is dated before it, and comes before the first prompt of the
-    session's own, was copied from the session that this one was forked from. `held` is how the last turn had ended
+    session's own, was copied from the session that this one was forked from. `seems_headless` is what the first record
+    says of it where no entry point is named: a queued prompt, or a snapshot of what a person may undo. `held` is how the last turn had ended
     where Claude Code has since given the model something to go on with, but the model has not said anything.
     `command` is a slash command that nobody has answered yet, `spoken` whether the last word on the main chain is a
     reply that called no tool, `stop_reason` what that reply gave as its reason to stop.
@@ -104,7 +104,7 @@ class State(NamedTuple):
     stop_reason: str | None = None
     waiting: bool = False
     entrypoint: str | None = None
-    starts_queued: bool = False
+    seems_headless: bool | None = None
     started: str | None = None
     moved: str | None = None
     agent: str | None = None
@@ -144,17 +144,7 @@ class ClaudeCodeScanner:
             return state._replace(agent_files=state.agent_files + _agents_beginning(file, lines)), ()
         session = _Session(state)
         unreadable = Unreadable(state.unreadable, state.complaints)
-        for line in lines:
-            if not line.is_cut:
-                try:
-                    record = decode(line.content)
-                except NOT_DECODED:
-                    pass
-                else:
-                    session.take(record)
-                    continue
-            for value in records(file, (line,), unreadable):
-                session.take(record_of(value) if isinstance(value, dict) else Record())
+        session.take(file, lines, unreadable)
         return session.state(unreadable), tuple(session.resumed)
 
     def see(self, state: State, documents: Sequence[Document]) -> State:
@@ -169,7 +159,7 @@ class ClaudeCodeScanner:
             attempt=state.attempt,
             turn=state.turn,
             close=None if state.ending is None else state.ending.told(),
-            headless=_headless(state.entrypoint, state.starts_queued),
+            headless=_headless(state.entrypoint, state.seems_headless),
             waiting=state.waiting,
             started_at=parse_time(state.started),
             moved_at=parse_time(state.moved),
@@ -244,9 +234,9 @@ def _agents_beginning(file: str, lines: Sequence[LogLine]) -> int:
     return int(counts_as_subagent(file, record_of(first) if isinstance(first, dict) else None))
 
 
-def _headless(entrypoint: str | None, starts_queued: bool) -> bool | None:
-    """Versions that don't name their entry point queue the prompt first where no person types it."""
-    return True if entrypoint is None and starts_queued else is_headless(entrypoint)
+def _headless(entrypoint: str | None, seems_headless: bool | None) -> bool | None:
+    """What the entry point says, and in versions that don't name it what the first record seemed to say."""
+    return seems_headless if entrypoint is None else is_headless(entrypoint)
 
 
 class _Session:
@@ -272,7 +262,7 @@ class _Session:
     stop_reason: str | None
     waiting: bool
     entrypoint: str | None
-    starts_queued: bool
+    seems_headless: bool | None
     started: str | None
     moved: str | None
     agent: str | None
@@ -312,8 +302,18 @@ class _Session:
         now["unreadable"], now["complaints"] = unreadable.count, tuple(unreadable.complaints)
         return State(**now)
 
-    def take(self, record: Record) -> None:
-        """Take in a record of the session's own transcript."""
+    def take(self, file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> None:
+        """Take in lines of the session's own transcript."""
+        for line in lines:
+            try:
+                record = decode(line[1])
+            except NOT_DECODED:
+                for value in records(file, (line,), unreadable):
+                    self._take(record_of(value) if isinstance(value, dict) else Record())
+            else:
+                self._take(record)
+
+    def _take(self, record: Record) -> None:
         if record.is_sidechain:
             self.agent_chains += record.parent_uuid is None
             return
@@ -321,25 +321,23 @@ class _Session:
         kind, stamp = record.type, record.timestamp
         if stamp is not None and len(stamp) != _STAMP_LENGTH and not _is_time(stamp):
             stamp = None
-        if kind == "assistant" or kind == "user" or kind == "attachment" or kind == "system":
-            if self.is_settled and record.entrypoint == self.entrypoint:
-                is_copied = False
-            else:
-                is_copied = self._meet(record, stamp)
-            if stamp is not None and not is_copied:
-                self.moved = stamp
-            if kind == "assistant":
-                self._assistant(record, stamp, is_copied)
-            elif kind == "user":
-                self._user(record, stamp, is_copied)
-            elif kind == "system":
-                self._system(record, stamp, is_copied)
-            elif (
-                (attachment := record.attachment) and attachment.type == "max_turns_reached" and not is_copied
-            ):
-                self._ends(Ending(turns_used_up(attachment.max_turns), stamp))
-        else:
+        if kind not in _CHAINED:
             self._note(record, stamp)
+            return
+        if self.is_settled and record.entrypoint == self.entrypoint:
+            is_copied = False
+        else:
+            is_copied = self._meet(record, stamp)
+        if stamp is not None and not is_copied:
+            self.moved = stamp
+        if kind == "assistant":
+            self._assistant(record, stamp, is_copied)
+        elif kind == "user":
+            self._user(record, stamp, is_copied)
+        elif kind == "system":
+            self._system(record, stamp, is_copied)
+        elif (attachment := record.attachment) and attachment.type == "max_turns_reached" and not is_copied:
+            self._ends(Ending(turns_used_up(attachment.max_turns), stamp))
 
     def _meet(self, record: Record, stamp: str | None) -> bool:
         """Learn what each record of the main chain repeats; whether this one was copied from a fork's origin."""
@@ -375,6 +373,8 @@ class _Session:
             self.moved = stamp
         if record.type == "queue-operation":
             self._queue(record, stamp)
+        elif record.type == "file-history-snapshot" and self.attempt == 0 and self.seems_headless is None:
+            self.seems_headless = False
         elif record.type == "agent-setting":
             self.agent = _clipped(record.agent_setting, _LONGEST_ID) or self.agent
 
@@ -388,7 +388,9 @@ class _Session:
         if record.operation != "enqueue" or text.startswith("<task-notification>"):
             return
         if is_first:
-            self.starts_queued, self.queued = True, stamp
+            self.queued = stamp
+            if self.seems_headless is None:
+                self.seems_headless = True
         self.prompt = self.prompt or clip_prompt(text) or None
         if self.turn == "none" or (self.turn == "closed" and self._is_headless()):
             self._prompted(stamp)
@@ -497,9 +499,9 @@ class _Session:
             name = call.id[:_LONGEST_ID]
             if name in self.calls:
                 return
-            _remember(self.calls, name, None, CALLS_KEPT)
+            _remember(self.calls, name)
             if call.name in AGENT_TOOLS:
-                _remember(self.launches, name, None, CALLS_KEPT)
+                _remember(self.launches, name)
         self.tool_calls += 1
         self.agent_calls += call.name in AGENT_TOOLS
 
@@ -517,14 +519,17 @@ class _Session:
         reply, usage = self.reply[:_LONGEST_ID], self.cost
         came = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
         went = usage.output_tokens
-        before = self.replies.get(reply, (0, 0)) if reply else (0, 0)
-        _remember(self.replies, reply, (came, went), REPLIES_KEPT)
+        replies = self.replies
+        before = replies.get(reply, _FREE) if reply else _FREE
+        replies[reply] = (came, went)
+        if len(replies) > REPLIES_KEPT:
+            del replies[next(iter(replies))]
         self.input_tokens += came - before[0]
         self.output_tokens += went - before[1]
         self.reply = None
 
     def _is_headless(self) -> bool:
-        return _headless(self.entrypoint, self.starts_queued) is True
+        return _headless(self.entrypoint, self.seems_headless) is True
 
     def _opens(self) -> None:
         """The agent works: on a prompt, on a tool's result, or on what it is saying."""
@@ -583,10 +588,10 @@ def _is_time(stamp: str) -> bool:
     return len(stamp) <= _LONGEST_STAMP and stamp[10:11] == "T"
 
 
-def _remember(known: dict[str, Value], key: str, value: Value, most: int) -> None:
-    """Keep the value, and forget the oldest where there are more than `most`."""
-    known[key] = value
-    if len(known) > most:
+def _remember(known: dict[str, None], call: str) -> None:
+    """Keep a call's id, and forget the oldest where there are too many."""
+    known[call] = None
+    if len(known) > CALLS_KEPT:
         del known[next(iter(known))]
 
 

@@ -342,24 +342,27 @@ def test_a_session_that_goes_on_headless_after_a_person_left_it_begins_an_attemp
 
 
 @pytest.mark.parametrize(
-    ("entrypoint", "queued", "headless"),
+    ("entrypoint", "first", "headless"),
     [
-        ("sdk-cli", False, True),
-        ("sdk-py", False, True),
-        ("cli", False, False),
-        ("cli", True, False),
-        ("claude-vscode", False, False),
-        ("wormhole", False, None),
-        (None, True, True),
-        (None, False, None),
+        ("sdk-cli", "", True),
+        ("sdk-py", "", True),
+        ("cli", "", False),
+        ("cli", "queued", False),
+        ("claude-vscode", "", False),
+        ("wormhole", "queued", None),
+        (None, "queued", True),
+        (None, "snapshot", False),
+        (None, "", None),
     ],
 )
 def test_who_sits_before_a_session_follows_from_its_entry_point_or_its_first_record(
-    entrypoint: str | None, queued: bool, headless: bool | None
+    entrypoint: str | None, first: str, headless: bool | None
 ) -> None:
     transcript = Transcript(entrypoint=entrypoint)
-    if queued:
+    if first == "queued":
         transcript.queued("x")
+    elif first == "snapshot":
+        transcript.write({"type": "file-history-snapshot", "messageId": "u1", "snapshot": {}})
     transcript.user("x")
     assert told(transcript).headless is headless
 
