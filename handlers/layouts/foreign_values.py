@@ -1,0 +1,67 @@
+"""Values of foreign JSON, taken where they are of the wanted kind and within bounds, else not at all. Nothing raises.
+
+For the scanners of other tools' files, where any field may hold anything.
+"""
+
+from typing import Final
+
+import orjson
+
+from runward.config.json_value import JsonValue
+from runward.handlers.layouts.foreign_json import LATEST
+from runward.handlers.layouts.scanner import Complaint, Document
+
+LONGEST_TEXT: Final = 1000
+"""Characters of a short field (a name, an id, a path) that are kept."""
+
+LARGEST_COUNT: Final = 1 << 53
+"""What a count is taken for at most: the largest whole number that every reader of JSON holds exactly."""
+
+
+def text_in(value: JsonValue, longest: int = LONGEST_TEXT) -> str | None:
+    """A text that says something, clipped to `longest` characters."""
+    return value[:longest] if isinstance(value, str) and value else None
+
+
+def seconds_in(value: JsonValue) -> float | None:
+    """A number of Unix seconds that is a time from 1970 to 9999."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= LATEST else None
+
+
+def count_in(value: JsonValue) -> int:
+    """A whole number that counts something; 0 for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        return 0
+    return min(value, LARGEST_COUNT)
+
+
+def is_error_code(value: JsonValue) -> bool:
+    """Whether this is a process's exit code, and none that says that all went well."""
+    return isinstance(value, int) and not isinstance(value, bool) and value != 0
+
+
+def object_in(value: JsonValue) -> dict[str, JsonValue]:
+    """The object that a field holds; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_in(value: JsonValue) -> list[JsonValue]:
+    """The list that a field holds; an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
+def document_object(document: Document) -> dict[str, JsonValue] | Complaint:
+    """The object that a small file holds, or why it holds none: it may be written just now, or be torn for good."""
+    if document.problem is not None:
+        return Complaint(document.name, None, document.problem, "it counts as soon as it can be read")
+    value: JsonValue
+    try:
+        value = orjson.loads(document.content)
+    except orjson.JSONDecodeError as error:
+        message = f"not JSON: {error.msg} (column {error.colno})"
+        return Complaint(document.name, error.lineno, message, "it counts as soon as it is whole")
+    if isinstance(value, dict):
+        return value
+    return Complaint(document.name, 1, "holds no JSON object", "it counts as soon as it holds one")

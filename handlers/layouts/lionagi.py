@@ -1,0 +1,371 @@
+"""The lionagi run directory: `run.json`, `branches/*.json` and, while a reply streams, `stream/*.buffer.jsonl`.
+
+Source: the run directory of the artifact contract's own project (ADR-0029) and its ADR-0064. `run.json` is renamed
+into place, so its word counts at once. The words, and what they become:
+
+- `running`: an open turn. The file names no process, so nobody can judge one that stays.
+- `completed`: `completed`, `run.completed.ok`.
+- `completed_empty`: `failed`, `run.failed.exception`: its exit code is 1, and to lionagi an end without an artifact, a
+  commit or an answer is no success. `missing_artifact` is kept for what a contract requires.
+- `failed`: `failed`, `run.failed.exception`; `run.failed.api_error` where `error` names a provider's error.
+- `timed_out`: `timed_out`, `run.timed_out.deadline`: the deadline was lionagi's, its meaning is the same.
+- `aborted`: `aborted`, `run.aborted.user`: a person pressed Ctrl-C.
+- `cancelled`: `cancelled`, `run.cancelled.sigterm`: its exit code is 143, whoever sent the signal.
+- no word, as in early versions, or another one: an open turn, and for another one a complaint.
+
+A branch is one agent's conversation. That which `run.json` names is the run's own, the others are its sub-agents; a
+run that names none has its only branch, or else nothing but sub-agents. A branch's file is written before and after
+each turn; the buffer holds what streams in between, and is removed.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, NamedTuple
+
+from pydantic import TypeAdapter
+
+from runward.config.json_value import JsonValue
+from runward.handlers.events import Status
+from runward.handlers.layouts.foreign_values import (
+    LARGEST_COUNT,
+    count_in,
+    document_object,
+    list_in,
+    object_in,
+    seconds_in,
+    text_in,
+)
+from runward.handlers.layouts.scanner import Complaint, Document, clip_prompt
+from runward.handlers.layouts.transcript import (
+    Close,
+    Counts,
+    Heads,
+    LogLine,
+    Resumed,
+    Told,
+    Usage,
+)
+from runward.handlers.layouts.transcript_lines import Unreadable, records
+
+LAYOUT: Final = "lionagi"
+RUN: Final = "run.json"
+DOCUMENTS: Final = (RUN, "branches/*.json")
+LOGS: Final = ("stream/*.buffer.jsonl",)
+"""Globs in the last part: a branch's id is its file's name."""
+
+MOST_BRANCHES: Final = 32
+"""Branches that are kept apart, the run's own always among them; what further ones say is left out."""
+
+MARKERS: Final = (RUN,)
+
+_RUN_KEYS: Final = (re.compile(rb'"run_id"\s*:'), re.compile(rb'"state_root"\s*:'))
+_NATIVE_SCHEMA: Final = re.compile(rb'"schema"\s*:\s*"runward-run-v\d+"')
+_OF_NATIVE: Final = frozenset({"exit.json", "process.json"})
+_BRANCH_FILE: Final = re.compile(r"branches/([^/]{1,80})\.json")
+_STREAM_FILE: Final = re.compile(r"stream/([^/]{1,80})\.buffer\.jsonl")
+_PROVIDER: Final = re.compile(r"\s*Provider\w*Error\b")
+_LONGEST_ID: Final = 80
+_LONGEST_ERROR: Final = 200
+_INPUT_KEYS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+
+
+class _End(NamedTuple):
+    status: Status
+    reason_code: str
+    reason_summary: str
+
+
+_ENDS: Final[Mapping[str, _End]] = {
+    "completed": _End("completed", "run.completed.ok", "the run completed"),
+    "completed_empty": _End(
+        "failed", "run.failed.exception", "it ended with nothing to show (completed_empty)"
+    ),
+    "failed": _End("failed", "run.failed.exception", "the run failed"),
+    "timed_out": _End("timed_out", "run.timed_out.deadline", "the run's own deadline passed"),
+    "aborted": _End("aborted", "run.aborted.user", "a person interrupted the run"),
+    "cancelled": _End("cancelled", "run.cancelled.sigterm", "the run was told to stop"),
+}
+
+
+class Tally(NamedTuple):
+    """What one file of a branch holds: messages or chunks, calls, errors, and tokens of `replies` replies."""
+
+    records: int = 0
+    tool_calls: int = 0
+    errors: int = 0
+    replies: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+NOTHING: Final = Tally()
+
+
+class Branch(NamedTuple):
+    """One agent's conversation: what its own file held last, and what has streamed since."""
+
+    id: str
+    has_file: bool = False
+    kept: Tally = NOTHING
+    streamed: Tally = NOTHING
+    began_at: float | None = None
+    moved_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What `run.json` says."""
+
+    run_id: str | None
+    status: str
+    error: str | None
+    branch_id: str | None
+    agent: str | None
+    model: str | None
+    cwd: str | None
+    started_at: float | None
+    ended_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is known of a run; `prompt` is the first one of the branch `prompted`."""
+
+    version: Literal[1]
+    name: str
+    run: Run | None = None
+    attempt: int = 0
+    branches: tuple[Branch, ...] = ()
+    prompted: str | None = None
+    prompt: str | None = None
+    unreadable: int = 0
+    complaints: tuple[Complaint, ...] = ()
+    in_documents: tuple[Complaint, ...] = ()
+
+
+_STATE: Final = TypeAdapter(State)
+
+
+def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
+    """A `run.json` that isn't Runward's own, or the two folders of a run that has none yet."""
+    if names & _OF_NATIVE:
+        return False
+    if RUN not in names:
+        return names >= {"branches", "stream"}
+    run = heads.get(RUN, b"")
+    return all(key.search(run) for key in _RUN_KEYS) and not _NATIVE_SCHEMA.search(run)
+
+
+class LionagiScanner:
+    """Reads lionagi's run directories; the head of the module says what becomes of their words."""
+
+    def start(self, name: str) -> State:
+        return State(1, name)
+
+    def feed(self, state: State, file: str, lines: Sequence[LogLine]) -> tuple[State, tuple[Resumed, ...]]:
+        branch = _branch(state, _STREAM_FILE.fullmatch(file))
+        if branch is None or not lines:
+            return state, ()
+        unreadable = Unreadable(state.unreadable, state.complaints)
+        streamed = _tally_of_chunks(records(file, lines, unreadable))
+        if lines[0].number > 1:  # else it is a new buffer, the next turn's
+            streamed = _sum(branch.streamed, streamed)
+        state = _with_branch(state, branch._replace(streamed=streamed))
+        return replace(state, unreadable=unreadable.count, complaints=tuple(unreadable.complaints)), ()
+
+    def see(self, state: State, documents: Sequence[Document]) -> State:
+        for document in documents:
+            branch = _branch(state, _BRANCH_FILE.fullmatch(document.name))
+            if branch is None and document.name != RUN:
+                continue
+            content = document_object(document)
+            others = tuple(each for each in state.in_documents if each.file != document.name)
+            state = replace(state, in_documents=others)
+            if isinstance(content, Complaint):
+                state = _missed(state, branch, content)
+            elif branch is None:
+                state = _seen_run(state, _run(content))
+            else:
+                state = _seen_branch(state, branch, content)
+        return state
+
+    def tell(self, state: State) -> Told:
+        run, own, close = state.run, _own_branch(state), _close(state.run)
+        tally = (
+            NOTHING if own is None else own.kept if close and own.has_file else _sum(own.kept, own.streamed)
+        )
+        attempt = state.attempt or int(bool(state.branches))
+        times = [run.started_at, run.ended_at] if run else []
+        times += [own.moved_at] if own else []
+        started_at = run.started_at if run else None
+        return Told(
+            session_id=(run and run.run_id) or state.name,
+            attempt=attempt,
+            turn="closed" if close else "open" if attempt else "none",
+            close=close,
+            declared=close is not None,
+            headless=True,
+            started_at=own.began_at if started_at is None and own else started_at,
+            moved_at=max((at for at in times if at is not None), default=None),
+            agent=run.agent if run else None,
+            model=run.model if run else None,
+            cwd=run.cwd if run else None,
+            prompt=state.prompt if own and own.id == state.prompted else None,
+            counts=Counts(
+                tally.records, tally.tool_calls, tally.errors, len(state.branches) - int(own is not None)
+            ),
+            usage=Usage(tally.input_tokens, tally.output_tokens) if tally.replies else None,
+            unreadable=state.unreadable,
+            complaints=(*state.in_documents, *state.complaints),
+        )
+
+    def dump(self, state: State) -> str:
+        return _STATE.dump_json(state).decode()
+
+    def load(self, text: str) -> State:
+        return _STATE.validate_json(text, strict=True)
+
+
+SCANNER: Final = LionagiScanner()
+
+
+def _branch(state: State, named: re.Match[str] | None) -> Branch | None:
+    """What is known of the branch whose file is named, or a new one; None where none is, and for one too many."""
+    if named is None:
+        return None
+    for branch in state.branches:
+        if branch.id == named[1]:
+            return branch
+    is_own = state.run is not None and state.run.branch_id == named[1]
+    return Branch(named[1]) if is_own or len(state.branches) < MOST_BRANCHES else None
+
+
+def _with_branch(state: State, branch: Branch) -> State:
+    others = tuple(each for each in state.branches if each.id != branch.id)
+    return replace(state, branches=(*others, branch))
+
+
+def _own_branch(state: State) -> Branch | None:
+    """The branch that is the run's own."""
+    if state.run is None or state.run.branch_id is None:
+        return state.branches[0] if len(state.branches) == 1 else None
+    return next((branch for branch in state.branches if branch.id == state.run.branch_id), None)
+
+
+def _run(content: dict[str, JsonValue]) -> Run:
+    return Run(
+        text_in(content.get("run_id"), _LONGEST_ID),
+        (text_in(content.get("status"), 40) or "").lower(),
+        text_in(content.get("error"), _LONGEST_ERROR),
+        text_in(content.get("branch_id"), _LONGEST_ID),
+        text_in(content.get("agent_name")),
+        text_in(content.get("model")),
+        text_in(content.get("cwd")),
+        seconds_in(content.get("started_at")),
+        seconds_in(content.get("ended_at")),
+    )
+
+
+def _seen_run(state: State, run: Run) -> State:
+    """A run whose directory is used again after an end has begun its next attempt."""
+    attempt, before = state.attempt or 1, state.run
+    if before and before.status in _ENDS and (run.status not in _ENDS or run.started_at != before.started_at):
+        attempt += 1
+    complaints = state.in_documents
+    if run.status not in ("", "running", *_ENDS):
+        message = f"status is {run.status!r}, which says nothing that is known here"
+        complaints += (Complaint(RUN, None, message, f"known are running, {', '.join(_ENDS)}"),)
+    return replace(state, run=run, attempt=attempt, in_documents=complaints)
+
+
+def _missed(state: State, branch: Branch | None, complaint: Complaint) -> State:
+    """A branch is there, whatever is in its file; what is wrong with a sub-agent's is nobody's business."""
+    if branch is not None:
+        state = _with_branch(state, branch)
+        if branch != _own_branch(state):
+            return state
+    return replace(state, in_documents=(*state.in_documents, complaint))
+
+
+def _seen_branch(state: State, branch: Branch, content: dict[str, JsonValue]) -> State:
+    """A branch's file that has grown holds what streamed before it was written."""
+    messages = [object_in(each) for each in list_in(object_in(content.get("messages")).get("collections"))]
+    kept = _tally_of_messages(messages)
+    has_grown = branch.has_file and kept.records > branch.kept.records
+    times = [at for each in messages if (at := seconds_in(each.get("created_at"))) is not None]
+    state = _with_branch(
+        state,
+        Branch(
+            branch.id,
+            True,
+            kept,
+            NOTHING if has_grown else branch.streamed,
+            seconds_in(content.get("created_at")),
+            max(times, default=None),
+        ),
+    )
+    is_own = state.run is not None and state.run.branch_id == branch.id
+    if state.prompted is not None and not is_own:
+        return state
+    prompts = (text_in(object_in(each.get("content")).get("instruction")) for each in messages)
+    prompt = next((each for each in prompts if each), None)
+    return replace(state, prompted=branch.id, prompt=clip_prompt(prompt)) if prompt else state
+
+
+def _tally_of_messages(messages: Sequence[dict[str, JsonValue]]) -> Tally:
+    calls, errors, spent = 0, 0, NOTHING
+    for message in messages:
+        metadata = object_in(message.get("metadata"))
+        kind = (text_in(metadata.get("lion_class")) or "").rpartition(".")[2]
+        calls += kind == "ActionRequest"
+        errors += kind == "ActionResponse" and metadata.get("is_error") is True
+        execution = object_in(object_in(metadata.get("api_call_meta")).get("execution"))
+        errors += bool(execution.get("error"))
+        spent = _sum(spent, _spent(object_in(metadata.get("model_response"))))
+    return spent._replace(records=len(messages), tool_calls=calls, errors=errors)
+
+
+def _tally_of_chunks(chunks: Iterable[JsonValue]) -> Tally:
+    count, calls, errors, spent = 0, 0, 0, NOTHING
+    for chunk in chunks:
+        if not isinstance(chunk, dict):
+            continue
+        count += 1
+        kind = chunk.get("type")
+        if kind == "text" or kind == "thinking":
+            continue
+        if kind == "tool_use":
+            calls += 1
+        elif kind == "tool_result":
+            errors += chunk.get("is_error") is True
+        elif kind == "error":
+            errors += not object_in(chunk.get("metadata")).get("benign_eos")
+        elif kind == "result":
+            spent = _sum(spent, _spent(object_in(chunk.get("metadata"))))
+    return spent._replace(records=count, tool_calls=calls, errors=errors)
+
+
+def _spent(reply: dict[str, JsonValue]) -> Tally:
+    """The tokens of a reply that tells them; its cached input stands beside the rest of it."""
+    usage = object_in(reply.get("usage"))
+    if not usage:
+        return NOTHING
+    read = sum(count_in(usage.get(key)) for key in _INPUT_KEYS)
+    return Tally(replies=1, input_tokens=read, output_tokens=count_in(usage.get("output_tokens")))
+
+
+def _sum(one: Tally, other: Tally) -> Tally:
+    return Tally(*(min(less + more, LARGEST_COUNT) for less, more in zip(one, other, strict=True)))
+
+
+def _close(run: Run | None) -> Close | None:
+    end = _ENDS.get(run.status) if run else None
+    if run is None or end is None:
+        return None
+    code, summary = end.reason_code, end.reason_summary
+    if run.error and end.status == "failed":
+        summary = f"{summary}: {run.error}"
+        if _PROVIDER.match(run.error):
+            code = "run.failed.api_error"
+    return Close(end.status, code, summary, run.ended_at)
