@@ -16,19 +16,19 @@ the service's, whose records have `type` and `ts` for `event` and `t` in the ear
 Only `SessionEnd` ends a session. A receipt doesn't say how it ended: a step may have failed with every check good.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import orjson
 from pydantic import TypeAdapter
 
 from runward.config.json_value import JsonValue
-from runward.handlers.events import Status
+from runward.handlers.layouts.adjutant_replay import BEGINS, KINDS, LONGEST_TIME, Replay
 from runward.handlers.layouts.foreign_json import parse_time
-from runward.handlers.layouts.foreign_values import document_object, is_error_code, list_in, text_in
+from runward.handlers.layouts.foreign_values import document_object, list_in, text_in
 from runward.handlers.layouts.scanner import Complaint, Document
-from runward.handlers.layouts.transcript import Close, Counts, Heads, LogLine, Resumed, Told
+from runward.handlers.layouts.transcript import Counts, Heads, LogLine, Resumed, Told
 from runward.handlers.layouts.transcript_lines import Unreadable, records
 
 LAYOUT: Final = "adjutant"
@@ -38,45 +38,11 @@ DOCUMENTS: Final = (RECEIPT,)
 LOGS: Final = (REPLAY,)
 MARKERS: Final = (REPLAY, RECEIPT)
 
-IDS_KEPT: Final = 64
-"""Ids of tool calls that are remembered, the latest ones: a record that was copied or glued counts once."""
-
-SERVICE: Final = "openagents-runtime"
-
 _OF_NATIVE: Final = frozenset({"run.json", "exit.json", "process.json"})
 """Runward writes a bundle of the same form into native runs: who has one of these files is no Adjutant session."""
 
-_BEGINS: Final = frozenset({"ReplayHeader", "SessionStart"})
-_GOES_ON: Final = frozenset({"SessionStart", "PlanStart", "ToolCall"})
-_KINDS: Final = _BEGINS | _GOES_ON | {"ToolResult", "StepComplete", "SessionEnd"}
-"""The kinds that say something; others, as of later versions, are only counted."""
-
 _RECEIPT_KEYS: Final = (b'"plan_hash"', b'"trajectory_hash"')
 _LINES_LOOKED_AT: Final = 20
-_LONGEST_TIME: Final = 40
-
-
-class _End(NamedTuple):
-    status: Status
-    reason_code: str
-    reason_summary: str
-
-
-_COMPLETED: Final = _End("completed", "run.completed.ok", "the session ended well")
-_FAILED: Final = _End("failed", "run.failed.exception", "the session failed")
-_OUT_OF_ITERATIONS: Final = _End("failed", "run.failed.limit_reached", "a step ran out of iterations")
-_TIMED_OUT: Final = _End("timed_out", "run.timed_out.deadline", "the session's own time was over")
-_CANCELLED: Final = _End("cancelled", "run.cancelled.user", "the session was cancelled")
-
-_ENDS: Final[Mapping[str, _End]] = {
-    "success": _COMPLETED,
-    "failed": _FAILED,
-    "failure": _FAILED,
-    "timeout": _TIMED_OUT,
-    "timed_out": _TIMED_OUT,
-    "cancelled": _CANCELLED,
-    "canceled": _CANCELLED,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,88 +53,6 @@ class Receipt:
     started_at: str | None
     completed_at: str | None
     tool_calls: int
-
-
-@dataclass(slots=True)
-class Replay:
-    """What `REPLAY.jsonl` told so far.
-
-    `end` is the word of the `SessionEnd` that ended the attempt, `strange_end` the last one that nobody here knows.
-    Only `feed` changes one, and only its own copy.
-    """
-
-    session_id: str | None = None
-    is_of_service: bool = False
-    attempt: int = 0
-    has_begun: bool = False
-    end: str | None = None
-    strange_end: str | None = None
-    started_at: str | None = None
-    moved_at: str | None = None
-    ended_at: str | None = None
-    step_failed: bool = False
-    ran_out: bool = False
-    last_ids: tuple[str, ...] = ()
-    events: int = 0
-    tool_calls: int = 0
-    errors: int = 0
-
-    def take(self, kind: str, record: dict[str, JsonValue], at: str | None) -> bool:
-        """Take in a record of a known kind; True where it begins the next attempt after an end."""
-        goes_on = self.end is not None and kind in _GOES_ON
-        if goes_on:
-            self.attempt, self.end, self.started_at, self.ended_at = self.attempt + 1, None, at, None
-            self.has_begun = self.step_failed = self.ran_out = False
-        match kind:
-            case "ToolCall":
-                self._called(record.get("id"))
-            case "ToolResult":
-                self.errors += is_error_code(record.get("exit_code"))
-            case "StepComplete":
-                self.step_failed |= record.get("status") == "Failed"
-                self.ran_out |= record.get("status") == "MaxIterationsReached"
-            case "SessionEnd":
-                self._ended(record, at)
-            case "SessionStart":
-                self._begun(record, at)
-            case "ReplayHeader":
-                self.is_of_service = record.get("producer") == SERVICE
-        return goes_on
-
-    def clip_times(self) -> None:
-        """Nobody's idea of a time is long."""
-        self.started_at = text_in(self.started_at, _LONGEST_TIME)
-        self.moved_at = text_in(self.moved_at, _LONGEST_TIME)
-        self.ended_at = text_in(self.ended_at, _LONGEST_TIME)
-
-    def _begun(self, record: dict[str, JsonValue], at: str | None) -> None:
-        self.session_id = self.session_id or text_in(record.get("session_id"))
-        if not self.has_begun:
-            self.has_begun, self.started_at = True, at or self.started_at
-
-    def _called(self, call: JsonValue) -> None:
-        if isinstance(call, str):
-            call = call[:100]
-            if call in self.last_ids:
-                return
-            self.last_ids = (*self.last_ids[1 - IDS_KEPT :], call)
-        self.tool_calls += 1
-
-    def _ended(self, record: dict[str, JsonValue], at: str | None) -> None:
-        word = (text_in(record.get("status"), 40) or "").lower()
-        if word not in _ENDS:
-            self.strange_end = word
-        elif not (self.is_of_service and word == "success" and record.get("confidence") == 0.5):
-            self.end, self.ended_at, self.strange_end = word, at, None
-
-    def close(self) -> Close | None:
-        """How the attempt ended, if it did."""
-        if self.end is None:
-            return None
-        end = _ENDS[self.end]
-        if end is _FAILED and self.ran_out and not self.step_failed:
-            end = _OUT_OF_ITERATIONS
-        return Close(*end, at=parse_time(self.ended_at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +88,7 @@ def _begins_replay(line: bytes) -> bool:
     except orjson.JSONDecodeError:
         return False
     kind = (record.get("event") or record.get("type")) if isinstance(record, dict) else None
-    return isinstance(kind, str) and kind in _BEGINS
+    return isinstance(kind, str) and kind in BEGINS
 
 
 class AdjutantScanner:
@@ -216,7 +100,7 @@ class AdjutantScanner:
     def feed(self, state: State, file: str, lines: Sequence[LogLine]) -> tuple[State, tuple[Resumed, ...]]:
         if file != REPLAY:
             return state, ()
-        replay, known = replace(state.replay), _KINDS
+        replay, known = replace(state.replay), KINDS
         unreadable = Unreadable(state.unreadable, state.complaints)
         resumed: list[Resumed] = []
         events, moved_at = 0, replay.moved_at
@@ -231,13 +115,12 @@ class AdjutantScanner:
             else:
                 at = None
             if not replay.attempt:
-                replay.attempt, replay.started_at = 1, at
+                replay.attempt, replay.started_at = 1, at and at[:LONGEST_TIME]
             if isinstance(kind, str) and kind in known:
                 before = replay.close() if replay.end else None
                 if replay.take(kind, record, at) and before is not None:
                     resumed.append(Resumed(replay.attempt, before, parse_time(replay.started_at)))
-        replay.events, replay.moved_at = replay.events + events, moved_at
-        replay.clip_times()
+        replay.events, replay.moved_at = replay.events + events, moved_at and moved_at[:LONGEST_TIME]
         complaints = tuple(unreadable.complaints)
         state = replace(state, replay=replay, unreadable=unreadable.count, complaints=complaints)
         return state, tuple(resumed)
@@ -288,11 +171,11 @@ SCANNER: Final = AdjutantScanner()
 
 
 def _receipt(content: dict[str, JsonValue]) -> Receipt:
-    started_at = text_in(content.get("started_at"), _LONGEST_TIME)
+    started_at = text_in(content.get("started_at"), LONGEST_TIME)
     return Receipt(
         text_in(content.get("session_id")),
-        started_at or text_in(content.get("created_at"), _LONGEST_TIME),
-        text_in(content.get("completed_at"), _LONGEST_TIME),
+        started_at or text_in(content.get("created_at"), LONGEST_TIME),
+        text_in(content.get("completed_at"), LONGEST_TIME),
         len(list_in(content.get("tool_calls"))),
     )
 

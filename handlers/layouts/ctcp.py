@@ -16,16 +16,16 @@ knows no verification, as in a sister workflow's, the report's `result`.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal
 
 from pydantic import TypeAdapter
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.foreign_json import LATEST
-from runward.handlers.layouts.foreign_values import document_object, is_error_code, text_in
+from runward.handlers.layouts.ctcp_log import KNOWN, Log
+from runward.handlers.layouts.ctcp_times import LONGEST_TIME, ahead_of_utc, time_at
+from runward.handlers.layouts.foreign_values import document_object, text_in
 from runward.handlers.layouts.scanner import Complaint, Document, clip_prompt
 from runward.handlers.layouts.transcript import Close, Counts, Heads, LogLine, Resumed, Told
 from runward.handlers.layouts.transcript_lines import Unreadable, records
@@ -47,56 +47,8 @@ _OF_NATIVE: Final = frozenset({"run.json", "exit.json", "process.json"})
 
 _LINES_LOOKED_AT: Final = 20
 
-Meaning: TypeAlias = Literal["works", "verifies", "verified", "moves", "waits", "passed", "failed"]
-
-
-class _Event(NamedTuple):
-    """What an event says of the run, whether it tells what came of a command, and whether that went wrong."""
-
-    meaning: Meaning
-    is_command: bool = False
-    is_failure: bool = False
-
-
-_KNOWN: Final[Mapping[str, _Event]] = {
-    "run_created": _Event("works"),
-    "find_local_run": _Event("works", True),
-    "local_exec_completed": _Event("works", True),
-    "fixer_patch_promoted": _Event("works"),
-    "patch_backup_created": _Event("works"),
-    "patch_revert_started": _Event("works"),
-    "patch_reverted": _Event("works", True),
-    "patch_apply": _Event("works", True),
-    "verify_started": _Event("verifies"),
-    "verify_complete": _Event("verified", True),
-    "verify_passed": _Event("verified"),
-    "outbox_prompt_fulfilled": _Event("moves"),
-    "outbox_prompt_created": _Event("waits"),
-    "local_exec_failed": _Event("waits", True, True),
-    "patch_rejected": _Event("waits"),
-    "patch_revert_failed": _Event("waits", True, True),
-    "apply_blocked_dirty": _Event("waits"),
-    "stop_budget_exceeded": _Event("waits"),
-    "stop_max_iterations": _Event("waits"),
-    "blocked": _Event("waits"),
-    "run_pass": _Event("passed"),
-    "verify_failed": _Event("failed"),
-    "failure_bundle_created": _Event("failed"),
-}
-_EVENTS: Final[Mapping[str, _Event]] = {
-    **_KNOWN,
-    **{name.upper(): event for name, event in _KNOWN.items()},
-}
-"""Real logs have names in both cases."""
-
-_WORK: Final = frozenset({"works", "verifies"})
-_VERIFICATION: Final = frozenset({"verifies", "verified", "passed", "failed"})
 _LIMITS: Final = ("max_iterations", "budget")
 _OPEN_WORDS: Final = frozenset({"running", "blocked"})
-_LONGEST_TIME: Final = 40
-_QUARTER: Final = 900
-_FARTHEST_ZONE: Final = 14 * 3600
-_LAG: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,52 +63,6 @@ class Run:
     created_at: str | None
     updated_at: str | None
     ahead: int
-
-
-@dataclass(slots=True)
-class Log:
-    """What `events.jsonl` told so far. Times are as it writes them: their zone may be learnt later.
-
-    Only `feed` changes one, and only its own copy.
-    """
-
-    attempt: int = 0
-    end: Literal["", "passed", "failed"] = ""
-    is_waiting: bool = False
-    is_verifying: bool = False
-    knows_verification: bool = False
-    started_at: str | None = None
-    moved_at: str | None = None
-    ended_at: str | None = None
-    events: int = 0
-    commands: int = 0
-    errors: int = 0
-
-    def clip_times(self) -> None:
-        """Nobody's idea of a time is long."""
-        self.started_at = text_in(self.started_at, _LONGEST_TIME)
-        self.moved_at = text_in(self.moved_at, _LONGEST_TIME)
-        self.ended_at = text_in(self.ended_at, _LONGEST_TIME)
-
-    def take(self, event: _Event, exit_code: JsonValue, at: str | None) -> bool:
-        """Take in an event that is known; True where it begins the next attempt after an end."""
-        meaning, is_command, is_failure = event
-        if is_command:
-            self.commands += 1
-            self.errors += is_failure or is_error_code(exit_code)
-        goes_on = self.end != ""
-        if goes_on and meaning not in _WORK:
-            return False
-        self.is_verifying = meaning == "verifies"
-        self.is_waiting = meaning == "waits"
-        if meaning in _VERIFICATION:
-            self.knows_verification = True
-            if meaning == "passed" or meaning == "failed":
-                self.end, self.ended_at = meaning, at
-                return False
-        if goes_on:
-            self.attempt, self.end, self.started_at, self.ended_at = self.attempt + 1, "", at, None
-        return goes_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +101,7 @@ class CtcpScanner:
     def feed(self, state: State, file: str, lines: Sequence[LogLine]) -> tuple[State, tuple[Resumed, ...]]:
         if file != EVENTS:
             return state, ()
-        log, ahead, known = replace(state.log), _ahead(state.run), _EVENTS
+        log, ahead, known = replace(state.log), _ahead(state.run), KNOWN
         unreadable = Unreadable(state.unreadable, state.complaints)
         resumed: list[Resumed] = []
         events, moved_at = 0, log.moved_at
@@ -209,15 +115,14 @@ class CtcpScanner:
             else:
                 at = None
             if not log.attempt:
-                log.attempt, log.started_at = 1, at
+                log.attempt, log.started_at = 1, at and at[:LONGEST_TIME]
             name = record.get("event")
             if isinstance(name, str) and (event := known.get(name)) is not None:
                 end, ended_at = log.end, log.ended_at
                 if log.take(event, record.get("rc"), at):
                     before = _close_of_log(end, ended_at, ahead)
-                    resumed.append(Resumed(log.attempt, before, _time(at, ahead)))
-        log.events, log.moved_at = log.events + events, moved_at
-        log.clip_times()
+                    resumed.append(Resumed(log.attempt, before, time_at(log.started_at, ahead)))
+        log.events, log.moved_at = log.events + events, moved_at and moved_at[:LONGEST_TIME]
         complaints = tuple(unreadable.complaints)
         return replace(state, log=log, unreadable=unreadable.count, complaints=complaints), tuple(resumed)
 
@@ -243,9 +148,9 @@ class CtcpScanner:
         attempt = log.attempt or int(run is not None or bool(state.result))
         is_open = close is None and attempt > 0
         status = run.status if run else ""
-        started_at = _time(log.started_at, ahead)
+        started_at = time_at(log.started_at, ahead)
         if started_at is None and attempt == 1 and run:
-            started_at = _time(run.created_at, ahead)
+            started_at = time_at(run.created_at, ahead)
         return Told(
             session_id=(run and run.run_id) or state.name,
             attempt=attempt,
@@ -255,7 +160,7 @@ class CtcpScanner:
             headless=True,
             waiting=is_open and not log.is_verifying and (status == "blocked" or log.is_waiting),
             started_at=started_at,
-            moved_at=_later(_time(log.moved_at, ahead), _time(run.updated_at, ahead) if run else None),
+            moved_at=_later(time_at(log.moved_at, ahead), time_at(run.updated_at, ahead) if run else None),
             cwd=run.repository if run else None,
             prompt=run.goal if run else None,
             counts=Counts(log.events, log.commands, log.errors),
@@ -274,7 +179,7 @@ SCANNER: Final = CtcpScanner()
 
 
 def _run(content: dict[str, JsonValue], modified_at: float) -> Run:
-    updated_at = text_in(content.get("updated_at"), _LONGEST_TIME)
+    updated_at = text_in(content.get("updated_at"), LONGEST_TIME)
     goal = text_in(content.get("goal"))
     return Run(
         text_in(content.get("run_id")),
@@ -282,9 +187,9 @@ def _run(content: dict[str, JsonValue], modified_at: float) -> Run:
         text_in(content.get("blocked_reason"), 200),
         clip_prompt(goal) if goal else None,
         text_in(content.get("repo_root")),
-        text_in(content.get("created_at"), _LONGEST_TIME),
+        text_in(content.get("created_at"), LONGEST_TIME),
         updated_at,
-        _ahead_of_utc(updated_at, modified_at),
+        ahead_of_utc(updated_at, modified_at),
     )
 
 
@@ -299,7 +204,7 @@ def _close(state: State) -> tuple[Close | None, bool]:
     """How the run ended if it did, and whether a file that is written whole says so."""
     run, log, ahead = state.run, state.log, _ahead(state.run)
     if run is not None and run.status:
-        at = _time(run.updated_at, ahead)
+        at = time_at(run.updated_at, ahead)
         if run.status == "pass":
             return Close("completed", "run.completed.ok", "the run passed", at), True
         goes_on = log.attempt > 1 and not log.end
@@ -317,7 +222,7 @@ def _close(state: State) -> tuple[Close | None, bool]:
 
 
 def _close_of_log(end: str, ended_at: str | None, ahead: int) -> Close:
-    at = _time(ended_at, ahead)
+    at = time_at(ended_at, ahead)
     if end == "passed":
         return Close("completed", "run.completed.ok", "the run passed", at)
     return _failed(None, at)
@@ -332,33 +237,6 @@ def _failed(why: str | None, at: float | None) -> Close:
 
 def _ahead(run: Run | None) -> int:
     return run.ahead if run else 0
-
-
-def _ahead_of_utc(written: str | None, modified_at: float) -> int:
-    """How far zoneless times are ahead of UTC (s), by one of them and the moment at which its file was written.
-
-    0 where the two don't belong together by the quarter of an hour, as in a copy that was made later.
-    """
-    local = _time(written, 0)
-    if local is None:
-        return 0
-    difference = local - modified_at
-    if abs(difference) > _FARTHEST_ZONE + _LAG:
-        return 0
-    zone = round(difference / _QUARTER) * _QUARTER
-    return zone if abs(difference - zone) <= _LAG else 0
-
-
-def _time(written: str | None, ahead: int) -> float | None:
-    """ISO 8601 as Unix seconds. Real files have times with a zone and without one, side by side."""
-    if written is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(written)
-        at = moment.timestamp() if moment.tzinfo else moment.replace(tzinfo=UTC).timestamp() - ahead
-    except (ValueError, OverflowError):
-        return None
-    return at if 0.0 <= at <= LATEST else None
 
 
 def _later(one: float | None, other: float | None) -> float | None:

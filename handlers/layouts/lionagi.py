@@ -19,7 +19,7 @@ each turn; the buffer holds what streams in between, and is removed.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
@@ -27,14 +27,13 @@ from pydantic import TypeAdapter
 
 from runward.config.json_value import JsonValue
 from runward.handlers.events import Status
-from runward.handlers.layouts.foreign_values import (
-    LARGEST_COUNT,
-    count_in,
-    document_object,
-    list_in,
-    object_in,
-    seconds_in,
-    text_in,
+from runward.handlers.layouts.foreign_values import document_object, list_in, object_in, seconds_in, text_in
+from runward.handlers.layouts.lionagi_branch import (
+    NOTHING,
+    Branch,
+    sum_of,
+    tally_of_chunks,
+    tally_of_messages,
 )
 from runward.handlers.layouts.scanner import Complaint, Document, clip_prompt
 from runward.handlers.layouts.transcript import (
@@ -67,7 +66,6 @@ _STREAM_FILE: Final = re.compile(r"stream/([^/]{1,80})\.buffer\.jsonl")
 _PROVIDER: Final = re.compile(r"\s*Provider\w*Error\b")
 _LONGEST_ID: Final = 80
 _LONGEST_ERROR: Final = 200
-_INPUT_KEYS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 class _End(NamedTuple):
@@ -86,31 +84,6 @@ _ENDS: Final[Mapping[str, _End]] = {
     "aborted": _End("aborted", "run.aborted.user", "a person interrupted the run"),
     "cancelled": _End("cancelled", "run.cancelled.sigterm", "the run was told to stop"),
 }
-
-
-class Tally(NamedTuple):
-    """What one file of a branch holds: messages or chunks, calls, errors, and tokens of `replies` replies."""
-
-    records: int = 0
-    tool_calls: int = 0
-    errors: int = 0
-    replies: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-
-NOTHING: Final = Tally()
-
-
-class Branch(NamedTuple):
-    """One agent's conversation: what its own file held last, and what has streamed since."""
-
-    id: str
-    has_file: bool = False
-    kept: Tally = NOTHING
-    streamed: Tally = NOTHING
-    began_at: float | None = None
-    moved_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +141,9 @@ class LionagiScanner:
         if branch is None or not lines:
             return state, ()
         unreadable = Unreadable(state.unreadable, state.complaints)
-        streamed = _tally_of_chunks(records(file, lines, unreadable))
+        streamed = tally_of_chunks(records(file, lines, unreadable))
         if lines[0].number > 1:  # else it is a new buffer, the next turn's
-            streamed = _sum(branch.streamed, streamed)
+            streamed = sum_of(branch.streamed, streamed)
         state = _with_branch(state, branch._replace(streamed=streamed))
         return replace(state, unreadable=unreadable.count, complaints=tuple(unreadable.complaints)), ()
 
@@ -193,7 +166,7 @@ class LionagiScanner:
     def tell(self, state: State) -> Told:
         run, own, close = state.run, _own_branch(state), _close(state.run)
         tally = (
-            NOTHING if own is None else own.kept if close and own.has_file else _sum(own.kept, own.streamed)
+            NOTHING if own is None else own.kept if close and own.has_file else sum_of(own.kept, own.streamed)
         )
         attempt = state.attempt or int(bool(state.branches))
         times = [run.started_at, run.ended_at] if run else []
@@ -291,7 +264,7 @@ def _missed(state: State, branch: Branch | None, complaint: Complaint) -> State:
 def _seen_branch(state: State, branch: Branch, content: dict[str, JsonValue]) -> State:
     """A branch's file that has grown holds what streamed before it was written."""
     messages = [object_in(each) for each in list_in(object_in(content.get("messages")).get("collections"))]
-    kept = _tally_of_messages(messages)
+    kept = tally_of_messages(messages)
     has_grown = branch.has_file and kept.records > branch.kept.records
     times = [at for each in messages if (at := seconds_in(each.get("created_at"))) is not None]
     state = _with_branch(
@@ -311,52 +284,6 @@ def _seen_branch(state: State, branch: Branch, content: dict[str, JsonValue]) ->
     prompts = (text_in(object_in(each.get("content")).get("instruction")) for each in messages)
     prompt = next((each for each in prompts if each), None)
     return replace(state, prompted=branch.id, prompt=clip_prompt(prompt)) if prompt else state
-
-
-def _tally_of_messages(messages: Sequence[dict[str, JsonValue]]) -> Tally:
-    calls, errors, spent = 0, 0, NOTHING
-    for message in messages:
-        metadata = object_in(message.get("metadata"))
-        kind = (text_in(metadata.get("lion_class")) or "").rpartition(".")[2]
-        calls += kind == "ActionRequest"
-        errors += kind == "ActionResponse" and metadata.get("is_error") is True
-        execution = object_in(object_in(metadata.get("api_call_meta")).get("execution"))
-        errors += bool(execution.get("error"))
-        spent = _sum(spent, _spent(object_in(metadata.get("model_response"))))
-    return spent._replace(records=len(messages), tool_calls=calls, errors=errors)
-
-
-def _tally_of_chunks(chunks: Iterable[JsonValue]) -> Tally:
-    count, calls, errors, spent = 0, 0, 0, NOTHING
-    for chunk in chunks:
-        if not isinstance(chunk, dict):
-            continue
-        count += 1
-        kind = chunk.get("type")
-        if kind == "text" or kind == "thinking":
-            continue
-        if kind == "tool_use":
-            calls += 1
-        elif kind == "tool_result":
-            errors += chunk.get("is_error") is True
-        elif kind == "error":
-            errors += not object_in(chunk.get("metadata")).get("benign_eos")
-        elif kind == "result":
-            spent = _sum(spent, _spent(object_in(chunk.get("metadata"))))
-    return spent._replace(records=count, tool_calls=calls, errors=errors)
-
-
-def _spent(reply: dict[str, JsonValue]) -> Tally:
-    """The tokens of a reply that tells them; its cached input stands beside the rest of it."""
-    usage = object_in(reply.get("usage"))
-    if not usage:
-        return NOTHING
-    read = sum(count_in(usage.get(key)) for key in _INPUT_KEYS)
-    return Tally(replies=1, input_tokens=read, output_tokens=count_in(usage.get("output_tokens")))
-
-
-def _sum(one: Tally, other: Tally) -> Tally:
-    return Tally(*(min(less + more, LARGEST_COUNT) for less, more in zip(one, other, strict=True)))
 
 
 def _close(run: Run | None) -> Close | None:

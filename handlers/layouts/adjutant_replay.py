@@ -1,0 +1,127 @@
+"""What the records of an Adjutant replay say of the session, one after the other, in every form that was written.
+
+`adjutant.py` says what becomes of the words of `SessionEnd`, and why.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.handlers.events import Status
+from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.layouts.foreign_values import is_error_code, text_in
+from runward.handlers.layouts.transcript import Close
+
+IDS_KEPT: Final = 64
+"""Ids of tool calls that are remembered, the latest ones: a record that was copied or glued counts once."""
+
+SERVICE: Final = "openagents-runtime"
+
+LONGEST_TIME: Final = 40
+"""Characters of a time that are kept: nobody's idea of one is long."""
+
+BEGINS: Final = frozenset({"ReplayHeader", "SessionStart"})
+_GOES_ON: Final = frozenset({"SessionStart", "PlanStart", "ToolCall"})
+KINDS: Final = BEGINS | _GOES_ON | {"ToolResult", "StepComplete", "SessionEnd"}
+"""The kinds that say something; others, as of later versions, are only counted."""
+
+
+class _End(NamedTuple):
+    status: Status
+    reason_code: str
+    reason_summary: str
+
+
+_COMPLETED: Final = _End("completed", "run.completed.ok", "the session ended well")
+_FAILED: Final = _End("failed", "run.failed.exception", "the session failed")
+_OUT_OF_ITERATIONS: Final = _End("failed", "run.failed.limit_reached", "a step ran out of iterations")
+_TIMED_OUT: Final = _End("timed_out", "run.timed_out.deadline", "the session's own time was over")
+_CANCELLED: Final = _End("cancelled", "run.cancelled.user", "the session was cancelled")
+
+ENDS: Final[Mapping[str, _End]] = {
+    "success": _COMPLETED,
+    "failed": _FAILED,
+    "failure": _FAILED,
+    "timeout": _TIMED_OUT,
+    "timed_out": _TIMED_OUT,
+    "cancelled": _CANCELLED,
+    "canceled": _CANCELLED,
+}
+
+
+@dataclass(slots=True)
+class Replay:
+    """What `REPLAY.jsonl` told so far.
+
+    `end` is the word of the `SessionEnd` that ended the attempt, `strange_end` the last one that nobody here knows.
+    Only `feed` changes one, and only its own copy.
+    """
+
+    session_id: str | None = None
+    is_of_service: bool = False
+    attempt: int = 0
+    has_begun: bool = False
+    end: str | None = None
+    strange_end: str | None = None
+    started_at: str | None = None
+    moved_at: str | None = None
+    ended_at: str | None = None
+    step_failed: bool = False
+    ran_out: bool = False
+    last_ids: tuple[str, ...] = ()
+    events: int = 0
+    tool_calls: int = 0
+    errors: int = 0
+
+    def take(self, kind: str, record: dict[str, JsonValue], at: str | None) -> bool:
+        """Take in a record of a known kind; True where it begins the next attempt after an end."""
+        at = at and at[:LONGEST_TIME]
+        goes_on = self.end is not None and kind in _GOES_ON
+        if goes_on:
+            self.attempt, self.end, self.started_at, self.ended_at = self.attempt + 1, None, at, None
+            self.has_begun = self.step_failed = self.ran_out = False
+        match kind:
+            case "ToolCall":
+                self._called(record.get("id"))
+            case "ToolResult":
+                self.errors += is_error_code(record.get("exit_code"))
+            case "StepComplete":
+                self.step_failed |= record.get("status") == "Failed"
+                self.ran_out |= record.get("status") == "MaxIterationsReached"
+            case "SessionEnd":
+                self._ended(record, at)
+            case "SessionStart":
+                self._begun(record, at)
+            case "ReplayHeader":
+                self.is_of_service = record.get("producer") == SERVICE
+        return goes_on
+
+    def _begun(self, record: dict[str, JsonValue], at: str | None) -> None:
+        self.session_id = self.session_id or text_in(record.get("session_id"))
+        if not self.has_begun:
+            self.has_begun, self.started_at = True, at or self.started_at
+
+    def _called(self, call: JsonValue) -> None:
+        if isinstance(call, str):
+            call = call[:100]
+            if call in self.last_ids:
+                return
+            self.last_ids = (*self.last_ids[1 - IDS_KEPT :], call)
+        self.tool_calls += 1
+
+    def _ended(self, record: dict[str, JsonValue], at: str | None) -> None:
+        word = (text_in(record.get("status"), 40) or "").lower()
+        if word not in ENDS:
+            self.strange_end = word
+        elif not (self.is_of_service and word == "success" and record.get("confidence") == 0.5):
+            self.end, self.ended_at, self.strange_end = word, at, None
+
+    def close(self) -> Close | None:
+        """How the attempt ended, if it did."""
+        if self.end is None:
+            return None
+        end = ENDS[self.end]
+        if end is _FAILED and self.ran_out and not self.step_failed:
+            end = _OUT_OF_ITERATIONS
+        return Close(*end, at=parse_time(self.ended_at))

@@ -1,0 +1,95 @@
+"""What the events of a CTCP run say of it, one after the other (contract J of the CTCP artifact contracts)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from runward.config.json_value import JsonValue
+from runward.handlers.layouts.ctcp_times import LONGEST_TIME
+from runward.handlers.layouts.foreign_values import is_error_code
+
+Meaning: TypeAlias = Literal["works", "verifies", "verified", "moves", "waits", "passed", "failed"]
+
+
+class Event(NamedTuple):
+    """What an event says of the run, whether it tells what came of a command, and whether that went wrong."""
+
+    meaning: Meaning
+    is_command: bool = False
+    is_failure: bool = False
+
+
+_NAMED: Final[Mapping[str, Event]] = {
+    "run_created": Event("works"),
+    "find_local_run": Event("works", True),
+    "local_exec_completed": Event("works", True),
+    "fixer_patch_promoted": Event("works"),
+    "patch_backup_created": Event("works"),
+    "patch_revert_started": Event("works"),
+    "patch_reverted": Event("works", True),
+    "patch_apply": Event("works", True),
+    "verify_started": Event("verifies"),
+    "verify_complete": Event("verified", True),
+    "verify_passed": Event("verified"),
+    "outbox_prompt_fulfilled": Event("moves"),
+    "outbox_prompt_created": Event("waits"),
+    "local_exec_failed": Event("waits", True, True),
+    "patch_rejected": Event("waits"),
+    "patch_revert_failed": Event("waits", True, True),
+    "apply_blocked_dirty": Event("waits"),
+    "stop_budget_exceeded": Event("waits"),
+    "stop_max_iterations": Event("waits"),
+    "blocked": Event("waits"),
+    "run_pass": Event("passed"),
+    "verify_failed": Event("failed"),
+    "failure_bundle_created": Event("failed"),
+}
+KNOWN: Final[Mapping[str, Event]] = {
+    **_NAMED,
+    **{name.upper(): event for name, event in _NAMED.items()},
+}
+"""Real logs have names in both cases."""
+
+_WORK: Final = frozenset({"works", "verifies"})
+_VERIFICATION: Final = frozenset({"verifies", "verified", "passed", "failed"})
+
+
+@dataclass(slots=True)
+class Log:
+    """What `events.jsonl` told so far. Times are as it writes them: their zone may be learnt later.
+
+    Only `feed` changes one, and only its own copy.
+    """
+
+    attempt: int = 0
+    end: Literal["", "passed", "failed"] = ""
+    is_waiting: bool = False
+    is_verifying: bool = False
+    knows_verification: bool = False
+    started_at: str | None = None
+    moved_at: str | None = None
+    ended_at: str | None = None
+    events: int = 0
+    commands: int = 0
+    errors: int = 0
+
+    def take(self, event: Event, exit_code: JsonValue, at: str | None) -> bool:
+        """Take in an event that is known; True where it begins the next attempt after an end."""
+        meaning, is_command, is_failure = event
+        at = at and at[:LONGEST_TIME]
+        if is_command:
+            self.commands += 1
+            self.errors += is_failure or is_error_code(exit_code)
+        goes_on = self.end != ""
+        if goes_on and meaning not in _WORK:
+            return False
+        self.is_verifying = meaning == "verifies"
+        self.is_waiting = meaning == "waits"
+        if meaning in _VERIFICATION:
+            self.knows_verification = True
+            if meaning == "passed" or meaning == "failed":
+                self.end, self.ended_at = meaning, at
+                return False
+        if goes_on:
+            self.attempt, self.end, self.started_at, self.ended_at = self.attempt + 1, "", at, None
+        return goes_on

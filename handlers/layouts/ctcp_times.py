@@ -1,0 +1,43 @@
+"""Times in a CTCP run directory: its orchestrator writes them without a zone, other parts of it with one.
+
+What is written is kept as it is, for the zone is known only where `RUN.json` was seen fresh.
+"""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from runward.handlers.layouts.foreign_json import LATEST
+
+LONGEST_TIME: Final = 40
+"""Characters of a time that are kept: nobody's idea of one is long."""
+
+_QUARTER: Final = 900
+_FARTHEST_ZONE: Final = 14 * 3600
+_LAG: Final = 2
+
+
+def ahead_of_utc(written: str | None, modified_at: float) -> int:
+    """How far zoneless times are ahead of UTC (s), by one of them and the moment at which its file was written.
+
+    0 where the two don't belong together by the quarter of an hour, as in a copy that was made later.
+    """
+    local = time_at(written, 0)
+    if local is None:
+        return 0
+    difference = local - modified_at
+    if abs(difference) > _FARTHEST_ZONE + _LAG:
+        return 0
+    zone = round(difference / _QUARTER) * _QUARTER
+    return zone if abs(difference - zone) <= _LAG else 0
+
+
+def time_at(written: str | None, ahead: int) -> float | None:
+    """ISO 8601 as Unix seconds. Real files have times with a zone and without one, side by side."""
+    if written is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(written)
+        at = moment.timestamp() if moment.tzinfo else moment.replace(tzinfo=UTC).timestamp() - ahead
+    except (ValueError, OverflowError):
+        return None
+    return at if 0.0 <= at <= LATEST else None
