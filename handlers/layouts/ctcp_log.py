@@ -76,7 +76,6 @@ class Log:
     def take(self, event: Event, exit_code: JsonValue, at: str | None) -> bool:
         """Take in an event that is known; True where it begins the next attempt after an end."""
         meaning, is_command, is_failure = event
-        at = at and at[:LONGEST_TIME]
         if is_command:
             self.commands += 1
             self.errors += is_failure or is_error_code(exit_code)
@@ -88,8 +87,9 @@ class Log:
         if meaning in _VERIFICATION:
             self.knows_verification = True
             if meaning == "passed" or meaning == "failed":
-                self.end, self.ended_at = meaning, at
+                self.end, self.ended_at = meaning, at and at[:LONGEST_TIME]
                 return False
         if goes_on:
-            self.attempt, self.end, self.started_at, self.ended_at = self.attempt + 1, "", at, None
+            self.attempt, self.end = self.attempt + 1, ""
+            self.started_at, self.ended_at = at and at[:LONGEST_TIME], None
         return goes_on
