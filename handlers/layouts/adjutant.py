@@ -155,6 +155,7 @@ class AdjutantScanner:
             headless=True,
             started_at=started_at,
             moved_at=moved_at,
+            version=(replay.producer or "").partition("@")[2] or None,
             counts=Counts(replay.events, tool_calls, replay.errors),
             unreadable=state.unreadable,
             complaints=(*documents, *_strange_end(replay), *state.complaints),

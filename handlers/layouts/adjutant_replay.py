@@ -59,7 +59,7 @@ class Replay:
     """
 
     session_id: str | None = None
-    is_of_service: bool = False
+    producer: str | None = None
     attempt: int = 0
     has_begun: bool = False
     end: str | None = None
@@ -76,10 +76,14 @@ class Replay:
 
     def take(self, kind: str, record: dict[str, JsonValue], at: str | None) -> bool:
         """Take in a record of a known kind; True where it begins the next attempt after an end."""
-        at = at and at[:LONGEST_TIME]
         goes_on = self.end is not None and kind in _GOES_ON
         if goes_on:
-            self.attempt, self.end, self.started_at, self.ended_at = self.attempt + 1, None, at, None
+            self.attempt, self.end, self.started_at, self.ended_at = (
+                self.attempt + 1,
+                None,
+                _clipped(at),
+                None,
+            )
             self.has_begun = self.step_failed = self.ran_out = False
         match kind:
             case "ToolCall":
@@ -94,13 +98,13 @@ class Replay:
             case "SessionStart":
                 self._begun(record, at)
             case "ReplayHeader":
-                self.is_of_service = record.get("producer") == SERVICE
+                self.producer = text_in(record.get("producer"), 100)
         return goes_on
 
     def _begun(self, record: dict[str, JsonValue], at: str | None) -> None:
         self.session_id = self.session_id or text_in(record.get("session_id"))
         if not self.has_begun:
-            self.has_begun, self.started_at = True, at or self.started_at
+            self.has_begun, self.started_at = True, _clipped(at) or self.started_at
 
     def _called(self, call: JsonValue) -> None:
         if isinstance(call, str):
@@ -114,8 +118,8 @@ class Replay:
         word = (text_in(record.get("status"), 40) or "").lower()
         if word not in ENDS:
             self.strange_end = word
-        elif not (self.is_of_service and word == "success" and record.get("confidence") == 0.5):
-            self.end, self.ended_at, self.strange_end = word, at, None
+        elif not (self.producer == SERVICE and word == "success" and record.get("confidence") == 0.5):
+            self.end, self.ended_at, self.strange_end = word, _clipped(at), None
 
     def close(self) -> Close | None:
         """How the attempt ended, if it did."""
@@ -125,3 +129,7 @@ class Replay:
         if end is _FAILED and self.ran_out and not self.step_failed:
             end = _OUT_OF_ITERATIONS
         return Close(*end, at=parse_time(self.ended_at))
+
+
+def _clipped(at: str | None) -> str | None:
+    return text_in(at, LONGEST_TIME)

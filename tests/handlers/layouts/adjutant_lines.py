@@ -28,7 +28,7 @@ def start(form: Form, at: str = "2026-01-13T10:00:00Z", session_id: str = "sess_
     header: dict[str, JsonValue] = {
         "event" if form != "d-early" else "type": "ReplayHeader",
         "replay_version": 1,
-        "producer": "openagents-runtime" if form.startswith("d") else "adjutant",
+        "producer": "openagents-runtime" if form.startswith("d") else "adjutant@1.2.3",
         "created_at": "2026-01-13T09:59:59Z",
     }
     return [json.dumps(header, sort_keys=True).encode(), *begun]

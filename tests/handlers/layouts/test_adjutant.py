@@ -44,6 +44,7 @@ def test_a_session_of_any_form_that_ended_well_is_completed(form: Form) -> None:
         headless=True,
         started_at=at("2026-01-13T10:00:00Z"),
         moved_at=at("2026-01-13T10:00:09Z"),
+        version="1.2.3" if form == "c" else None,
         counts=Counts(events=len(lines), tool_calls=2, errors=1),
     )
 
