@@ -25,7 +25,7 @@ def ahead_of_utc(written: str | None, modified_at: float) -> int:
     if local is None:
         return 0
     difference = local - modified_at
-    if abs(difference) > _FARTHEST_ZONE + _LAG:
+    if not -_FARTHEST_ZONE - _LAG <= difference <= _FARTHEST_ZONE + _LAG:
         return 0
     zone = round(difference / _QUARTER) * _QUARTER
     return zone if abs(difference - zone) <= _LAG else 0

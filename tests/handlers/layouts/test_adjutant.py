@@ -115,7 +115,7 @@ def test_the_services_replay_of_a_run_that_is_not_over_ends_nothing() -> None:
     middle = [*start("d"), *call("d", "tc_1")]
     assert told([*middle, end("d", "success", 0.5)]).turn == "open"
     assert told([*middle, end("d", "success", 1.0)]).turn == "closed"
-    assert told([*middle, end("d", "failure", 0.0)]).turn == "closed"
+    assert told([*middle, end("d", "failure", 0.5)]).turn == "closed"
     assert told([*start("c"), end("c", "Success", 0.5)]).turn == "closed", "only the service writes it so"
 
 
@@ -128,6 +128,13 @@ def test_a_session_that_starts_again_after_its_end_has_begun_the_next_attempt() 
     ended = told([*session("c", "Failed", "Failed"), *again, end("c", "Failed")])
     assert ended.close is not None
     assert ended.counts.tool_calls == 3
+
+
+def test_what_failed_before_an_end_is_not_held_against_the_next_attempt() -> None:
+    again = [*start("c"), step("c", "MaxIterationsReached"), end("c", "Failed")]
+    said = told([*session("c", "Failed", "Failed"), *again])
+    assert said.close is not None
+    assert said.close.reason_code == "run.failed.limit_reached"
 
 
 @pytest.mark.parametrize("event", ["Payment", "Verification", "SomethingNew", "ReplayHeader"])

@@ -148,6 +148,8 @@ DIRECTORIES: dict[str, tuple[str | None, dict[str, bytes], set[str]]] = {
         {"events.jsonl": JOURNAL, "REPLAY.jsonl": b"\n".join(adjutant_lines.session("b"))},
         {"artifacts", "exit.json"},
     ),
+    "Runward's journal alone": (None, {"events.jsonl": JOURNAL}, {"artifacts"}),
+    "a native run with folders like lionagi's": (None, {"exit.json": b"{}"}, {"branches", "stream"}),
     "somebody's run.json": (None, {"run.json": b'{"run_id": "wandb"}'}, {"branches", "stream"}),
     "somebody's events": (None, {"events.jsonl": b'{"event": "x"}\n'}, {"artifacts"}),
     "somebody's replay": (None, {"REPLAY.jsonl": b'{"event": ["SessionStart"]}\n[]\n7\n'}, set()),
