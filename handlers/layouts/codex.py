@@ -1,0 +1,153 @@
+"""Codex CLI's rollouts: one JSON-lines file a thread, `sessions/YYYY/MM/DD/rollout-<local time>-<thread>.jsonl`.
+
+A thread is resumed into the same file. Who holds the thread's lock, and so whether its process lives, is not told by
+the file: `codex_names` tells where that lock is.
+"""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import orjson
+from pydantic import TypeAdapter
+
+from runward.config.json_value import JsonValue
+from runward.handlers.layouts.codex_names import thread_of
+from runward.handlers.layouts.codex_rollout import Rollout
+from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.layouts.scanner import Document
+from runward.handlers.layouts.transcript import Counts, LogLine, Resumed, Told, Usage
+from runward.handlers.layouts.transcript_lines import MOST_GLUED, Unreadable, records
+
+LAYOUT: Final = "codex"
+
+_RECORD: Final = b'{"timestamp":"'
+"""How Codex begins each record: after a failed write its full copy may follow the torn one in the same line."""
+
+_KINDS: Final = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
+_MOST_HEAD_LINES: Final = 20
+_STATE: Final = TypeAdapter(Rollout)
+
+
+class CodexScanner:
+    """Follows a rollout; see `TranscriptScanner`."""
+
+    def start(self, name: str) -> Rollout:
+        """The thread is known by its file's name where that tells it, so that a torn first line loses no identity."""
+        return Rollout(thread=thread_of(name))
+
+    def feed(
+        self, state: Rollout, file: str, lines: Sequence[LogLine]
+    ) -> tuple[Rollout, tuple[Resumed, ...]]:
+        """Take in further lines. A record that is written twice in a row counts once."""
+        rollout = state.copy()
+        unreadable = Unreadable(state.unreadable, state.complaints)
+        resumed: list[Resumed] = []
+        rollout.take(_read(rollout, file, lines, unreadable), resumed)
+        rollout.unreadable, rollout.complaints = unreadable.count, tuple(unreadable.complaints)
+        return rollout, tuple(resumed)
+
+    def see(self, state: Rollout, documents: Sequence[Document]) -> Rollout:
+        """A rollout has no documents beside it."""
+        return state
+
+    def tell(self, state: Rollout) -> Told:
+        """What the rollout amounts to."""
+        origin, turns, calls, tokens = state.origin, state.turns, state.calls, state.tokens
+        began = turns.started_at
+        if turns.attempt == 1:
+            began = origin.made_at if origin is not None else None
+            began = parse_time(state.first_stamp) if began is None else began
+        return Told(
+            session_id=state.thread,
+            parent_session_id=origin.parent if origin is not None else None,
+            is_subagent=origin is not None and origin.is_subagent,
+            attempt=turns.attempt if state.events else 0,
+            turn=turns.turn,
+            close=turns.close,
+            headless=state.headless,
+            waiting=turns.turn == "open" and calls.question is not None,
+            started_at=began,
+            moved_at=parse_time(state.stamp),
+            model=state.model,
+            version=origin.version if origin is not None else None,
+            cwd=state.cwd,
+            prompt=state.prompt,
+            counts=Counts(state.events, calls.calls, calls.errors, calls.subagents),
+            usage=Usage(tokens.input_tokens, tokens.output_tokens) if tokens.replies else None,
+            unreadable=state.unreadable,
+            complaints=state.complaints,
+        )
+
+    def dump(self, state: Rollout) -> str:
+        """The state as JSON."""
+        return _STATE.dump_json(state).decode()
+
+    def load(self, text: str) -> Rollout:
+        """The state that was dumped. Raises `ValueError` for what this program never wrote."""
+        return _STATE.validate_json(text)
+
+
+SCANNER: Final = CodexScanner()
+
+
+def recognises_log(name: str, head: bytes) -> bool:
+    """Whether a log that begins so (decompressed, with whole lines or not) is a rollout.
+
+    Its records tell; a name like a rollout's is not enough, and another name does no harm.
+    """
+    lines = head.split(b"\n", _MOST_HEAD_LINES)
+    whole = [LogLine(number, line) for number, line in enumerate(lines[:-1], 1)]
+    last = LogLine(len(lines), lines[-1], is_cut=True)
+    return any(_is_record(record) for record in records(name, [*whole, last], Unreadable(0, ())))
+
+
+def _is_record(record: JsonValue) -> bool:
+    return (
+        isinstance(record, dict)
+        and record.get("type") in _KINDS
+        and isinstance(record.get("timestamp"), str)
+        and isinstance(record.get("payload"), dict)
+    )
+
+
+def _read(
+    rollout: Rollout, file: str, lines: Sequence[LogLine], unreadable: Unreadable
+) -> Iterator[JsonValue]:
+    """The records of the lines, without those that were written twice in a row, to the byte."""
+    loads = orjson.loads
+    written, previous = rollout.last_line, b""
+    for line in lines:
+        content = line.content
+        if content == previous or (written is not None and written == _seal(content)):
+            written = None
+            previous = content
+            continue
+        written = None
+        if not line.is_cut:
+            try:
+                record: JsonValue = loads(content)
+            except orjson.JSONDecodeError:
+                pass
+            else:
+                previous = content
+                yield record
+                continue
+        previous = b""
+        yield from records(file, _apart(line), unreadable)
+    if lines:
+        rollout.last_line = _seal(previous)
+
+
+def _seal(content: bytes) -> tuple[int, int]:
+    """What tells a line from the next one without keeping it: its length and checksum."""
+    return len(content), zlib.crc32(content)
+
+
+def _apart(line: LogLine) -> list[LogLine]:
+    """An unreadable line, divided where a further record begins in it."""
+    if line.is_cut or line.content.find(_RECORD, 1) < 0:
+        return [line]
+    first, *further = line.content.split(_RECORD, MOST_GLUED)
+    parts = [first, *(_RECORD + part for part in further)]
+    return [LogLine(line.number, part) for part in parts if part.strip(b"\0 \t\r")]

@@ -1,0 +1,199 @@
+"""What is counted in a Codex rollout: tool calls, failed tools, sub-agents and tokens, each once.
+
+The same call is told by several records (the call, the finished item, the output), and the same tokens by a running
+total that is repeated; what was counted is remembered by a bounded number of ids.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from runward.config.json_value import JsonValue
+
+MOST_IDS: Final = 16
+"""Ids of each kind that are remembered: the records of one call stand close together."""
+
+LONGEST_ID: Final = 64
+MOST_TOKENS: Final = 2**48
+"""A greater number of tokens is nobody's count."""
+
+QUESTIONS: Final = frozenset({"request_user_input", "request_permissions"})
+"""Tools by which the agent asks a person."""
+
+_EXIT: Final = "Exit code: "
+_EXITED: Final = "\nProcess exited with code "
+_HEADER: Final = 200
+"""Characters at an output's beginning in which Codex says how the command ended."""
+
+_JSON_EXIT: Final = re.compile(r'"exit_code":\s*(-?\d+)[^"]*(?:"duration_seconds":[^"]*)?$')
+
+
+@dataclass(slots=True)
+class Calls:
+    """The tool calls so far. It is a part of a scanner's state: only a copy of it is ever changed.
+
+    `question` is the call by which the agent waits for a person, or the name of the event that says so.
+    """
+
+    calls: int = 0
+    errors: int = 0
+    spawned: int = 0
+    started: int = 0
+    question: str | None = None
+    called: dict[str, None] = field(default_factory=dict)
+    failed: dict[str, None] = field(default_factory=dict)
+    agents: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def subagents(self) -> int:
+        """Sub-agents that were ordered, or that were seen to start where that is more."""
+        return max(self.spawned, self.started)
+
+    def call(self, payload: dict[str, JsonValue]) -> None:
+        """The model called a tool."""
+        call, name = _call_id(payload), payload.get("name")
+        if call is not None and not _is_new(self.called, call):
+            return
+        self.calls += 1
+        if name == "spawn_agent":
+            self.spawned += 1
+        elif isinstance(name, str) and name in QUESTIONS:
+            self.question = call or name
+
+    def output(self, payload: dict[str, JsonValue]) -> None:
+        """A tool's output came back."""
+        if _says_failed(payload.get("output")):
+            self.fail(payload)
+        if self.question is not None and self.question == _call_id(payload):
+            self.question = None
+
+    def fail(self, payload: dict[str, JsonValue]) -> None:
+        """A tool is said to have failed; `payload` names its call."""
+        call = _call_id(payload)
+        if call is None or _is_new(self.failed, call):
+            self.errors += 1
+
+    def start_agent(self, thread: JsonValue) -> None:
+        """A sub-agent with this thread's id began to work."""
+        if isinstance(thread, str) and _is_new(self.agents, thread[:LONGEST_ID]):
+            self.started += 1
+
+    def copy(self) -> "Calls":
+        """One that may be changed."""
+        return Calls(
+            self.calls,
+            self.errors,
+            self.spawned,
+            self.started,
+            self.question,
+            self.called.copy(),
+            self.failed.copy(),
+            self.agents.copy(),
+        )
+
+
+@dataclass(slots=True)
+class Tokens:
+    """The tokens so far. It is a part of a scanner's state: only a copy of it is ever changed.
+
+    `total` is the running total that was told last (input, output). `is_ahead` says that a reply was counted by a
+    record of its own (since 0.153), which the next running total repeats.
+    """
+
+    replies: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total: tuple[int, int] | None = None
+    response: str | None = None
+    is_ahead: bool = False
+
+    def count_reply(self, payload: dict[str, JsonValue]) -> bool:
+        """Count a reply by its own record, once for its id; whether it was one to count."""
+        response, usage = payload.get("response_id"), _usage(payload.get("usage"))
+        if usage is None:
+            return False
+        if isinstance(response, str):
+            if response[:LONGEST_ID] == self.response:
+                return False
+            self.response = response[:LONGEST_ID]
+        self._add(usage)
+        self.is_ahead = True
+        return True
+
+    def count_total(self, payload: dict[str, JsonValue]) -> bool:
+        """Count a reply by the running total, which is also told where nothing changed; whether a reply was told.
+
+        A null total says that the process has none: a resumed one may begin anew.
+        """
+        before = self.total
+        last = self.note_total(payload)
+        if self.total is None or self.total == before:
+            return False
+        if self.is_ahead:
+            self.is_ahead = False
+        else:
+            self._add(last or _difference(before, self.total))
+        return True
+
+    def note_total(self, payload: dict[str, JsonValue]) -> tuple[int, int] | None:
+        """Take the running total without counting; gives the last reply's own tokens where they are told."""
+        info = payload.get("info")
+        if not isinstance(info, dict):
+            self.total = None
+            return None
+        self.total = _usage(info.get("total_token_usage"))
+        return _usage(info.get("last_token_usage"))
+
+    def _add(self, usage: tuple[int, int]) -> None:
+        self.replies += 1
+        self.input_tokens += usage[0]
+        self.output_tokens += usage[1]
+
+
+def _is_new(known: dict[str, None], identifier: str) -> bool:
+    """Whether this one isn't among the known, to which it then belongs; the oldest is forgotten for it."""
+    if identifier in known:
+        return False
+    known[identifier] = None
+    if len(known) > MOST_IDS:
+        del known[next(iter(known))]
+    return True
+
+
+def _call_id(payload: dict[str, JsonValue]) -> str | None:
+    call = payload.get("call_id") or payload.get("id")
+    return call[:LONGEST_ID] if isinstance(call, str) else None
+
+
+def _says_failed(output: JsonValue) -> bool:
+    """Whether a tool's output says by itself that it failed: by an exit code, in the forms of all versions."""
+    if isinstance(output, dict):
+        return output.get("success") is False
+    if not isinstance(output, str):
+        return False
+    if output.startswith(_EXIT):
+        code = output[len(_EXIT) : _HEADER].partition("\n")[0]
+    elif output.startswith("{"):
+        found = _JSON_EXIT.search(output[-_HEADER:])
+        code = found[1] if found else "0"
+    else:
+        place = output.find(_EXITED, 0, _HEADER)
+        code = output[place + len(_EXITED) : _HEADER].partition("\n")[0] if place > 0 else "0"
+    return code != "0" and code.removeprefix("-").isdecimal()
+
+
+def _usage(usage: JsonValue) -> tuple[int, int] | None:
+    if not isinstance(usage, dict):
+        return None
+    given, made = usage.get("input_tokens"), usage.get("output_tokens")
+    if type(given) is not int or not 0 <= given <= MOST_TOKENS:
+        return None
+    if type(made) is not int or not 0 <= made <= MOST_TOKENS:
+        return None
+    return given, made
+
+
+def _difference(before: tuple[int, int] | None, now: tuple[int, int]) -> tuple[int, int]:
+    if before is None or now[0] < before[0] or now[1] < before[1]:
+        return now
+    return now[0] - before[0], now[1] - before[1]

@@ -1,0 +1,75 @@
+"""Where a Codex thread comes from, by its `session_meta`: who made it, by what, from which other thread."""
+
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.handlers.layouts.foreign_json import parse_time
+
+LONGEST_NAME: Final = 200
+LONGEST_PATH: Final = 4096
+
+_WORKERS: Final = ("subagent", "guardian_review", "memory_consolidation")
+_MAKERS_OF_BOTH: Final = ("codex_cli_rs",)
+"""Originators that stand for the terminal program and, up to 0.39, for `codex exec`, too."""
+
+
+class Origin(NamedTuple):
+    """What a thread says of itself when it is made.
+
+    `parent` is the thread that it was forked from or that it works for. `headless` is None where both kinds of
+    program describe themselves so.
+    """
+
+    thread: str | None
+    parent: str | None
+    is_subagent: bool
+    headless: bool | None
+    made_at: float | None
+    version: str | None
+    cwd: str | None
+
+
+def read_origin(payload: dict[str, JsonValue]) -> Origin:
+    """What the payload of a `session_meta` says."""
+    source = payload.get("source")
+    return Origin(
+        thread=name_in(payload, "id") or name_in(payload, "session_id"),
+        parent=name_in(payload, "parent_thread_id") or _spawner(source) or name_in(payload, "forked_from_id"),
+        is_subagent=_is_worker(source) or payload.get("thread_source") in _WORKERS,
+        headless=_is_headless(source, payload.get("originator")),
+        made_at=parse_time(payload.get("timestamp")),
+        version=name_in(payload, "cli_version"),
+        cwd=text_in(payload, "cwd", LONGEST_PATH),
+    )
+
+
+def name_in(payload: dict[str, JsonValue], key: str) -> str | None:
+    """A short text under this key, or None."""
+    return text_in(payload, key, LONGEST_NAME)
+
+
+def text_in(payload: dict[str, JsonValue], key: str, longest: int) -> str | None:
+    """The text under this key, None where there is none or where it is longer than `longest` characters."""
+    value = payload.get(key)
+    return value if isinstance(value, str) and 0 < len(value) <= longest else None
+
+
+def _is_headless(source: JsonValue, originator: JsonValue) -> bool | None:
+    if isinstance(source, str):
+        return source == "exec"
+    if originator == "codex_exec":
+        return True
+    return None if originator is None or originator in _MAKERS_OF_BOTH else False
+
+
+def _is_worker(source: JsonValue) -> bool:
+    if isinstance(source, dict):
+        return not source.keys().isdisjoint(("subagent", "subAgent", "internal"))
+    return isinstance(source, str) and source.startswith("subagent")
+
+
+def _spawner(source: JsonValue) -> str | None:
+    """The thread that ordered this one, as the source of a sub-agent tells it."""
+    subagent = source.get("subagent") if isinstance(source, dict) else None
+    spawn = subagent.get("thread_spawn") if isinstance(subagent, dict) else None
+    return name_in(spawn, "parent_thread_id") if isinstance(spawn, dict) else None

@@ -1,0 +1,163 @@
+"""When a Codex turn is open and how it ended, followed record by record as Codex's own turn lifecycle does.
+
+Since 0.104 turns have ids, and their start and end are recorded. Before, nothing but an interrupt was: there a prompt
+begins a turn, and an end has to be guessed from a reply that is whole and asks for no tool.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.layouts.transcript import Close, Resumed, Turn
+
+MOST_FINISHED: Final = 16
+"""Ended turns whose ids are remembered, so that what is said of them late changes nothing."""
+
+UNNUMBERED: Final = ""
+"""What stands for the id of a turn that has none."""
+
+COMPLETED: Final = Close("completed", "run.completed.ok", "the turn is complete")
+ROLLED_BACK: Final = Close("aborted", "run.aborted.user", "the open turn was rolled back")
+
+
+@dataclass(slots=True)
+class Turns:
+    """The turns of a thread so far. It is a part of a scanner's state: only a copy of it is ever changed.
+
+    `current` is the id of the last turn until it is finished: an interrupted turn stays current, as in Codex.
+    `guessed` marks an end that nobody wrote. `owes` says that the model has yet to answer a prompt or a tool's output;
+    `answered` and `replied`, that it answered in words and that its reply's tokens were counted. `attempt` counts the
+    headless stretches, `started_at` is when a later one began. A time `at` is a record's, as it stands there.
+    """
+
+    turn: Turn = "none"
+    current: str | None = None
+    finished: tuple[str, ...] = ()
+    close: Close | None = None
+    guessed: bool = False
+    attempt: int = 1
+    started_at: float | None = None
+    owes: bool = False
+    answered: bool = False
+    replied: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an end is still to be recorded; a guessed one gives way to it."""
+        return self.turn == "open" or self.guessed
+
+    def start(self, turn: str, at: str | None, headless: bool | None) -> Resumed | None:
+        """The record of a start came. An open turn before it is over without an end of its own."""
+        self._finish()
+        self.current = turn
+        return self._begin(at, headless)
+
+    def prompt(self, turn: str | None, at: str | None, headless: bool | None) -> Resumed | None:
+        """A prompt was given, in the turn of that id where it names one. Outside of numbered turns it begins one."""
+        resumed = None
+        if turn is None:
+            if not self.current:
+                resumed = self.start(UNNUMBERED, at, headless)
+        elif turn != self.current and turn not in self.finished:
+            resumed = self.start(turn, at, headless)
+        self.owes = True
+        return resumed
+
+    def complete(
+        self, turn: str | None, close: Close, at: str | None, headless: bool | None
+    ) -> Resumed | None:
+        """The record of an end came. One of a finished turn is late; a turn whose start was lost began and ended."""
+        if turn in self.finished and turn != self.current:
+            return None
+        resumed = self._begin_lost(turn, at, headless)
+        if self.is_open:
+            self._end(close)
+        if self.current is None:
+            self.current = turn
+        self._finish()
+        return resumed
+
+    def abort(self, turn: str | None, close: Close, at: str | None, headless: bool | None) -> Resumed | None:
+        """The record of an interrupt came: as with `complete`, but the turn stays current."""
+        if turn in self.finished and turn != self.current:
+            return None
+        resumed = self._begin_lost(turn, at, headless)
+        if self.is_open:
+            self._end(close)
+        if self.current is None:
+            self.current = turn
+        return resumed
+
+    def fail(self, close: Close) -> None:
+        """An error that ends the current turn came."""
+        if self.is_open:
+            self._end(close)
+
+    def roll_back(self, count: int, at: float | None) -> None:
+        """The last `count` turns were taken back; what is said of them from now on would be news again."""
+        if self.is_open:
+            self._end(ROLLED_BACK._replace(at=at))
+        self._finish()
+        self.finished = self.finished[: max(0, len(self.finished) - count)]
+
+    def request(self) -> None:
+        """The model is about to be asked."""
+        if self.turn == "open":
+            self.answered = self.replied = False
+
+    def call(self) -> None:
+        """The model called a tool: what it said before was no last word."""
+        self._reopen()
+        self.owes = self.answered = False
+
+    def output(self) -> None:
+        """A tool's output came: the model will be asked again."""
+        self._reopen()
+        if self.turn == "open":
+            self.owes = True
+            self.answered = self.replied = False
+
+    def answer(self, at: str | None) -> None:
+        """The model said something."""
+        self.owes = False
+        self.answered = True
+        self._guess(at)
+
+    def reply(self, at: str | None) -> None:
+        """The tokens of a reply were counted: the reply is whole."""
+        self.owes = False
+        self.replied = True
+        self._guess(at)
+
+    def _begin(self, at: str | None, headless: bool | None) -> Resumed | None:
+        resumed = None
+        if headless and self.turn == "closed" and self.close is not None:
+            self.attempt += 1
+            self.started_at = parse_time(at)
+            resumed = Resumed(self.attempt, self.close, self.started_at)
+        self.turn, self.close, self.guessed = "open", None, False
+        self.owes = self.answered = self.replied = False
+        return resumed
+
+    def _begin_lost(self, turn: str | None, at: str | None, headless: bool | None) -> Resumed | None:
+        if self.turn == "none" or (self.turn == "closed" and turn is not None and turn != self.current):
+            self._finish()
+            return self._begin(at, headless)
+        return None
+
+    def _guess(self, at: str | None) -> None:
+        if self.turn == "open" and self.current == UNNUMBERED and self.answered and self.replied:
+            self._end(COMPLETED._replace(at=parse_time(at)))
+            self.guessed = True
+
+    def _reopen(self) -> None:
+        if self.guessed:
+            self.turn, self.close, self.guessed = "open", None, False
+
+    def _end(self, close: Close) -> None:
+        self.turn, self.close, self.guessed = "closed", close, False
+
+    def _finish(self) -> None:
+        if self.current is not None:
+            self.finished = (*self.finished, self.current)[-MOST_FINISHED:]
+            self.current = None
