@@ -17,14 +17,29 @@ LONGEST_ID: Final = 64
 MOST_TOKENS: Final = 2**48
 """A greater number of tokens is nobody's count."""
 
+SPAWN: Final = "spawn_agent"
+"""The tool that orders a sub-agent."""
+
 QUESTIONS: Final = frozenset({"request_user_input", "request_permissions"})
 """Tools by which the agent asks a person."""
+
+LEAVES: Final = frozenset(
+    {
+        "apply_patch_approval_request",
+        "elicitation_request",
+        "exec_approval_request",
+        "request_permissions",
+        "request_user_input",
+    }
+)
+"""Events by which a person is asked, where they are recorded."""
 
 _EXIT: Final = "Exit code: "
 _EXITED: Final = "\nProcess exited with code "
 _HEADER: Final = 200
 """Characters at an output's beginning in which Codex says how the command ended."""
 
+_LONGEST_CODE: Final = 12
 _JSON_EXIT: Final = re.compile(r'"exit_code":\s*(-?\d+)[^"]*(?:"duration_seconds":[^"]*)?$')
 
 
@@ -55,16 +70,19 @@ class Calls:
         if call is not None and not _is_new(self.called, call):
             return
         self.calls += 1
-        if name == "spawn_agent":
+        if type(name) is not str:
+            return
+        if name == SPAWN:
             self.spawned += 1
-        elif isinstance(name, str) and name in QUESTIONS:
+        elif name in QUESTIONS:
             self.question = call or name
 
     def output(self, payload: dict[str, JsonValue]) -> None:
-        """A tool's output came back."""
+        """A tool's output came back; what was asked for before the tool could run was answered."""
         if _says_failed(payload.get("output")):
             self.fail(payload)
-        if self.question is not None and self.question == _call_id(payload):
+        question = self.question
+        if question is not None and (question in LEAVES or question == _call_id(payload)):
             self.question = None
 
     def fail(self, payload: dict[str, JsonValue]) -> None:
@@ -126,23 +144,21 @@ class Tokens:
         A null total says that the process has none: a resumed one may begin anew.
         """
         before = self.total
-        last = self.note_total(payload)
+        self.note_total(payload)
         if self.total is None or self.total == before:
             return False
         if self.is_ahead:
             self.is_ahead = False
-        else:
-            self._add(last or _difference(before, self.total))
+            return True
+        info = payload["info"]
+        last = _usage(info.get("last_token_usage")) if isinstance(info, dict) else None
+        self._add(last or _difference(before, self.total))
         return True
 
-    def note_total(self, payload: dict[str, JsonValue]) -> tuple[int, int] | None:
-        """Take the running total without counting; gives the last reply's own tokens where they are told."""
+    def note_total(self, payload: dict[str, JsonValue]) -> None:
+        """Take the running total without counting."""
         info = payload.get("info")
-        if not isinstance(info, dict):
-            self.total = None
-            return None
-        self.total = _usage(info.get("total_token_usage"))
-        return _usage(info.get("last_token_usage"))
+        self.total = _usage(info.get("total_token_usage")) if isinstance(info, dict) else None
 
     def _add(self, usage: tuple[int, int]) -> None:
         self.replies += 1
@@ -172,13 +188,15 @@ def _says_failed(output: JsonValue) -> bool:
     if not isinstance(output, str):
         return False
     if output.startswith(_EXIT):
-        code = output[len(_EXIT) : _HEADER].partition("\n")[0]
+        place = len(_EXIT)
     elif output.startswith("{"):
         found = _JSON_EXIT.search(output[-_HEADER:])
-        code = found[1] if found else "0"
+        return found is not None and found[1] != "0"
     else:
-        place = output.find(_EXITED, 0, _HEADER)
-        code = output[place + len(_EXITED) : _HEADER].partition("\n")[0] if place > 0 else "0"
+        place = output.find(_EXITED, 0, _HEADER) + len(_EXITED)
+        if place < len(_EXITED):
+            return False
+    code = output[place : place + _LONGEST_CODE].partition("\n")[0]
     return code != "0" and code.removeprefix("-").isdecimal()
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.codex_turns import COMPLETED
+from runward.handlers.layouts.codex_turns import completed
 from runward.handlers.layouts.transcript import Close
 
 LONGEST_SUMMARY: Final = 200
@@ -33,7 +33,7 @@ def end_of_task(payload: dict[str, JsonValue], owes: bool, at: float | None) -> 
         return failure(error, at)
     if owes and not isinstance(payload.get("last_agent_message"), str):
         return Close("failed", "run.failed.api_error", "the turn ended without the model's answer", at)
-    return COMPLETED._replace(at=at)
+    return completed(at)
 
 
 def end_by_abort(payload: dict[str, JsonValue], at: float | None) -> Close:

@@ -33,7 +33,7 @@ def read_origin(payload: dict[str, JsonValue]) -> Origin:
     """What the payload of a `session_meta` says."""
     source = payload.get("source")
     return Origin(
-        thread=name_in(payload, "id") or name_in(payload, "session_id"),
+        thread=thread_in(payload),
         parent=name_in(payload, "parent_thread_id") or _spawner(source) or name_in(payload, "forked_from_id"),
         is_subagent=_is_worker(source) or payload.get("thread_source") in _WORKERS,
         headless=_is_headless(source, payload.get("originator")),
@@ -41,6 +41,11 @@ def read_origin(payload: dict[str, JsonValue]) -> Origin:
         version=name_in(payload, "cli_version"),
         cwd=text_in(payload, "cwd", LONGEST_PATH),
     )
+
+
+def thread_in(payload: dict[str, JsonValue]) -> str | None:
+    """The id of the thread that the payload of a `session_meta` describes."""
+    return name_in(payload, "id") or name_in(payload, "session_id")
 
 
 def name_in(payload: dict[str, JsonValue], key: str) -> str | None:

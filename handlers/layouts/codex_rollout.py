@@ -9,10 +9,17 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.codex_counts import Calls, Tokens
+from runward.handlers.layouts.codex_counts import LEAVES, Calls, Tokens
 from runward.handlers.layouts.codex_ends import end_by_abort, end_of_task, ends_turn, failure
 from runward.handlers.layouts.codex_names import made_at
-from runward.handlers.layouts.codex_origin import LONGEST_PATH, Origin, name_in, read_origin, text_in
+from runward.handlers.layouts.codex_origin import (
+    LONGEST_PATH,
+    Origin,
+    name_in,
+    read_origin,
+    text_in,
+    thread_in,
+)
 from runward.handlers.layouts.codex_turns import UNNUMBERED, Turns
 from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.scanner import Complaint, clip_prompt
@@ -21,15 +28,6 @@ from runward.handlers.layouts.transcript import Resumed
 Payload: TypeAlias = dict[str, JsonValue]
 
 _STARTS: Final = ("task_started", "turn_started")
-_APPROVALS: Final = frozenset(
-    {
-        "apply_patch_approval_request",
-        "elicitation_request",
-        "exec_approval_request",
-        "request_permissions",
-        "request_user_input",
-    }
-)
 
 
 @dataclass(slots=True)
@@ -79,9 +77,9 @@ class Rollout:
             events += 1
             told = record.get("timestamp")
             if type(told) is str and 20 <= len(told) <= 40:
-                stamp = told
-                if self.first_stamp is None:
+                if stamp is None:
                     self.first_stamp = told
+                stamp = told
             payload, kind = record.get("payload"), record.get("type")
             if type(payload) is not dict:
                 continue
@@ -100,11 +98,12 @@ class Rollout:
 
     def take_meta(self, payload: Payload, _: list[Resumed]) -> None:
         """The file's own description is the first one; it names the thread that the file is named by."""
-        origin = read_origin(payload)
-        is_own = origin.thread == self.thread
-        if self.origin is not None or (self.thread is not None and not is_own):
-            self.copies = self.copies or (not is_own and self.turns.turn == "none")
+        if self.thread is not None and thread_in(payload) != self.thread:
+            self.copies = self.copies or self.turns.turn == "none"
             return
+        if self.origin is not None:
+            return
+        origin = read_origin(payload)
         self.origin, self.headless, self.cwd = origin, origin.headless, origin.cwd
         self.thread = origin.thread or self.thread
 
@@ -216,8 +215,6 @@ class Rollout:
     def take_output(self, payload: Payload, _: list[Resumed]) -> None:
         """A tool's output came back."""
         self.calls.output(payload)
-        if self.calls.question in _APPROVALS:
-            self.calls.question = None
         self.turns.output()
 
     def take_tool_end(self, payload: Payload, _: list[Resumed]) -> None:
@@ -289,7 +286,7 @@ _OF_EVENTS: Final[Mapping[str, Handler]] = {
     "dynamic_tool_call_response": Rollout.take_tool_end,
     "sub_agent_activity": Rollout.take_agent,
     "collab_agent_spawn_end": Rollout.take_agent,
-    **dict.fromkeys(_APPROVALS, Rollout.take_question),
+    **dict.fromkeys(LEAVES, Rollout.take_question),
 }
 
 _OF_ITEMS: Final[Mapping[str, Handler]] = {

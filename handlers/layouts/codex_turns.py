@@ -16,8 +16,12 @@ MOST_FINISHED: Final = 16
 UNNUMBERED: Final = ""
 """What stands for the id of a turn that has none."""
 
-COMPLETED: Final = Close("completed", "run.completed.ok", "the turn is complete")
 ROLLED_BACK: Final = Close("aborted", "run.aborted.user", "the open turn was rolled back")
+
+
+def completed(at: float | None) -> Close:
+    """The end of a turn that went well."""
+    return Close("completed", "run.completed.ok", "the turn is complete", at)
 
 
 @dataclass(slots=True)
@@ -107,12 +111,14 @@ class Turns:
 
     def call(self) -> None:
         """The model called a tool: what it said before was no last word."""
-        self._reopen()
         self.owes = self.answered = False
+        if self.guessed:
+            self._reopen()
 
     def output(self) -> None:
         """A tool's output came: the model will be asked again."""
-        self._reopen()
+        if self.guessed:
+            self._reopen()
         if self.turn == "open":
             self.owes = True
             self.answered = self.replied = False
@@ -121,13 +127,15 @@ class Turns:
         """The model said something."""
         self.owes = False
         self.answered = True
-        self._guess(at)
+        if self.current == UNNUMBERED:
+            self._guess(at)
 
     def reply(self, at: str | None) -> None:
         """The tokens of a reply were counted: the reply is whole."""
         self.owes = False
         self.replied = True
-        self._guess(at)
+        if self.current == UNNUMBERED:
+            self._guess(at)
 
     def _begin(self, at: str | None, headless: bool | None) -> Resumed | None:
         resumed = None
@@ -146,13 +154,12 @@ class Turns:
         return None
 
     def _guess(self, at: str | None) -> None:
-        if self.turn == "open" and self.current == UNNUMBERED and self.answered and self.replied:
-            self._end(COMPLETED._replace(at=parse_time(at)))
+        if self.turn == "open" and self.answered and self.replied:
+            self._end(completed(parse_time(at)))
             self.guessed = True
 
     def _reopen(self) -> None:
-        if self.guessed:
-            self.turn, self.close, self.guessed = "open", None, False
+        self.turn, self.close, self.guessed = "open", None, False
 
     def _end(self, close: Close) -> None:
         self.turn, self.close, self.guessed = "closed", close, False
