@@ -8,11 +8,11 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import orjson
 from pydantic import TypeAdapter
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.codex_names import thread_of
+from runward.handlers.layouts.codex_records import read_record
 from runward.handlers.layouts.codex_rollout import Rollout
 from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.scanner import Document
@@ -115,7 +115,7 @@ def _read(
     rollout: Rollout, file: str, lines: Sequence[LogLine], unreadable: Unreadable
 ) -> Iterator[JsonValue]:
     """The records of the lines, without those that were written twice in a row, to the byte."""
-    loads = orjson.loads
+    read = read_record
     written, previous = rollout.last_line, b""
     for line in lines:
         content = line.content
@@ -126,8 +126,8 @@ def _read(
         written = None
         if not line.is_cut:
             try:
-                record: JsonValue = loads(content)
-            except orjson.JSONDecodeError:
+                record = read(content)
+            except ValueError:
                 pass
             else:
                 previous = content

@@ -503,6 +503,33 @@ def test_nul_bytes_before_a_record_hide_nothing() -> None:
     assert (seen.turn, seen.counts.events, seen.unreadable) == ("closed", len(lines), 0)
 
 
+@pytest.mark.parametrize("made", ALL)
+def test_a_record_tells_the_same_whether_it_is_skimmed_or_read_whole(made: Made) -> None:
+    """A line with a NUL before it is mended, and then read with all its fields."""
+    lines = [line.content for line in made().lines()]
+    skimmed, begun = fed(log_lines(lines))
+    whole, begun_whole = fed(log_lines([b"\0" + line for line in lines]))
+    assert (SCANNER.tell(whole), begun_whole) == (SCANNER.tell(skimmed), begun)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"type": "event_msg", "payload": "text"},
+        {"type": "event_msg", "payload": {"type": "item_completed", "item": []}},
+        {"type": {}, "timestamp": [], "ordinal": "1", "payload": None},
+    ],
+)
+def test_a_record_of_another_shape_counts_and_tells_nothing(record: object) -> None:
+    seen = SCANNER.tell(fed(log_lines([write(record)]))[0])
+    assert (seen.counts.events, seen.turn, seen.unreadable) == (1, "none", 0)
+
+
+@pytest.mark.parametrize("content", [b"[" * 200_000, b'{"payload":' * 100_000, b'{"x":' + b"[" * 200_000])
+def test_a_line_nested_without_end_is_only_unreadable(content: bytes) -> None:
+    assert SCANNER.tell(fed(log_lines([content]))[0]).unreadable == 1
+
+
 @pytest.mark.parametrize("numbered", [True, False])
 def test_a_record_that_was_written_twice_counts_once(numbered: bool) -> None:
     log = Log(numbered=numbered).meta().start(1).prompt("go", 1).item("web_search_call", status="completed")
