@@ -4,7 +4,6 @@ A thread is resumed into the same file. Who holds the thread's lock, and so whet
 the file: `codex_names` tells where that lock is.
 """
 
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -39,11 +38,11 @@ class CodexScanner:
     def feed(
         self, state: Rollout, file: str, lines: Sequence[LogLine]
     ) -> tuple[Rollout, tuple[Resumed, ...]]:
-        """Take in further lines. A record that is written twice in a row counts once."""
+        """Take in further lines. A numbered record that is written twice in a row counts once."""
         rollout = state.copy()
         unreadable = Unreadable(state.unreadable, state.complaints)
         resumed: list[Resumed] = []
-        rollout.take(_read(rollout, file, lines, unreadable), resumed)
+        rollout.take(_read(file, lines, unreadable), resumed)
         rollout.unreadable, rollout.complaints = unreadable.count, tuple(unreadable.complaints)
         return rollout, tuple(resumed)
 
@@ -111,37 +110,19 @@ def _is_record(record: JsonValue) -> bool:
     )
 
 
-def _read(
-    rollout: Rollout, file: str, lines: Sequence[LogLine], unreadable: Unreadable
-) -> Iterator[JsonValue]:
-    """The records of the lines, without those that were written twice in a row, to the byte."""
+def _read(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iterator[JsonValue]:
+    """The records of the lines, in order."""
     read = read_record
-    written, previous = rollout.last_line, b""
     for line in lines:
-        content = line.content
-        if content == previous or (written is not None and written == _seal(content)):
-            written = None
-            previous = content
-            continue
-        written = None
         if not line.is_cut:
             try:
-                record = read(content)
+                record = read(line.content)
             except ValueError:
                 pass
             else:
-                previous = content
                 yield record
                 continue
-        previous = b""
         yield from records(file, _apart(line), unreadable)
-    if lines:
-        rollout.last_line = _seal(previous)
-
-
-def _seal(content: bytes) -> tuple[int, int]:
-    """What tells a line from the next one without keeping it: its length and checksum."""
-    return len(content), zlib.crc32(content)
 
 
 def _apart(line: LogLine) -> list[LogLine]:

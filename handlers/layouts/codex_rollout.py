@@ -34,9 +34,8 @@ _STARTS: Final = ("task_started", "turn_started")
 class Rollout:
     """What is known of a thread by its rollout so far: the scanner's state. Only a copy of it is ever changed.
 
-    `stamp` is the last record's time as it stands there, `ordinal` its number, `last_line` the length and checksum of
-    the last line. `copies` is set while records are copied from a fork's origin, `has_copied_turn` once one of its
-    turns was among them.
+    `stamp` is the last record's time as it stands there, `ordinal` its number. `copies` is set while records are copied
+    from a fork's origin, `has_copied_turn` once one of its turns was among them.
     """
 
     version: Literal[1] = 1
@@ -50,7 +49,6 @@ class Rollout:
     first_stamp: str | None = None
     stamp: str | None = None
     ordinal: int | None = None
-    last_line: tuple[int, int] | None = None
     copies: bool = False
     has_copied_turn: bool = False
     turns: Turns = field(default_factory=Turns)

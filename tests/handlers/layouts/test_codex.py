@@ -34,7 +34,7 @@ from tests.handlers.layouts.codex_lines import (
 
 from runward.handlers.layouts.codex import SCANNER, recognises_log
 from runward.handlers.layouts.codex_rollout import Rollout
-from runward.handlers.layouts.transcript import MOST_COMPLAINTS, LogLine, Resumed, Told
+from runward.handlers.layouts.transcript import MOST_COMPLAINTS, LogLine, Resumed, Told, TranscriptScanner
 from runward.handlers.sessions.reasons import status_of
 
 Made = Callable[[], Log]
@@ -92,6 +92,11 @@ def test_an_ends_status_is_the_one_of_its_reason_and_its_time_the_record_s(made:
         assert BEGAN < close.at <= BEGAN + log.second
 
 
+def test_the_scanner_is_one_for_transcripts() -> None:
+    scanner: TranscriptScanner[Rollout] = SCANNER
+    assert scanner.tell(scanner.start(NAME)) == Told(session_id=THREAD)
+
+
 def test_what_a_thread_says_of_itself() -> None:
     log = ok()
     seen = told(log)
@@ -101,10 +106,6 @@ def test_what_a_thread_says_of_itself() -> None:
     assert seen.prompt == "say hello"
     assert seen.started_at == BEGAN
     assert seen.moved_at == pytest.approx(BEGAN + log.second)
-
-
-def test_a_rollout_that_is_still_empty_tells_only_its_thread() -> None:
-    assert told(Log()) == Told(session_id=THREAD)
 
 
 @pytest.mark.parametrize("made", ALL)
@@ -530,13 +531,22 @@ def test_a_line_nested_without_end_is_only_unreadable(content: bytes) -> None:
     assert SCANNER.tell(fed(log_lines([content]))[0]).unreadable == 1
 
 
-@pytest.mark.parametrize("numbered", [True, False])
-def test_a_record_that_was_written_twice_counts_once(numbered: bool) -> None:
-    log = Log(numbered=numbered).meta().start(1).prompt("go", 1).item("web_search_call", status="completed")
-    line = log.lines()[-1].content
-    for twice in ([line, line], [line, line[:30], line] if numbered else [line, line, line]):
-        contents = [line.content for line in log.lines()[:-1]] + twice
-        assert SCANNER.tell(fed(log_lines(contents))[0]).counts.tool_calls == 1
+def test_a_numbered_record_that_was_written_twice_counts_once() -> None:
+    contents = [line.content for line in ok().lines()]
+    for twice in ([contents[-1]] * 2, [contents[-1], contents[-1][:30], contents[-1]]):
+        seen = SCANNER.tell(fed(log_lines([*contents[:-1], *twice]))[0])
+        assert (seen.turn, seen.counts.events, seen.attempt) == ("closed", len(contents), 1)
+
+
+def test_records_without_numbers_that_were_written_twice_tell_nothing_twice() -> None:
+    log = Log(numbered=False).meta().start(1, None).prompt("go").call().output({"success": False}).tokens()
+    log.say().reply_record("r2").tokens().complete(1)
+    contents = [line.content for line in log.lines() for _ in range(2)]
+    state, begun = fed(log_lines(contents))
+    seen, once = SCANNER.tell(state), told(log)
+    assert begun == ()
+    assert seen._replace(counts=once.counts) == once
+    assert seen.counts == once.counts._replace(events=2 * once.counts.events)
 
 
 def test_records_and_fields_of_tomorrow_are_passed_over() -> None:
