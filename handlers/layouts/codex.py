@@ -122,7 +122,10 @@ def _read(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iterat
             else:
                 yield record
                 continue
-        yield from records(file, _apart(line), unreadable)
+        torn = Unreadable(0, ())
+        yield from records(file, _apart(line), torn)
+        if torn.count:
+            unreadable.add(file, line.number, torn.complaints[0].message)
 
 
 def _apart(line: LogLine) -> list[LogLine]:

@@ -132,6 +132,10 @@ class Rollout:
             self.cwd = text_in(payload, "cwd", LONGEST_PATH)
         self.turns.request()
 
+    def take_compaction(self, _: Payload, __: list[Resumed]) -> None:
+        """The history was summed up."""
+        self.turns.compact()
+
     def take_settings(self, payload: Payload, _: list[Resumed]) -> None:
         """The thread's settings, which name the model before the first request."""
         settings = payload.get("thread_settings")
@@ -160,6 +164,8 @@ class Rollout:
         kind = item.get("type")
         if kind == "UserMessage":
             self._prompted(_joined(item.get("content")), name_in(payload, "turn_id"), resumed)
+        elif kind == "EnteredReviewMode":
+            self.calls.spawned += 1
         elif kind == "SubAgentActivity" and item.get("kind") == "started":
             self.calls.start_agent(item.get("agent_thread_id"))
         if item.get("status") == "failed":
@@ -231,6 +237,14 @@ class Rollout:
         if payload.get("kind", "started") == "started":
             self.calls.start_agent(payload.get("agent_thread_id") or payload.get("new_thread_id"))
 
+    def take_review(self, _: Payload, __: list[Resumed]) -> None:
+        """A sub-agent is told to review."""
+        self.calls.spawned += 1
+
+    def take_review_end(self, _: Payload, __: list[Resumed]) -> None:
+        """A review is over. What it cost is in the reviewer's own file; what it found is said next."""
+        self.turns.reply(self.stamp)
+
     def take_question(self, payload: Payload, _: list[Resumed]) -> None:
         """A person is asked for leave or for an answer."""
         if self.turns.turn == "open":
@@ -262,6 +276,7 @@ Handler: TypeAlias = Callable[[Rollout, Payload, list[Resumed]], None]
 _OF_RECORDS: Final[Mapping[str, Handler]] = {
     "session_meta": Rollout.take_meta,
     "turn_context": Rollout.take_context,
+    "compacted": Rollout.take_compaction,
     "token_usage_record": Rollout.take_reply,
 }
 
@@ -284,6 +299,8 @@ _OF_EVENTS: Final[Mapping[str, Handler]] = {
     "dynamic_tool_call_response": Rollout.take_tool_end,
     "sub_agent_activity": Rollout.take_agent,
     "collab_agent_spawn_end": Rollout.take_agent,
+    "entered_review_mode": Rollout.take_review,
+    "exited_review_mode": Rollout.take_review_end,
     **dict.fromkeys(LEAVES, Rollout.take_question),
 }
 

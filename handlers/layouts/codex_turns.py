@@ -29,9 +29,10 @@ class Turns:
     """The turns of a thread so far. It is a part of a scanner's state: only a copy of it is ever changed.
 
     `current` is the id of the last turn until it is finished: an interrupted turn stays current, as in Codex.
-    `guessed` marks an end that nobody wrote. `owes` says that the model has yet to answer a prompt or a tool's output;
-    `answered` and `replied`, that it answered in words and that its reply's tokens were counted. `attempt` counts the
-    headless stretches, `started_at` is when a later one began. A time `at` is a record's, as it stands there.
+    `guessed` marks an end that nobody wrote. `prompted` says that the turn was asked for something, `owes` that the
+    model has yet to answer a prompt or a tool's output, `answered` and `replied` that it answered in words and that a
+    reply of it is whole. `attempt` counts the headless stretches, `started_at` is when a later one began. A time `at`
+    is a record's, as it stands there.
     """
 
     turn: Turn = "none"
@@ -41,6 +42,7 @@ class Turns:
     guessed: bool = False
     attempt: int = 1
     started_at: float | None = None
+    prompted: bool = False
     owes: bool = False
     answered: bool = False
     replied: bool = False
@@ -64,7 +66,7 @@ class Turns:
                 resumed = self.start(UNNUMBERED, at, headless)
         elif turn != self.current and turn not in self.finished:
             resumed = self.start(turn, at, headless)
-        self.owes = True
+        self.owes = self.prompted = True
         return resumed
 
     def complete(
@@ -109,6 +111,12 @@ class Turns:
         if self.turn == "open":
             self.answered = self.replied = False
 
+    def compact(self) -> None:
+        """The history was summed up, at the cost of a reply. In a turn that was asked for something that is no answer."""
+        if self.turn == "open":
+            self.owes = self.prompted
+            self.answered = self.replied = False
+
     def call(self) -> None:
         """The model called a tool: what it said before was no last word."""
         self.owes = self.answered = False
@@ -131,7 +139,7 @@ class Turns:
             self._guess(at)
 
     def reply(self, at: str | None) -> None:
-        """The tokens of a reply were counted: the reply is whole."""
+        """A reply is whole: its tokens were counted, or it is known otherwise."""
         self.owes = False
         self.replied = True
         if self.current == UNNUMBERED:
@@ -144,7 +152,7 @@ class Turns:
             self.started_at = parse_time(at)
             resumed = Resumed(self.attempt, self.close, self.started_at)
         self.turn, self.close, self.guessed = "open", None, False
-        self.owes = self.answered = self.replied = False
+        self.prompted = self.owes = self.answered = self.replied = False
         return resumed
 
     def _begin_lost(self, turn: str | None, at: str | None, headless: bool | None) -> Resumed | None:

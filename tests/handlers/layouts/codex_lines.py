@@ -138,6 +138,10 @@ class Log:
             "task_complete", turn_id=turn_id(number, self.thread), last_agent_message=message, **changed
         )
 
+    def compact(self) -> "Log":
+        """The history is summed up; what that cost was told before."""
+        return self.put("compacted", {"message": "so far", "replacement_history": []})
+
     def abort(self, number: int | None = None, reason: str = "interrupted") -> "Log":
         turn = {} if number is None else {"turn_id": turn_id(number, self.thread)}
         return self.event("turn_aborted", reason=reason, **turn)
@@ -263,6 +267,40 @@ def unanswered() -> Log:
     return log.complete(1, None)
 
 
+def reviewed() -> Log:
+    """`codex exec review`: the start that is recorded is the reviewer's, the end is that of the turn around it."""
+    log = (
+        Log()
+        .meta()
+        .event("item_completed", turn_id=turn_id(1), item={"type": "EnteredReviewMode", "id": "i"})
+    )
+    log.start(2, None)
+    content = [{"type": "text", "text": "Review the changes."}]
+    log.event(
+        "item_completed", turn_id=turn_id(2), item={"type": "UserMessage", "id": "u", "content": content}
+    )
+    return log.say("No findings.").complete(1, None)
+
+
+def old_reviewed() -> Log:
+    """The same with 0.98."""
+    log = Log(numbered=False).meta(cli_version="0.98.0").setting().event("entered_review_mode")
+    log.event("user_message", message="Review the changes.").event(
+        "user_message", message="Review the changes."
+    )
+    return log.event("exited_review_mode").say("No findings.")
+
+
+def compacted() -> Log:
+    """The terminal program's `/compact`, and a command of the person's own: turns without a prompt or an answer."""
+    log = Log().meta(originator="codex-tui", source="vscode").start(1, "user").prompt("first", 1)
+    log.say().reply_record("r1").tokens().complete(1)
+    log.start(2, None).say("so far").reply_record("r2").tokens().compact().context(2).complete(2, None)
+    log.start(3, None)
+    item = {"type": "CommandExecution", "id": "x", "status": "completed", "exit_code": 0}
+    return log.event("item_completed", turn_id=turn_id(3), item=item).complete(3, None)
+
+
 def terminal() -> Log:
     """The terminal program: two turns, the second one interrupted with Escape."""
     log = Log().meta(originator="codex-tui", source="vscode").start(1, "user").prompt("first", 1)
@@ -284,5 +322,8 @@ ALL = (
     oldest_tool,
     unanswered,
     terminal,
+    reviewed,
+    old_reviewed,
+    compacted,
 )
 """Every rollout of this page."""

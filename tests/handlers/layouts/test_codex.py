@@ -13,6 +13,7 @@ from tests.handlers.layouts.codex_lines import (
     PARENT,
     THREAD,
     Log,
+    compacted,
     forked,
     interrupted,
     killed_in_request,
@@ -20,10 +21,12 @@ from tests.handlers.layouts.codex_lines import (
     log_lines,
     ok,
     old_ok,
+    old_reviewed,
     older_ok,
     oldest_tool,
     refused,
     resumed,
+    reviewed,
     stamp,
     terminal,
     tool,
@@ -70,6 +73,9 @@ def code(log: Log) -> str | None:
         (older_ok, "closed", "run.completed.ok", (9, 0, 0, 0), (100, 10)),
         (oldest_tool, "closed", "run.completed.ok", (12, 1, 0, 0), (200, 20)),
         (unanswered, "closed", "run.failed.api_error", (7, 0, 1, 0), None),
+        (reviewed, "closed", "run.completed.ok", (6, 0, 0, 1), None),
+        (old_reviewed, "closed", "run.completed.ok", (7, 0, 0, 1), None),
+        (compacted, "closed", "run.completed.ok", (19, 0, 0, 0), (200, 20)),
         (terminal, "closed", "run.aborted.user", (18, 1, 0, 0), (200, 20)),
     ],
 )
@@ -340,6 +346,20 @@ def test_a_turn_that_ends_while_the_model_owes_an_answer_did_not_end_well(output
         .tokens()
         .output(output)
     )
+    assert code(log.complete(1, None)) == "run.failed.api_error"
+
+
+def test_a_request_that_fails_after_a_compaction_is_no_good_end() -> None:
+    log = (
+        Log(numbered=False)
+        .meta(cli_version="0.104.0")
+        .start(1, None)
+        .prompt("go", None)
+        .call()
+        .tokens()
+        .output()
+    )
+    log.context(1).tokens().compact().event("context_compacted").context(1)
     assert code(log.complete(1, None)) == "run.failed.api_error"
 
 
