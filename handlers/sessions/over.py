@@ -1,0 +1,156 @@
+"""Over or not: what follows from what a session's files say and from what the machine says of its process.
+
+Pure, and without memory: whoever waits asks again when `again_in` has passed or something has changed.
+`runward inspect` takes the answer as it is.
+"""
+
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from runward.handlers.events import Evidence, Status
+from runward.handlers.layouts.transcript import Close, Told
+
+Liveness: TypeAlias = Literal["alive", "gone", "unknown"]
+"""What is known of the process that writes a session's files."""
+
+State: TypeAlias = Status | Literal["unknown"]
+Activity: TypeAlias = Literal["active", "idle", "waiting"]
+"""What a session that goes on is doing; `waiting` is for a person."""
+
+SETTLE: Final = 2.0
+"""Seconds for which a growing file must be quiet before an end in it counts: agents write their last lines late."""
+
+GRACE: Final = 5.0
+"""Seconds between a process that is seen gone and an end because of it."""
+
+OPEN_TURN: Final = "run.unknown.open_turn"
+NO_PROCESS: Final = "run.unknown.no_process"
+
+
+class Standing(NamedTuple):
+    """Where a session stands. `again_in` are the seconds after which it may be believed, None: at once.
+
+    `unknown` means that nobody here can tell whether it goes on. `ended_at` is in Unix seconds, where the files say
+    when; for a process that is gone it is the last sign of life.
+    """
+
+    state: State
+    evidence: Evidence | None
+    reason_code: str
+    reason_summary: str
+    ended_at: float | None = None
+    activity: Activity | None = None
+    again_in: float | None = None
+
+
+_Turn: TypeAlias = Literal["open", "closed well", "closed badly"]
+_Verdict: TypeAlias = Literal["goes on", "is idle", "is over", "was left", "was killed", "nobody can tell"]
+
+
+class Row(NamedTuple):
+    """What follows for a turn, whoever sits before it (None: not known), and its process."""
+
+    turns: tuple[_Turn, ...]
+    headless: tuple[bool | None, ...]
+    processes: tuple[Liveness, ...]
+    verdict: _Verdict
+
+
+_OPEN: Final[tuple[_Turn, ...]] = ("open",)
+_CLOSED: Final[tuple[_Turn, ...]] = ("closed well", "closed badly")
+_ANYBODY: Final = (True, False, None)
+_PERHAPS_A_PERSON: Final = (False, None)
+
+ROWS: Final = (
+    Row(_OPEN, _ANYBODY, ("alive",), "goes on"),
+    Row(_OPEN, _ANYBODY, ("gone",), "was killed"),
+    Row(_OPEN, _ANYBODY, ("unknown",), "nobody can tell"),
+    Row(_CLOSED, (True,), ("alive", "gone", "unknown"), "is over"),
+    Row(_CLOSED, _PERHAPS_A_PERSON, ("alive",), "is idle"),
+    Row(_CLOSED, _PERHAPS_A_PERSON, ("gone",), "was left"),
+    Row(("closed well",), (False,), ("unknown",), "nobody can tell"),
+    Row(("closed well",), (None,), ("unknown",), "is over"),
+    Row(("closed badly",), _PERHAPS_A_PERSON, ("unknown",), "is over"),
+)
+"""Every case once. An end that was declared in a file written whole goes before all of them."""
+
+
+def judge(
+    told: Told,
+    liveness: Liveness,
+    names_process: bool,
+    quiet_s: float,
+    stale_after: float | None = None,
+) -> Standing:
+    """Where the session stands whose files tell this.
+
+    `names_process`: its layout is one that names its process. `quiet_s`: seconds since anything changed, in its files
+    or in what is known of its process. `stale_after`: silence that ends what nobody can judge, where the root says so.
+    """
+    if told.close is not None and told.declared:
+        return _over(told, told.close, "declared", None)
+    quiet_s = max(0.0, quiet_s)
+    match _verdict(told, liveness):
+        case "goes on":
+            return _running(told, "active" if told.turn == "open" else "idle")
+        case "is idle":
+            return _running(told, "idle")
+        case "is over":
+            assert told.close is not None, "the table"
+            return _over(told, told.close, "declared", _rest(SETTLE, quiet_s))
+        case "was left":
+            assert told.close is not None, "the table"
+            return _over(told, told.close, "process_gone", _rest(GRACE, quiet_s))
+        case "was killed":
+            return _killed(told, _rest(GRACE, quiet_s))
+        case "nobody can tell":
+            return _untold(told, names_process, quiet_s, stale_after)
+
+
+def _verdict(told: Told, liveness: Liveness) -> _Verdict:
+    turn: _Turn = "open"
+    if told.turn == "closed" and told.close is not None:
+        turn = "closed well" if told.close.status == "completed" else "closed badly"
+    for row in ROWS:
+        if turn in row.turns and told.headless in row.headless and liveness in row.processes:
+            return row.verdict
+    raise AssertionError("the table has every case")
+
+
+def _rest(wanted: float, quiet_s: float) -> float | None:
+    return wanted - quiet_s if quiet_s < wanted else None
+
+
+def _running(told: Told, activity: Activity) -> Standing:
+    code, summary = "run.started.ok", "it runs"
+    if told.attempt > 1:
+        code, summary = "run.started.resumed", "it was resumed"
+    return Standing("running", None, code, summary, activity="waiting" if told.waiting else activity)
+
+
+def _over(told: Told, close: Close, evidence: Evidence, again_in: float | None) -> Standing:
+    at, moved = close.at, told.moved_at
+    ended_at = at if moved is None or (at is not None and evidence == "declared") else moved
+    return Standing(
+        close.status, evidence, close.reason_code, close.reason_summary, ended_at, again_in=again_in
+    )
+
+
+def _killed(told: Told, again_in: float | None) -> Standing:
+    code, summary = "run.aborted.process_gone", "its process is gone and it never said why"
+    return Standing("aborted", "process_gone", code, summary, told.moved_at, again_in=again_in)
+
+
+def _untold(told: Told, names_process: bool, quiet_s: float, stale_after: float | None) -> Standing:
+    again_in = None
+    if stale_after is not None:
+        again_in = _rest(stale_after, quiet_s)
+        if again_in is None:
+            summary = f"nothing was heard of it for {quiet_s:.0f} s"
+            return Standing("aborted", "quiet", "run.aborted.stale", summary, told.moved_at)
+    activity: Activity | None = "waiting" if told.waiting else None
+    if told.turn == "closed" and told.close is not None:
+        summary = "its turn is closed, and nobody can tell whether its process is still there"
+        return Standing("unknown", None, NO_PROCESS, summary, activity=activity, again_in=again_in)
+    code = OPEN_TURN if names_process else NO_PROCESS
+    summary = "its turn is open, and nobody can tell whether its process is still there"
+    return Standing("unknown", None, code, summary, activity=activity, again_in=again_in)
