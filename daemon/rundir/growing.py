@@ -1,0 +1,252 @@
+"""Reading a growing log from where the last reading ended: whole lines, once each, in bounded memory.
+
+The place is a `Cursor`, which is stored beside what was made of the lines. A file that was truncated, replaced or
+changed before that place is read from its beginning, and it is said. `.zst` files are unpacked as they are read.
+For somebody who follows one file on a terminal, see `tailing.py`.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+
+from pydantic import TypeAdapter
+
+from runward.daemon.rundir.opening import ABSENT
+from runward.daemon.rundir.sparse import data_after, is_empty
+from runward.daemon.rundir.tailing import open_in_run
+from runward.daemon.rundir.unpacking import Unpacked
+from runward.handlers.layouts.transcript import LogLine
+
+LONGEST_LINE: Final = 8 << 20
+"""Bytes of a line that are kept; a longer one is cut there, and said to be."""
+
+MOST_BYTES: Final = 4 << 20
+"""Bytes of a log that are read at a time, unless a line is longer."""
+
+PACKED: Final = ".zst"
+
+_CHUNK: Final = 1 << 20
+_BEFORE: Final = 64
+"""Bytes before the cursor by which a file is known again."""
+
+Happened: TypeAlias = Literal["grew", "same", "rewritten", "truncated", "replaced", "gone"]
+"""What became of a log since it was last read. After the three in the middle the lines are those of a new file."""
+
+FROM_THE_BEGINNING: Final = frozenset({"rewritten", "truncated", "replaced"})
+
+
+class Cursor(NamedTuple):
+    """How far a log was read: its device and inode, the bytes (unpacked) and lines before here, and the hash of the
+    last of these bytes. `in_long_line`: the line that begins before here was given already, as cut. `packed` is the
+    size of a packed file that was read to its end.
+    """
+
+    device: int = 0
+    inode: int = 0
+    offset: int = 0
+    lines: int = 0
+    before: str = ""
+    in_long_line: bool = False
+    packed: int = 0
+    version: int = 1
+
+
+UNREAD: Final = Cursor()
+
+
+class Portion(NamedTuple):
+    """What one reading gave, and where the next one goes on. `more`: there was more to read at once."""
+
+    lines: list[LogLine]
+    cursor: Cursor
+    happened: Happened
+    more: bool
+
+
+class _Source(Protocol):
+    """The bytes of an opened log, in order."""
+
+    def read(self, most: int) -> bytes: ...
+
+    def pass_over_hole(self) -> int:
+        """The zero bytes that follow and were never written, which needn't be read."""
+        ...
+
+
+class _Plain:
+    def __init__(self, descriptor: int, offset: int) -> None:
+        self._descriptor = descriptor
+        self._offset = offset
+
+    def read(self, most: int) -> bytes:
+        piece = os.pread(self._descriptor, most, self._offset)
+        self._offset += len(piece)
+        return piece
+
+    def pass_over_hole(self) -> int:
+        following = data_after(self._descriptor, self._offset)
+        length, self._offset = following - self._offset, following
+        return length
+
+
+class Growing:
+    """A log that is open for reading. `descriptor` is a regular file's, and stays the caller's."""
+
+    def __init__(self, descriptor: int, cursor: Cursor, *, is_packed: bool = False) -> None:
+        self._descriptor = descriptor
+        self._is_packed = is_packed
+        self._last = b""
+        self._rest = b""
+        self._source, self._cursor, self._happened = self._find(cursor)
+
+    def portion(self, most_bytes: int = MOST_BYTES) -> Portion:
+        """The next whole lines, from about `most_bytes`. Raises `OSError`, and `CannotUnpack` for a packed file."""
+        lines: list[LogLine] = []
+        before, taken, more = self._cursor, 0, self._happened != "same"
+        while more and taken < most_bytes:
+            piece = self._source.read(min(_CHUNK, most_bytes - taken))
+            taken += len(piece)
+            more = bool(piece)
+            if piece:
+                self._take(piece, lines)
+        happened, self._happened = self._happened, "grew"
+        if happened == "grew" and self._cursor == before:
+            happened = "same"
+        if self._is_packed and not more:
+            self._cursor = self._cursor._replace(packed=os.fstat(self._descriptor).st_size)
+        return Portion(lines, self._cursor, happened, more)
+
+    def _find(self, cursor: Cursor) -> tuple[_Source, Cursor, Happened]:
+        """The place in the file at which reading goes on."""
+        status = os.fstat(self._descriptor)
+        fresh = Cursor(status.st_dev, status.st_ino, before=_hash(b""))
+        if cursor == UNREAD:
+            return self._open(), fresh, "grew"
+        if (cursor.device, cursor.inode) != (fresh.device, fresh.inode):
+            return self._open(), fresh, "replaced"
+        if self._is_packed and cursor.packed == status.st_size:
+            return self._open(), cursor, "same"
+        if not self._is_packed and status.st_size < cursor.offset:
+            return self._open(), fresh, "truncated"
+        length = min(cursor.offset, _BEFORE)
+        source = self._open(cursor.offset - length)
+        self._last = _exactly(source, length)
+        if _hash(self._last) == cursor.before:
+            return source, cursor, "grew"
+        happened: Happened = "rewritten" if len(self._last) == length else "truncated"
+        self._last = b""
+        return self._open(), fresh, happened
+
+    def _open(self, offset: int = 0) -> _Source:
+        if not self._is_packed:
+            return _Plain(self._descriptor, offset)
+        unpacked = Unpacked(self._descriptor)
+        while offset > 0 and (piece := unpacked.read(min(_CHUNK, offset))):
+            offset -= len(piece)
+        return unpacked
+
+    def _take(self, piece: bytes, lines: list[LogLine]) -> None:
+        """Put the whole lines that end in `piece` among `lines`, and keep what follows them."""
+        if self._cursor.in_long_line:
+            ended, newline, piece = piece.partition(b"\n")
+            self._move(ended + newline, in_long_line=not newline)
+            if not newline and is_empty(ended):
+                self._pass_over_hole()
+        text = self._rest + piece
+        end = text.rfind(b"\n") + 1
+        if end:
+            lines += _lines(self._cursor.lines + 1, text[: end - 1])
+            self._move(text[:end], text.count(b"\n"))
+        self._rest = text[end:]
+        if len(self._rest) > LONGEST_LINE:
+            lines.append(_line(self._cursor.lines + 1, self._rest))
+            self._move(self._rest, 1, in_long_line=True)
+            self._rest = b""
+
+    def _pass_over_hole(self) -> None:
+        length = self._source.pass_over_hole()
+        self._cursor = self._cursor._replace(offset=self._cursor.offset + max(0, length - _BEFORE))
+        self._move(bytes(min(length, _BEFORE)), in_long_line=True)
+
+    def _move(self, over: bytes, lines: int = 0, *, in_long_line: bool = False) -> None:
+        """Go on over these bytes, in which so many lines were given."""
+        self._last = (self._last + over[-_BEFORE:])[-_BEFORE:]
+        self._cursor = self._cursor._replace(
+            offset=self._cursor.offset + len(over),
+            lines=self._cursor.lines + lines,
+            before=_hash(self._last),
+            in_long_line=in_long_line,
+        )
+
+
+@contextmanager
+def growing(path: str, cursor: Cursor) -> Iterator[Growing]:
+    """The log at `path`, opened without following a link or blocking. Raises `OSError`, `NotRegular`, `CannotUnpack`.
+
+    One that ends in `.zst` is unpacked.
+    """
+    directory, name = os.path.split(path)
+    descriptor = open_in_run(directory, name)
+    try:
+        yield Growing(descriptor, cursor, is_packed=name.endswith(PACKED))
+    finally:
+        os.close(descriptor)
+
+
+def read(path: str, cursor: Cursor, most_bytes: int = MOST_BYTES) -> Portion:
+    """One portion of the log at `path`; a line that is longer than `most_bytes` is read to its end, or to its cut.
+
+    Raises as `growing` does, but for a file that isn't there any more.
+    """
+    try:
+        with growing(path, cursor) as log:
+            portion = log.portion(most_bytes)
+            happened = portion.happened
+            while portion.more and not portion.lines:
+                portion = log.portion(most_bytes)
+                happened = portion.happened if happened == "same" else happened
+    except OSError as error:
+        if error.errno in ABSENT:
+            return Portion([], cursor, "gone", False)
+        raise
+    return portion._replace(happened=happened)
+
+
+def _lines(number: int, text: bytes) -> Iterable[LogLine]:
+    contents = text.split(b"\n")
+    if len(text) <= LONGEST_LINE:
+        return map(LogLine, range(number, number + len(contents)), contents)
+    return [_line(number + index, each) for index, each in enumerate(contents)]
+
+
+def _line(number: int, content: bytes) -> LogLine:
+    if len(content) > LONGEST_LINE:
+        return LogLine(number, content[:LONGEST_LINE], is_cut=True)
+    return LogLine(number, content)
+
+
+def _exactly(source: _Source, length: int) -> bytes:
+    """The next `length` bytes, or as many as there are."""
+    found = b""
+    while len(found) < length and (piece := source.read(length - len(found))):
+        found += piece
+    return found
+
+
+def _hash(last: bytes) -> str:
+    return hashlib.blake2b(last, digest_size=16).hexdigest()
+
+
+_ADAPTER: Final = TypeAdapter(Cursor)
+
+
+def dump_cursor(cursor: Cursor) -> str:
+    """The place as JSON text for the store."""
+    return _ADAPTER.dump_json(cursor).decode()
+
+
+def load_cursor(text: str) -> Cursor:
+    """What was stored. Raises `ValueError` for what this program never wrote."""
+    return _ADAPTER.validate_json(text)

@@ -1,0 +1,61 @@
+"""Unpacking `.zst` files in pieces, with bounds: what is packed may be made to unpack to more than any disk."""
+
+import os
+from typing import IO, Final, cast
+
+import zstandard
+
+LARGEST_WINDOW: Final = 8 << 20
+"""Bytes that unpacking may look back, which is the memory it takes; RFC 8878 asks no decoder for more."""
+
+MOST_PACKED: Final = 2 << 30
+MOST_UNPACKED: Final = 8 << 30
+"""Bytes that are read of one file, and made of it."""
+
+_PIECE: Final = 1 << 17
+
+
+class CannotUnpack(Exception):
+    """The file is no whole zstd file, or a too large one; the message says which."""
+
+
+class _FromTheStart:
+    """A descriptor's bytes in order, whatever its own position."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._offset = 0
+
+    def read(self, most: int) -> bytes:
+        if self._offset > MOST_PACKED:
+            raise CannotUnpack(f"is larger than {MOST_PACKED} bytes")
+        piece = os.pread(self._descriptor, most, self._offset)
+        self._offset += len(piece)
+        return piece
+
+
+class Unpacked:
+    """The unpacked bytes of an open file, in order. A file that breaks off gives what there is of it."""
+
+    def __init__(self, descriptor: int) -> None:
+        unpacker = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
+        source = cast("IO[bytes]", _FromTheStart(descriptor))  # of a file it is only asked to read
+        self._reader = unpacker.stream_reader(
+            source, read_size=_PIECE, read_across_frames=True, closefd=False
+        )
+        self._count = 0
+
+    def read(self, most: int) -> bytes:
+        """At most so many of the next bytes; none at the end. Raises `OSError` and `CannotUnpack`."""
+        try:
+            piece: bytes = self._reader.read(most)
+        except zstandard.ZstdError as error:
+            raise CannotUnpack(f"can't be unpacked: {error}") from error
+        self._count += len(piece)
+        if self._count > MOST_UNPACKED:
+            raise CannotUnpack(f"unpacks to more than {MOST_UNPACKED} bytes")
+        return piece
+
+    def pass_over_hole(self) -> int:
+        """None: what is packed has no holes."""
+        return 0
