@@ -101,6 +101,10 @@ class Growing:
         self._rest = b""
         self._source, self._cursor, self._happened = self._find(cursor)
 
+    def changed_at(self) -> float:
+        """When the file last changed, in Unix seconds."""
+        return os.fstat(self._descriptor).st_mtime
+
     def portion(self, most_bytes: int = MOST_BYTES) -> Portion:
         """The next whole lines, from about `most_bytes`. Raises `OSError`, and `CannotUnpack` for a packed file."""
         lines: list[LogLine] = []
@@ -157,8 +161,9 @@ class Growing:
         text = self._rest + piece
         end = text.rfind(b"\n") + 1
         if end:
-            lines += _lines(self._cursor.lines + 1, text[: end - 1])
-            self._move(text[:end], text.count(b"\n"))
+            contents = text[: end - 1].split(b"\n")
+            lines += _lines(self._cursor.lines + 1, contents, may_be_long=end > LONGEST_LINE)
+            self._move(text[:end], len(contents))
         self._rest = text[end:]
         if len(self._rest) > LONGEST_LINE:
             lines.append(_line(self._cursor.lines + 1, self._rest))
@@ -214,9 +219,8 @@ def read(path: str, cursor: Cursor, most_bytes: int = MOST_BYTES) -> Portion:
     return portion._replace(happened=happened)
 
 
-def _lines(number: int, text: bytes) -> Iterable[LogLine]:
-    contents = text.split(b"\n")
-    if len(text) <= LONGEST_LINE:
+def _lines(number: int, contents: list[bytes], *, may_be_long: bool) -> Iterable[LogLine]:
+    if not may_be_long:
         return map(LogLine, range(number, number + len(contents)), contents)
     return [_line(number + index, each) for index, each in enumerate(contents)]
 

@@ -109,6 +109,11 @@ def _no_directory(root: str, error: OSError) -> Unreadable | Gone:
     return Gone()
 
 
+def document_at(within: int, name: str) -> Document | None:
+    """The document `name` of an open directory as it is now; None where there is none. Raises `OSError`."""
+    return _document(within, name, None)
+
+
 def _document(within: int, name: str, known: Signature | None) -> Document | None:
     """The document, without its content where it is the known one; None where there is none."""
     try:

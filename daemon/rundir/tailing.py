@@ -106,12 +106,19 @@ def open_in_run(directory: str, name: str) -> int:
     """A descriptor of the regular file `name` in a run directory. Raises `OSError` and `NotRegular`."""
     within = os.open(directory, DIRECTORY)
     try:
-        descriptor = os.open(name, REGULAR, dir_fd=within)
+        return open_regular(within, name)
+    except NotRegular:
+        raise NotRegular(f"{directory}/{name} is not a regular file") from None
     finally:
         os.close(within)
+
+
+def open_regular(within: int, name: str) -> int:
+    """A descriptor of the regular file `name` in an open directory. Raises `OSError` and `NotRegular`."""
+    descriptor = os.open(name, REGULAR, dir_fd=within)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise NotRegular(f"{directory}/{name} is not a regular file")
+        raise NotRegular(f"{name} is not a regular file")
     return descriptor
 
 

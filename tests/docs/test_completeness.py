@@ -21,6 +21,7 @@ from runward.handlers.effects import Effect
 from runward.handlers.events import event_types
 from runward.handlers.facts import FileState, Question
 from runward.handlers.journal import lines
+from runward.handlers.layouts import registry
 from runward.handlers.route import HANDLERS
 from runward.handlers.sessions.reasons import MEANINGS
 
@@ -198,6 +199,11 @@ def test_every_option_of_a_command_is_documented() -> None:
 def test_every_layout_that_is_read_is_documented() -> None:
     for layout in LAYOUTS:
         assert f"`{layout}`" in SETTINGS_PAGE.text
+
+
+def test_every_layout_that_inspect_reads_has_its_rows() -> None:
+    said = page("docs/layouts.md").text
+    assert [name for name in ("native", *registry.LAYOUTS.names()) if f"`{name}`" not in said] == []
 
 
 def test_every_dependency_has_its_reason_and_every_file_that_is_named_is_there() -> None:

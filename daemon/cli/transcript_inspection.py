@@ -1,0 +1,112 @@
+"""What a session of another tool says by itself: its files through their scanner, and its process where they name one.
+
+No daemon, no store. The conclusion is that of the daemon's own function, taken at this moment and not waited for.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.output import iso
+from runward.daemon.rundir.growing import PACKED
+from runward.daemon.rundir.liveness import Writers
+from runward.daemon.rundir.recognising import unpacked_name
+from runward.daemon.rundir.session_reading import SessionRead, read_session
+from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
+from runward.handlers.layouts.scanner import Complaint
+from runward.handlers.layouts.transcript import Told
+from runward.handlers.sessions.over import Liveness, Standing, judge
+
+
+class Found(NamedTuple):
+    """A session's object, and who it is. Of two with one identity the one of greater weight counts."""
+
+    session: dict[str, JsonValue]
+    identity: str
+    weight: tuple[bool, float, bool] = (True, 0.0, True)
+
+
+def inspect_transcript(
+    layout: LogLayout | DirectoryLayout, path: str, writers: Writers, was_read: Callable[[int], None]
+) -> Found | None:
+    """What the session at `path` (absolute) says; None for what belongs to another session, as a sub-agent's log.
+
+    `was_read` is told of the bytes while they are read.
+    """
+    # The process is asked for first: when it is gone by then, its last line is among those that are read.
+    named = layout.start(unpacked_name(path.rpartition("/")[2])).tell().session_id
+    liveness = _liveness(layout, path, named, writers)
+    read = read_session(layout, path, was_read)
+    told = read.told
+    if told.is_subagent:
+        return None
+    if told.session_id != named:
+        liveness = _liveness(layout, path, told.session_id, writers)
+    now = time.time()
+    quiet_s = max(0.0, now - read.changed_at) if read.changed_at is not None else 0.0
+    standing = judge(told, liveness, layout.names_process, quiet_s)
+    session = _as_json(layout, path, read, standing, quiet_s)
+    identity = f"{layout.name}:{told.session_id}" if layout.goes_by_id and told.session_id else path
+    return Found(session, identity, (not read.hindrances, told.moved_at or 0.0, not path.endswith(PACKED)))
+
+
+def each_once(found: Iterable[Found]) -> list[dict[str, JsonValue]]:
+    """The sessions, in the order of their paths: one that lies in two places is that which was written last."""
+    kept: dict[str, Found] = {}
+    for each in found:
+        before = kept.get(each.identity)
+        if before is None or each.weight > before.weight:
+            kept[each.identity] = each
+    return sorted((each.session for each in kept.values()), key=lambda session: str(session["path"]))
+
+
+def _liveness(
+    layout: LogLayout | DirectoryLayout, path: str, session_id: str | None, writers: Writers
+) -> Liveness:
+    return "unknown" if session_id is None else writers.liveness(layout.name, path, session_id)
+
+
+def _as_json(
+    layout: LogLayout | DirectoryLayout, path: str, read: SessionRead, standing: Standing, quiet_s: float
+) -> dict[str, JsonValue]:
+    told = read.told
+    goes_on = standing.state in ("running", "unknown") and read.changed_at is not None
+    return {
+        "layout": layout.name,
+        "session_id": told.session_id,
+        "state": standing.state,
+        "evidence": standing.evidence,
+        "idle_s": round(quiet_s, 3) if goes_on else None,
+        "reason_code": standing.reason_code,
+        "started_at": iso(told.started_at),
+        "finished_at": iso(standing.ended_at),
+        "agent": told.agent,
+        "model": told.model,
+        "cwd": told.cwd,
+        "path": path,
+        "parent_session_id": told.parent_session_id,
+        "attempt": max(1, told.attempt),
+        "activity": standing.activity,
+        "counts": {
+            "events": told.counts.events,
+            "tool_calls": told.counts.tool_calls,
+            "errors": told.counts.errors,
+            "subagents": told.counts.subagents,
+        },
+        "usage": None
+        if told.usage is None
+        else {"input_tokens": told.usage.input_tokens, "output_tokens": told.usage.output_tokens},
+        "problems": _problems(told, read.hindrances, names_files=isinstance(layout, DirectoryLayout)),
+    }
+
+
+def _problems(told: Told, hindrances: tuple[Complaint, ...], *, names_files: bool) -> list[JsonValue]:
+    problems: list[JsonValue] = []
+    for each in (*hindrances, *told.complaints):
+        message = f"{each.file}: {each.message}" if names_files else each.message
+        problems.append({"line": each.line, "message": message})
+    further = told.unreadable - sum(each.line is not None for each in told.complaints)
+    if further > 0:
+        problems.append({"line": None, "message": f"{further} further lines can't be read"})
+    return problems

@@ -1,0 +1,92 @@
+"""Claude Code's pid files, `<config dir>/sessions/<pid>.json`: which process writes which session.
+
+They are written in place, go away when the program ends in order, and stay behind when it is killed, until its next
+start. So a file that points to nobody says that its process is gone, and no file says nothing.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.daemon.processes.identity import ProcessIdentity, current_boot_id, state_of
+from runward.daemon.rundir.tailing import NotRegular, open_in_run
+from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.sessions.observe import ProcessState, together
+
+SESSIONS: Final = "sessions"
+PROJECTS: Final = "projects"
+
+_MOST_FILES: Final = 10_000
+_MOST_BYTES: Final = 64 << 10
+_LARGEST_PID: Final = 2**31 - 1
+
+
+class PidFile(NamedTuple):
+    """What one file says. Without `start_ticks` nobody can tell its process from a later one of the same number."""
+
+    session_id: str
+    pid: int
+    start_ticks: int | None
+
+
+def config_directory(transcript: str) -> str | None:
+    """Claude Code's directory, from the path of a transcript where its own program put it."""
+    projects = os.path.dirname(os.path.dirname(transcript))
+    return os.path.dirname(projects) if os.path.basename(projects) == PROJECTS else None
+
+
+def pid_files(config: str) -> Mapping[str, tuple[PidFile, ...]]:
+    """The pid files in Claude Code's directory, by session. What is half written is left out."""
+    found: dict[str, tuple[PidFile, ...]] = {}
+    directory = f"{config}/{SESSIONS}"
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.name for _, entry in zip(range(_MOST_FILES), entries, strict=False)]
+    except OSError:
+        return found
+    for name in sorted(names):
+        stem, dot, kind = name.partition(".")
+        if stem.isascii() and stem.isdigit() and dot and kind == "json":
+            read = _read(directory, name)
+            if read is not None:
+                found[read.session_id] = (*found.get(read.session_id, ()), read)
+    return found
+
+
+def state(files: tuple[PidFile, ...]) -> ProcessState:
+    """What is known of the processes that the pid files of one session name."""
+    return together([_state(each) for each in files])
+
+
+def _state(file: PidFile) -> ProcessState:
+    if file.start_ticks is not None:
+        return state_of(ProcessIdentity(file.pid, file.start_ticks, current_boot_id()))
+    return "unknown" if os.path.exists(f"/proc/{file.pid}") else "gone"
+
+
+def _read(directory: str, name: str) -> PidFile | None:
+    try:
+        descriptor = open_in_run(directory, name)
+    except (OSError, NotRegular):
+        return None
+    try:
+        content = os.read(descriptor, _MOST_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    value = read_json(content)
+    if isinstance(value, NotJson) or not isinstance(value, dict):
+        return None
+    session, pid, ticks = value.get("sessionId"), _whole(value.get("pid")), _whole(value.get("procStart"))
+    if not isinstance(session, str) or pid is None or not 0 < pid <= _LARGEST_PID:
+        return None
+    return PidFile(session, pid, ticks)
+
+
+def _whole(value: JsonValue) -> int | None:
+    """A whole number that isn't negative, also where it is written as a text."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

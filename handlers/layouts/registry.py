@@ -1,0 +1,143 @@
+"""The layouts of other tools that are read: one line each.
+
+A layout is a file of its own beside this one; what it must bring is in `transcript.py`. The native layout isn't among
+them: its runs are Runward's own, and read by `native.py`.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, NamedTuple, Protocol
+
+from runward.handlers.layouts.scanner import Document
+from runward.handlers.layouts.transcript import Heads, LogLine, Resumed, State, Told, TranscriptScanner
+
+
+class Scan(Protocol):
+    """A scanner with its state, whatever kind of state that is. It is a value: taking something in gives another."""
+
+    def feed(self, file: str, lines: Sequence[LogLine]) -> tuple["Scan", tuple[Resumed, ...]]: ...
+
+    def see(self, documents: Sequence[Document]) -> "Scan": ...
+
+    def tell(self) -> Told: ...
+
+    def dump(self) -> str: ...
+
+
+class _Scan(Generic[State]):
+    __slots__ = ("_scanner", "_state")
+
+    def __init__(self, scanner: TranscriptScanner[State], state: State) -> None:
+        self._scanner = scanner
+        self._state = state
+
+    def feed(self, file: str, lines: Sequence[LogLine]) -> tuple[Scan, tuple[Resumed, ...]]:
+        state, resumed = self._scanner.feed(self._state, file, lines)
+        return _Scan(self._scanner, state), resumed
+
+    def see(self, documents: Sequence[Document]) -> Scan:
+        return _Scan(self._scanner, self._scanner.see(self._state, documents))
+
+    def tell(self) -> Told:
+        return self._scanner.tell(self._state)
+
+    def dump(self) -> str:
+        return self._scanner.dump(self._state)
+
+
+class LogLayout(NamedTuple):
+    """A layout in which a session is one growing file.
+
+    `start` gives the scan of a file with this name before anything was read, `load` a stored one (`ValueError`).
+    `usual_place` is what the paths of its files end in, for a file that can't be read. `beside` are globs of further
+    logs of a session, such as its sub-agents', relative to its own one, whose name (without what follows the first
+    dot) is `{name}` in them: the scanner is fed their beginnings.
+    """
+
+    name: str
+    start: Callable[[str], Scan]
+    load: Callable[[str], Scan]
+    recognises: Callable[[str, bytes], bool]
+    usual_place: re.Pattern[str]
+    names_process: bool
+    beside: tuple[str, ...] = ()
+    goes_by_id: bool = True
+
+
+class DirectoryLayout(NamedTuple):
+    """A layout in which a session is a directory.
+
+    `documents` and `logs` are the files to read, relative to it; the last part may be a glob. `markers` are those
+    whose heads it is recognised by. With `goes_by_id` a session is the same wherever its directory is moved to.
+    """
+
+    name: str
+    start: Callable[[str], Scan]
+    load: Callable[[str], Scan]
+    recognises: Callable[[frozenset[str], Heads], bool]
+    markers: tuple[str, ...]
+    documents: tuple[str, ...]
+    logs: tuple[str, ...]
+    goes_by_id: bool
+    names_process: bool = False
+
+
+class Layouts(NamedTuple):
+    """Layouts, in the order in which they are asked whether something is theirs."""
+
+    logs: tuple[LogLayout, ...] = ()
+    directories: tuple[DirectoryLayout, ...] = ()
+
+    def names(self) -> tuple[str, ...]:
+        return (*(each.name for each in self.logs), *(each.name for each in self.directories))
+
+    def only(self, name: str) -> "Layouts":
+        """Just the layout of this name, or none."""
+        return Layouts(
+            tuple(each for each in self.logs if each.name == name),
+            tuple(each for each in self.directories if each.name == name),
+        )
+
+
+def log_layout(
+    name: str,
+    scanner: TranscriptScanner[State],
+    recognises: Callable[[str, bytes], bool],
+    usual_place: str,
+    *,
+    names_process: bool,
+    beside: tuple[str, ...] = (),
+) -> LogLayout:
+    """A layout of growing files; `usual_place` is a regular expression."""
+    start, load = _with(scanner)
+    place = re.compile(f"(?:{usual_place})$")
+    return LogLayout(name, start, load, recognises, place, names_process, beside)
+
+
+def directory_layout(
+    name: str,
+    scanner: TranscriptScanner[State],
+    recognises: Callable[[frozenset[str], Heads], bool],
+    *,
+    markers: tuple[str, ...],
+    documents: tuple[str, ...],
+    logs: tuple[str, ...],
+    goes_by_id: bool,
+) -> DirectoryLayout:
+    """A layout of run directories, in which no process is named."""
+    start, load = _with(scanner)
+    return DirectoryLayout(name, start, load, recognises, markers, documents, logs, goes_by_id)
+
+
+def _with(scanner: TranscriptScanner[State]) -> tuple[Callable[[str], Scan], Callable[[str], Scan]]:
+    def start(name: str) -> Scan:
+        return _Scan(scanner, scanner.start(name))
+
+    def load(text: str) -> Scan:
+        return _Scan(scanner, scanner.load(text))
+
+    return start, load
+
+
+LAYOUTS: Final = Layouts()
+"""What Runward reads. Adding a layout is adding a line here."""

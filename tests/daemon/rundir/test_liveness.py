@@ -1,0 +1,192 @@
+"""Who writes a session, by real pid files and real locks."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from runward.config.json_value import JsonValue
+from runward.daemon.processes.identity import identity_of
+from runward.daemon.rundir import writer_locks
+from runward.daemon.rundir.liveness import Writers
+
+THREAD = "01a1fd0a-53a7-7c50-98f9-4e09b80d7c4f"
+_HOLD = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); input()"
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    started = subprocess.Popen(["sleep", "60"])
+    yield started
+    started.kill()
+    started.wait()
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+class Claude:
+    """A directory of Claude Code's with one transcript."""
+
+    def __init__(self, config: Path) -> None:
+        self.sessions = config / "sessions"
+        self.sessions.mkdir()
+        self.transcript = config / "projects/-home-dev-app/s.jsonl"
+
+    def pid_file(self, pid: int, **further: JsonValue) -> None:
+        ticks = str(identity_of(pid).start_ticks) if "procStart" not in further else None
+        said = {"pid": pid, "sessionId": "s", "procStart": ticks, **further}
+        (self.sessions / f"{pid}.json").write_text(json.dumps(said))
+
+    def liveness(self, session_id: str = "s") -> str:
+        return Writers().liveness("claude-code", str(self.transcript), session_id)
+
+
+@pytest.fixture
+def claude(tmp_path: Path) -> Claude:
+    return Claude(tmp_path)
+
+
+def test_a_pid_file_whose_process_lives_says_so_until_it_is_killed(
+    claude: Claude, process: subprocess.Popen[bytes]
+) -> None:
+    claude.pid_file(process.pid)
+    assert claude.liveness() == "alive"
+    assert claude.liveness("another session") == "unknown"
+    kill(process)
+    assert claude.liveness() == "gone"
+
+
+def test_another_process_under_the_same_number_is_not_the_sessions(
+    claude: Claude, process: subprocess.Popen[bytes]
+) -> None:
+    claude.pid_file(process.pid, procStart="1")
+    assert claude.liveness() == "gone"
+
+
+def test_a_pid_file_without_a_start_time_only_tells_that_nobody_is_there(
+    claude: Claude, process: subprocess.Popen[bytes]
+) -> None:
+    claude.pid_file(process.pid, procStart=None)
+    assert claude.liveness() == "unknown"
+    kill(process)
+    assert claude.liveness() == "gone"
+
+
+def test_a_session_that_was_resumed_lives_beside_the_pid_file_of_a_killed_process(
+    claude: Claude, process: subprocess.Popen[bytes]
+) -> None:
+    killed = subprocess.Popen(["sleep", "60"])
+    claude.pid_file(killed.pid)
+    kill(killed)
+    claude.pid_file(process.pid)
+    assert claude.liveness() == "alive"
+
+
+def test_without_a_pid_file_nobody_knows(claude: Claude) -> None:
+    assert claude.liveness() == "unknown"
+    claude.sessions.rmdir()
+    assert claude.liveness() == "unknown"
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", '{"sessionId": "s"}', '{"sessionId": "s", "pid": "x"}', '{"sessionId": "s", "pid": 0}'],
+)
+def test_a_half_written_pid_file_says_nothing(claude: Claude, content: str) -> None:
+    (claude.sessions / "77.json").write_text(content)
+    assert claude.liveness() == "unknown"
+
+
+def test_only_files_that_are_named_by_a_number_are_pid_files(
+    claude: Claude, process: subprocess.Popen[bytes]
+) -> None:
+    claude.pid_file(process.pid)
+    (claude.sessions / f"{process.pid}.json").rename(claude.sessions / "elsewhere")
+    (claude.sessions / f"{process.pid}.json").symlink_to("elsewhere")
+    (claude.sessions / "notes.json").hardlink_to(claude.sessions / "elsewhere")
+    assert claude.liveness() == "unknown"
+
+
+def test_a_transcript_elsewhere_has_no_pid_files(claude: Claude, process: subprocess.Popen[bytes]) -> None:
+    claude.pid_file(process.pid)
+    claude.transcript = claude.sessions / "s.jsonl"
+    assert claude.liveness() == "unknown"
+
+
+@contextmanager
+def held(lock: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the lock."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    path = tmp_path / f"thread-writer-locks/{THREAD}.lock"
+    path.parent.mkdir()
+    path.touch()
+    return path
+
+
+@pytest.mark.parametrize(
+    "rollout",
+    [f"sessions/2026/11/21/rollout-{THREAD}.jsonl", f"archived_sessions/rollout-{THREAD}.jsonl.zst"],
+)
+@pytest.mark.parametrize("listed", [True, False], ids=["in the kernel's list", "in another namespace"])
+def test_a_lock_that_is_held_says_that_its_writer_lives(
+    tmp_path: Path, lock: Path, rollout: str, listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not listed:
+        monkeypatch.setattr(writer_locks, "_KERNELS_LIST", os.devnull)
+    path = str(tmp_path / rollout)
+    with held(lock):
+        assert Writers().liveness("codex", path, THREAD) == "alive"
+    assert Writers().liveness("codex", path, THREAD) == "gone"
+    lock.unlink()
+    assert Writers().liveness("codex", path, THREAD) == "unknown"
+
+
+def test_asking_for_a_held_lock_never_takes_it(
+    tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(fcntl, "flock", lambda descriptor, how: taken.append(how))
+    with held(lock):
+        assert writer_locks.writer_state(str(tmp_path), THREAD) == "alive"
+    assert taken == []
+
+
+def test_asking_leaves_the_lock_free(tmp_path: Path, lock: Path) -> None:
+    assert writer_locks.writer_state(str(tmp_path), THREAD) == "gone"
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize("thread", ["", "../locks", "a/b", "x" * 65, "\0"])
+def test_what_is_no_threads_name_has_no_lock(tmp_path: Path, lock: Path, thread: str) -> None:
+    assert writer_locks.writer_state(str(tmp_path), thread) == "unknown"
+
+
+def test_a_lock_that_is_a_link_or_a_pipe_says_nothing(tmp_path: Path, lock: Path) -> None:
+    lock.unlink()
+    os.mkfifo(lock)
+    assert writer_locks.writer_state(str(tmp_path), THREAD) == "unknown"
+
+
+def test_other_layouts_name_no_process(tmp_path: Path) -> None:
+    assert Writers().liveness("ctcp", str(tmp_path / "run"), "s") == "unknown"

@@ -1,0 +1,122 @@
+"""A layout of the tests' own, with as little in it as the protocol allows: one key a record says what happened.
+
+`begin` (with `id`, `headless`, `at`), `end` (`ok` or `error`), `of` (a sub-agent's log), `work`.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pydantic import TypeAdapter
+
+from runward.config.json_value import JsonValue
+from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.layouts.registry import Layouts, directory_layout, log_layout
+from runward.handlers.layouts.scanner import Complaint, Document
+from runward.handlers.layouts.transcript import Close, Counts, Heads, LogLine, Resumed, Told
+
+
+class Tiny(NamedTuple):
+    """What was told so far."""
+
+    told: Told = Told()
+
+
+class TinyScanner:
+    def start(self, name: str) -> Tiny:
+        return Tiny(Told(session_id=name.removesuffix(".jsonl")))
+
+    def feed(self, state: Tiny, file: str, lines: Sequence[LogLine]) -> tuple[Tiny, tuple[Resumed, ...]]:
+        told = state.told
+        for line in lines:
+            value = read_json(line.content)
+            if line.is_cut or isinstance(value, NotJson) or not isinstance(value, dict):
+                complaint = Complaint(file, line.number, "no record", None)
+                complaints = (*told.complaints, complaint)[:2]
+                told = told._replace(unreadable=told.unreadable + 1, complaints=complaints)
+            else:
+                told = _take(told, value)
+        return Tiny(told), ()
+
+    def see(self, state: Tiny, documents: Sequence[Document]) -> Tiny:
+        told = state.told
+        for document in documents:
+            if document.problem is not None:
+                told = told._replace(complaints=(Complaint(document.name, None, document.problem, None),))
+                continue
+            value = read_json(document.content)
+            if isinstance(value, dict) and value.get("status") == "done":
+                told = _take(told, {"end": "ok", "at": 20.0})._replace(declared=True)
+        return Tiny(told)
+
+    def tell(self, state: Tiny) -> Told:
+        return state.told
+
+    def dump(self, state: Tiny) -> str:
+        return _STATE.dump_json(state).decode()
+
+    def load(self, text: str) -> Tiny:
+        return _STATE.validate_json(text)
+
+
+_STATE = TypeAdapter(Tiny)
+
+
+def _take(told: Told, record: dict[str, JsonValue]) -> Told:
+    at = record.get("at")
+    moved = float(at) if isinstance(at, int | float) else told.moved_at
+    told = told._replace(counts=Counts(told.counts.events + 1), moved_at=moved)
+    if "begin" in record:
+        named, headless = record.get("id"), record.get("headless")
+        return told._replace(
+            attempt=1,
+            turn="open",
+            started_at=moved,
+            session_id=named if isinstance(named, str) else told.session_id,
+            headless=headless if isinstance(headless, bool) else None,
+            is_subagent="of" in record,
+        )
+    if "end" in record:
+        good = record["end"] == "ok"
+        close = Close(
+            "completed" if good else "failed",
+            "run.completed.ok" if good else "run.failed.exception",
+            "so it said",
+            moved,
+        )
+        return told._replace(turn="closed", close=close)
+    return told
+
+
+def recognises_log(name: str, head: bytes) -> bool:
+    return name.endswith(".jsonl") and head.startswith(b'{"begin"')
+
+
+def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
+    return b"tiny" in heads.get("status.json", b"")
+
+
+def layouts(log_name: str = "claude-code") -> Layouts:
+    """The tiny layout as one of logs, under a name whose processes are looked for, and as one of directories."""
+    scanner = TinyScanner()
+    return Layouts(
+        (log_layout(log_name, scanner, recognises_log, r"/known-[^/]*\.jsonl", names_process=True),),
+        (
+            directory_layout(
+                "ctcp",
+                scanner,
+                recognises_directory,
+                markers=("status.json", "inner/status.json"),
+                documents=("status.json", "inner/*.json"),
+                logs=("events.jsonl",),
+                goes_by_id=False,
+            ),
+        ),
+    )
+
+
+def begin(**further: JsonValue) -> dict[str, JsonValue]:
+    return {"begin": True, "at": 10.0, "headless": True, **further}
+
+
+END: dict[str, JsonValue] = {"end": "ok", "at": 15.0}
+ERROR: dict[str, JsonValue] = {"end": "error", "at": 15.0}
