@@ -40,7 +40,7 @@ FROM_THE_BEGINNING: Final = frozenset({"rewritten", "truncated", "replaced"})
 class Cursor(NamedTuple):
     """How far a log was read: its device and inode, the bytes (unpacked) and lines before here, and the hash of the
     last of these bytes. `in_long_line`: the line that begins before here was given already, as cut. `packed` is the
-    size of a packed file that was read to its end.
+    size of a packed file that was read to its end (or what it was before, where it grew meanwhile).
     """
 
     device: int = 0
@@ -99,6 +99,7 @@ class Growing:
         self._is_packed = is_packed
         self._last = b""
         self._rest = b""
+        self._size = os.fstat(descriptor).st_size
         self._source, self._cursor, self._happened = self._find(cursor)
 
     def changed_at(self) -> float:
@@ -119,7 +120,7 @@ class Growing:
         if happened == "grew" and self._cursor == before:
             happened = "same"
         if self._is_packed and not more:
-            self._cursor = self._cursor._replace(packed=os.fstat(self._descriptor).st_size)
+            self._cursor = self._cursor._replace(packed=self._size)
         return Portion(lines, self._cursor, happened, more)
 
     def _find(self, cursor: Cursor) -> tuple[_Source, Cursor, Happened]:

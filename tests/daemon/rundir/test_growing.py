@@ -212,6 +212,18 @@ def test_a_packed_log_that_grows_by_a_frame_goes_on_where_it_ended(tmp_path: Pat
     assert lines == [b"on", b"two"]
 
 
+def test_a_packed_log_that_grows_while_it_is_read_is_looked_at_again(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl.zst"
+    pack(path, b"one\n")
+    with growing.growing(str(path), UNREAD) as log:
+        first = log.portion(4)
+        append(path, zstandard.compress(b"two\n"))
+        following = log.portion()
+    assert [line.content for line in (*first.lines, *following.lines)] == [b"one", b"two"]
+    append(path, zstandard.compress(b"three\n"))
+    assert [line.content for line in read(str(path), following.cursor).lines] == [b"three"]
+
+
 def test_a_packed_log_that_breaks_off_gives_what_there_is(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl.zst"
     lines = [b"%d %s" % (number, os.urandom(50).hex().encode()) for number in range(20_000)]
