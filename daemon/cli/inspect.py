@@ -47,7 +47,7 @@ def inspect(path: str, layout: str, as_json: bool) -> None:
     Exit code 0: sessions were found. 1: nobody here knows the layout. 3: no such path.
 
     \b
-    Examples:
+    Example:
       runward inspect ~/.local/state/runward/runs --json
       runward inspect ~/.claude/projects
     """

@@ -10,13 +10,14 @@ from typing import NamedTuple
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.output import iso
 from runward.daemon.rundir.growing import PACKED
-from runward.daemon.rundir.liveness import Writers
+from runward.daemon.rundir.liveness import NOBODY_KNOWS, Writers
+from runward.daemon.rundir.pid_files import Writer
 from runward.daemon.rundir.recognising import unpacked_name
 from runward.daemon.rundir.session_reading import SessionRead, read_session
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
 from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.layouts.transcript import Told
-from runward.handlers.sessions.over import Liveness, Standing, judge
+from runward.handlers.sessions.over import Standing, judge
 
 
 class Found(NamedTuple):
@@ -36,16 +37,18 @@ def inspect_transcript(
     """
     # The process is asked for first: when it is gone by then, its last line is among those that are read.
     named = layout.start(unpacked_name(path.rpartition("/")[2])).tell().session_id
-    liveness = _liveness(layout, path, named, writers)
+    writer = _writer(layout, path, named, writers)
     read = read_session(layout, path, was_read)
     told = read.told
     if told.is_subagent:
         return None
     if told.session_id != named:
-        liveness = _liveness(layout, path, told.session_id, writers)
+        writer = _writer(layout, path, told.session_id, writers)
+    if writer.is_waiting:
+        told = told._replace(waiting=True)
     now = time.time()
     quiet_s = max(0.0, now - read.changed_at) if read.changed_at is not None else 0.0
-    standing = judge(told, liveness, layout.names_process, quiet_s)
+    standing = judge(told, writer.liveness, layout.names_process, quiet_s)
     session = _as_json(layout, path, read, standing, quiet_s)
     identity = f"{layout.name}:{told.session_id}" if layout.goes_by_id and told.session_id else path
     return Found(session, identity, (not read.hindrances, told.moved_at or 0.0, not path.endswith(PACKED)))
@@ -61,10 +64,10 @@ def each_once(found: Iterable[Found]) -> list[dict[str, JsonValue]]:
     return sorted((each.session for each in kept.values()), key=lambda session: str(session["path"]))
 
 
-def _liveness(
+def _writer(
     layout: LogLayout | DirectoryLayout, path: str, session_id: str | None, writers: Writers
-) -> Liveness:
-    return "unknown" if session_id is None else writers.liveness(layout.name, path, session_id)
+) -> Writer:
+    return NOBODY_KNOWS if session_id is None else writers.writer(layout.name, path, session_id)
 
 
 def _as_json(

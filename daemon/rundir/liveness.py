@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from runward.daemon.rundir import pid_files, writer_locks
-from runward.daemon.rundir.pid_files import PidFile
-from runward.handlers.sessions.over import Liveness
+from runward.daemon.rundir.pid_files import PidFile, Writer
+
+NOBODY_KNOWS: Final = Writer("unknown")
 
 
 class Writers:
@@ -14,25 +15,25 @@ class Writers:
     def __init__(self) -> None:
         self._pid_files: dict[str, Mapping[str, tuple[PidFile, ...]]] = {}
 
-    def liveness(self, layout: str, path: str, session_id: str) -> Liveness:
+    def writer(self, layout: str, path: str, session_id: str) -> Writer:
         """What is known of the writer of the session whose log lies at `path`."""
         ask = _ASK.get(layout)
-        return "unknown" if ask is None else ask(self, path, session_id)
+        return NOBODY_KNOWS if ask is None else ask(self, path, session_id)
 
-    def _of_claude_code(self, path: str, session_id: str) -> Liveness:
+    def _of_claude_code(self, path: str, session_id: str) -> Writer:
         config = pid_files.config_directory(path)
         if config is None:
-            return "unknown"
+            return NOBODY_KNOWS
         if config not in self._pid_files:
             self._pid_files[config] = pid_files.pid_files(config)
-        return pid_files.state(self._pid_files[config].get(session_id, ()))
+        return pid_files.writer_of(self._pid_files[config].get(session_id, ()))
 
-    def _of_codex(self, path: str, session_id: str) -> Liveness:
+    def _of_codex(self, path: str, session_id: str) -> Writer:
         home = writer_locks.home_directory(path)
-        return "unknown" if home is None else writer_locks.writer_state(home, session_id)
+        return NOBODY_KNOWS if home is None else Writer(writer_locks.writer_state(home, session_id))
 
 
-_ASK: Final[Mapping[str, Callable[[Writers, str, str], Liveness]]] = {
+_ASK: Final[Mapping[str, Callable[[Writers, str, str], Writer]]] = {
     "claude-code": Writers._of_claude_code,
     "codex": Writers._of_codex,
 }

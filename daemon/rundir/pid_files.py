@@ -13,6 +13,7 @@ from runward.daemon.processes.identity import ProcessIdentity, current_boot_id, 
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.sessions.observe import ProcessState, together
+from runward.handlers.sessions.over import Liveness
 
 SESSIONS: Final = "sessions"
 PROJECTS: Final = "projects"
@@ -22,12 +23,23 @@ _MOST_BYTES: Final = 64 << 10
 _LARGEST_PID: Final = 2**31 - 1
 
 
+class Writer(NamedTuple):
+    """The process that writes a session: whether it lives, and whether it says that it waits for a person."""
+
+    liveness: Liveness
+    is_waiting: bool = False
+
+
 class PidFile(NamedTuple):
-    """What one file says. Without `start_ticks` nobody can tell its process from a later one of the same number."""
+    """What one file says. Without `start_ticks` nobody can tell its process from a later one of the same number.
+
+    `is_waiting`: the program asks the person before it for leave to go on, of which the transcript says nothing.
+    """
 
     session_id: str
     pid: int
     start_ticks: int | None
+    is_waiting: bool = False
 
 
 def config_directory(transcript: str) -> str | None:
@@ -54,9 +66,11 @@ def pid_files(config: str) -> Mapping[str, tuple[PidFile, ...]]:
     return found
 
 
-def state(files: tuple[PidFile, ...]) -> ProcessState:
+def writer_of(files: tuple[PidFile, ...]) -> Writer:
     """What is known of the processes that the pid files of one session name."""
-    return together([_state(each) for each in files])
+    states = [_state(each) for each in files]
+    waits = any(each.is_waiting and state == "alive" for each, state in zip(files, states, strict=True))
+    return Writer(together(states), waits)
 
 
 def _state(file: PidFile) -> ProcessState:
@@ -82,7 +96,7 @@ def _read(directory: str, name: str) -> PidFile | None:
     session, pid, ticks = value.get("sessionId"), _whole(value.get("pid")), _whole(value.get("procStart"))
     if not isinstance(session, str) or pid is None or not 0 < pid <= _LARGEST_PID:
         return None
-    return PidFile(session, pid, ticks)
+    return PidFile(session, pid, ticks, value.get("status") == "waiting")
 
 
 def _whole(value: JsonValue) -> int | None:

@@ -62,11 +62,11 @@ def verdict(place: Place, path: Path) -> tuple[JsonValue, ...]:
     return session["state"], session["evidence"], session["reason_code"], session["activity"]
 
 
-def pid_file(place: Place, process: subprocess.Popen[bytes], session: str = "s") -> None:
+def pid_file(place: Place, process: subprocess.Popen[bytes], **further: JsonValue) -> None:
     directory = place.directory / ".claude/sessions"
     directory.mkdir(exist_ok=True)
     ticks = str(identity_of(process.pid).start_ticks)
-    said = {"pid": process.pid, "sessionId": session, "procStart": ticks}
+    said = {"pid": process.pid, "sessionId": "s", "procStart": ticks, **further}
     (directory / f"{process.pid}.json").write_text(json.dumps(said))
 
 
@@ -119,6 +119,12 @@ def test_an_interactive_session_is_idle_until_its_process_is_gone(
     assert verdict(place, path) == ("running", None, "run.started.ok", "idle")
     kill(process)
     assert verdict(place, path) == ("completed", "process_gone", "run.completed.ok", None)
+
+
+def test_a_session_whose_process_asks_for_leave_waits(place: Place, process: subprocess.Popen[bytes]) -> None:
+    path = transcript(place, begin(headless=False), {"work": True})
+    pid_file(place, process, status="waiting")
+    assert verdict(place, path) == ("running", None, "run.started.ok", "waiting")
 
 
 def test_a_session_that_goes_on_says_how_long_it_was_silent(place: Place) -> None:

@@ -15,6 +15,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import identity_of
 from runward.daemon.rundir import writer_locks
 from runward.daemon.rundir.liveness import Writers
+from runward.daemon.rundir.pid_files import Writer
 
 THREAD = "01a1fd0a-53a7-7c50-98f9-4e09b80d7c4f"
 _HOLD = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); input()"
@@ -47,7 +48,7 @@ class Claude:
         (self.sessions / f"{pid}.json").write_text(json.dumps(said))
 
     def liveness(self, session_id: str = "s") -> str:
-        return Writers().liveness("claude-code", str(self.transcript), session_id)
+        return Writers().writer("claude-code", str(self.transcript), session_id).liveness
 
 
 @pytest.fixture
@@ -89,6 +90,15 @@ def test_a_session_that_was_resumed_lives_beside_the_pid_file_of_a_killed_proces
     kill(killed)
     claude.pid_file(process.pid)
     assert claude.liveness() == "alive"
+
+
+def test_a_living_process_may_say_that_it_waits_for_a_person(
+    claude: Claude, process: subprocess.Popen[bytes]
+) -> None:
+    claude.pid_file(process.pid, status="waiting", waitingFor="permission prompt")
+    assert Writers().writer("claude-code", str(claude.transcript), "s") == Writer("alive", is_waiting=True)
+    kill(process)
+    assert Writers().writer("claude-code", str(claude.transcript), "s") == Writer("gone")
 
 
 def test_without_a_pid_file_nobody_knows(claude: Claude) -> None:
@@ -155,10 +165,10 @@ def test_a_lock_that_is_held_says_that_its_writer_lives(
         monkeypatch.setattr(writer_locks, "_KERNELS_LIST", os.devnull)
     path = str(tmp_path / rollout)
     with held(lock):
-        assert Writers().liveness("codex", path, THREAD) == "alive"
-    assert Writers().liveness("codex", path, THREAD) == "gone"
+        assert Writers().writer("codex", path, THREAD).liveness == "alive"
+    assert Writers().writer("codex", path, THREAD).liveness == "gone"
     lock.unlink()
-    assert Writers().liveness("codex", path, THREAD) == "unknown"
+    assert Writers().writer("codex", path, THREAD).liveness == "unknown"
 
 
 def test_asking_for_a_held_lock_never_takes_it(
@@ -189,4 +199,4 @@ def test_a_lock_that_is_a_link_or_a_pipe_says_nothing(tmp_path: Path, lock: Path
 
 
 def test_other_layouts_name_no_process(tmp_path: Path) -> None:
-    assert Writers().liveness("ctcp", str(tmp_path / "run"), "s") == "unknown"
+    assert Writers().writer("ctcp", str(tmp_path / "run"), "s").liveness == "unknown"
