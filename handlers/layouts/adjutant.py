@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-import orjson
 from pydantic import TypeAdapter
 
 from runward.config.json_value import JsonValue
@@ -29,7 +28,7 @@ from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.foreign_values import document_object, list_in, text_in
 from runward.handlers.layouts.scanner import Complaint, Document
 from runward.handlers.layouts.transcript import Counts, Heads, LogLine, Resumed, Told
-from runward.handlers.layouts.transcript_lines import Unreadable, records
+from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
 
 LAYOUT: Final = "adjutant"
 RECEIPT: Final = "RECEIPT.json"
@@ -84,8 +83,8 @@ def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
 
 def _begins_replay(line: bytes) -> bool:
     try:
-        record = orjson.loads(line)
-    except orjson.JSONDecodeError:
+        record = decode(line)
+    except ValueError:
         return False
     kind = (record.get("event") or record.get("type")) if isinstance(record, dict) else None
     return isinstance(kind, str) and kind in BEGINS

@@ -8,9 +8,9 @@ their types is taken for granted.
 from typing import Final, TypedDict, cast
 
 import msgspec
-import orjson
 
 from runward.config.json_value import JsonValue
+from runward.handlers.layouts.transcript_lines import decode
 
 
 class _Item(TypedDict, total=False):
@@ -79,5 +79,4 @@ def read_record(line: bytes) -> JsonValue:
     try:
         return cast("JsonValue", _DECODER.decode(line))  # what is parsed from JSON is nothing else
     except (ValueError, RecursionError):
-        value: JsonValue = orjson.loads(line)
-        return value
+        return decode(line)

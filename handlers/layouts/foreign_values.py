@@ -5,11 +5,10 @@ For the scanners of other tools' files, where any field may hold anything.
 
 from typing import Final
 
-import orjson
-
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.foreign_json import LATEST
 from runward.handlers.layouts.scanner import Complaint, Document
+from runward.handlers.layouts.transcript_lines import decode, error_line, why_not
 
 LONGEST_TEXT: Final = 1000
 """Characters of a short field (a name, an id, a path) that are kept."""
@@ -56,12 +55,11 @@ def document_object(document: Document) -> dict[str, JsonValue] | Complaint:
     """The object that a small file holds, or why it holds none: it may be written just now, or be torn for good."""
     if document.problem is not None:
         return Complaint(document.name, None, document.problem, "it counts as soon as it can be read")
-    value: JsonValue
     try:
-        value = orjson.loads(document.content)
-    except orjson.JSONDecodeError as error:
-        message = f"not JSON: {error.msg} (column {error.colno})"
-        return Complaint(document.name, error.lineno, message, "it counts as soon as it is whole")
+        value = decode(document.content)
+    except ValueError as error:
+        line = error_line(document.content, error)
+        return Complaint(document.name, line, why_not(error), "it counts as soon as it is whole")
     if isinstance(value, dict):
         return value
     return Complaint(document.name, 1, "holds no JSON object", "it counts as soon as it holds one")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import orjson
+import msgspec
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.scanner import Complaint
@@ -24,11 +24,37 @@ OPENING: Final = 1 << 16
 DEEPEST: Final = 64
 """Levels of a cut line that are kept open: what lies deeper is lost with the rest of it."""
 
+_PLACE: Final = re.compile(r"\(byte (\d+)\)")
 _BETWEEN_RECORDS: Final = '}{"'
 _DECODER: Final = json.JSONDecoder()
+_FAST_DECODER: Final = msgspec.json.Decoder()
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _CLOSERS: Final = {b"{": b"}", b"[": b"]"}
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}:,"]|[^][{}:,"\s]+', re.DOTALL)
+
+
+def decode(content: bytes | str) -> JsonValue:
+    """The JSON value that somebody wrote. Raises `ValueError`."""
+    try:
+        value: JsonValue = _FAST_DECODER.decode(content)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value
+
+
+def why_not(error: ValueError) -> str:
+    """What is wrong with what was no JSON, without quoting it."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"not JSON: not UTF-8 (byte {error.start})"
+    return f"not JSON: {str(error).removeprefix('JSON is malformed: ')}"
+
+
+def error_line(content: bytes, error: ValueError) -> int | None:
+    """The line of `content` at which it stops to be JSON, the last one where it breaks off; None if nobody knows."""
+    place = _PLACE.search(str(error))
+    if place is None:
+        return content.count(b"\n") + 1 if "truncated" in str(error) else None
+    return content.count(b"\n", 0, int(place[1])) + 1
 
 
 class Unreadable:
@@ -53,7 +79,7 @@ def records(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iter
     A glued line gives several; of a cut line there is what stands before the cut. Lines that hold nothing readable, or
     something unreadable too, go to `unreadable`. Blank lines are nothing.
     """
-    loads = orjson.loads
+    loads = decode
     for number, content, is_cut in lines:
         if is_cut:
             opening = _opening(content)
@@ -65,9 +91,9 @@ def records(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iter
         value: JsonValue
         try:
             value = loads(content)
-        except orjson.JSONDecodeError as error:
+        except ValueError as error:
             if content and not content.isspace():
-                yield from _mended(file, number, content, f"{error.msg} (column {error.colno})", unreadable)
+                yield from _mended(file, number, content, why_not(error), unreadable)
         else:
             yield value
 
@@ -92,7 +118,7 @@ def _mended(file: str, number: int, content: bytes, why: str, unreadable: Unread
             found += 1
             yield value
     if is_torn or not found:
-        unreadable.add(file, number, f"not JSON: {why}")
+        unreadable.add(file, number, why)
 
 
 def _skip_blank(text: str, place: int) -> int:
@@ -101,15 +127,14 @@ def _skip_blank(text: str, place: int) -> int:
 
 
 def _object_at(text: str, place: int) -> tuple[JsonValue, int]:
-    """The object that begins at `place`, and where it ends, as orjson would have read it.
+    """The object that begins at `place`, and where it ends, as `decode` would have read it.
 
     Lone surrogates (half a character) are replaced: they can't be stored. Raises `ValueError` where there is none.
     """
     if text[place] != "{":
         raise ValueError("no object")
     decoded, end = _DECODER.raw_decode(text, place)
-    value: JsonValue = orjson.loads(json.dumps(decoded, ensure_ascii=False).encode(errors="replace"))
-    return value, end
+    return decode(json.dumps(decoded, ensure_ascii=False).encode(errors="replace")), end
 
 
 def _opening(content: bytes) -> JsonValue | None:
@@ -134,7 +159,7 @@ def _opening(content: bytes) -> JsonValue | None:
             break
         end, closing = token.end(), b"".join(reversed(closers))
     try:
-        value: JsonValue = orjson.loads(content[:end].decode(errors="replace") + closing.decode())
-    except orjson.JSONDecodeError:
+        value = decode(content[:end].decode(errors="replace") + closing.decode())
+    except ValueError:
         return None
     return value if isinstance(value, dict) and value else None

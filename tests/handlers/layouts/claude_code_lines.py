@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-import orjson
+import msgspec
 
 from runward.config.json_value import JsonValue
 from runward.handlers.journal.lines import iso_time
@@ -29,7 +29,7 @@ class Transcript:
     calls: int = 0
 
     def write(self, record: JsonValue) -> None:
-        self.lines.append(orjson.dumps(record))
+        self.lines.append(msgspec.json.encode(record))
 
     def content(self) -> bytes:
         """The file as it is now."""

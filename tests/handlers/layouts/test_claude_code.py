@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 
-import orjson
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -374,7 +374,7 @@ def fork(**fields: JsonValue) -> Transcript:
     transcript.note("mode", mode="normal")
     transcript.queued("do it differently")
     for line in history.lines:
-        record = orjson.loads(line)
+        record = msgspec.json.decode(line)
         if "uuid" in record:
             transcript.write({**record, **fields})
     return transcript
@@ -551,8 +551,8 @@ def test_a_record_of_ten_megabytes_is_read_and_a_longer_one_by_its_beginning() -
 )
 def test_a_field_of_another_type_is_as_if_it_were_not_there(change: dict[str, JsonValue]) -> None:
     lines = headless_run().lines
-    last_word = orjson.loads(lines[-2])
-    now = SCANNER.tell(fed([*lines[:-2], orjson.dumps({**last_word, **change})])[0])
+    last_word = msgspec.json.decode(lines[-2])
+    now = SCANNER.tell(fed([*lines[:-2], msgspec.json.encode({**last_word, **change})])[0])
     assert (short(now), now.counts.events, now.unreadable) == ("run.completed.ok", 7, 0)
 
 

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-import orjson
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ WRITTEN: dict[str, JsonValue] = {
     "updatedAt": 1_800_000_009_000,
     "waitingFor": "permission prompt",
 }
-CONTENT = orjson.dumps(WRITTEN)
+CONTENT = msgspec.json.encode(WRITTEN)
 
 
 def test_a_pid_file_names_the_process_and_what_its_session_is_about() -> None:
@@ -44,7 +44,7 @@ def test_a_pid_file_names_the_process_and_what_its_session_is_about() -> None:
 
 def test_a_headless_sessions_pid_file_has_no_status() -> None:
     given = {key: value for key, value in WRITTEN.items() if key not in ("status", "waitingFor")}
-    read = read_pid_file(orjson.dumps({**given, "entrypoint": "sdk-cli"}))
+    read = read_pid_file(msgspec.json.encode({**given, "entrypoint": "sdk-cli"}))
     assert read is not None
     assert (read.headless, read.status, read.waiting_for) == (True, None, None)
 
@@ -55,7 +55,7 @@ def test_a_pid_file_that_is_half_written_says_nothing(length: int) -> None:
 
 
 def test_a_pid_file_that_still_ends_as_the_longer_one_before_it_says_nothing() -> None:
-    shorter = orjson.dumps({**WRITTEN, "status": "busy", "waitingFor": None})
+    shorter = msgspec.json.encode({**WRITTEN, "status": "busy", "waitingFor": None})
     assert read_pid_file(shorter + CONTENT[len(shorter) :]) is None
 
 
@@ -72,12 +72,14 @@ def test_a_pid_file_that_still_ends_as_the_longer_one_before_it_says_nothing() -
     ],
 )
 def test_without_a_pid_and_a_session_it_is_no_pid_file(change: dict[str, JsonValue]) -> None:
-    assert read_pid_file(orjson.dumps({**WRITTEN, **change})) is None
+    assert read_pid_file(msgspec.json.encode({**WRITTEN, **change})) is None
 
 
 @pytest.mark.parametrize("start", [None, "", "soon", -1, "9" * 19, "٣"])
 def test_a_start_time_that_is_none_is_left_out(start: JsonValue) -> None:
-    read = read_pid_file(orjson.dumps({**WRITTEN, "procStart": start, "startedAt": 1e300, "status": 3}))
+    read = read_pid_file(
+        msgspec.json.encode({**WRITTEN, "procStart": start, "startedAt": 1e300, "status": 3})
+    )
     assert read is not None
     assert (read.start_ticks, read.started_at, read.status) == (None, None, None)
 

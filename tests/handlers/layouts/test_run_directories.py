@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import orjson
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -242,14 +242,14 @@ def hopeless(line: bytes) -> bool:
 
 def is_json(line: bytes) -> bool:
     try:
-        orjson.loads(line)
-    except orjson.JSONDecodeError:
+        msgspec.json.decode(line)
+    except (ValueError, RecursionError):
         return False
     return True
 
 
 def is_object(line: bytes) -> bool:
-    return is_json(line) and isinstance(orjson.loads(line), dict)
+    return is_json(line) and isinstance(msgspec.json.decode(line), dict)
 
 
 CUTS = st.lists(st.integers(0, 20), max_size=3)

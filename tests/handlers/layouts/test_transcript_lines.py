@@ -1,7 +1,7 @@
 import json
 from collections.abc import Sequence
 
-import orjson
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,4 +125,4 @@ def test_no_bytes_whatever_raise(content: bytes, is_cut: bool) -> None:
     values, count, complaints = read(content, is_cut=is_cut)
     assert len(complaints) == count <= 1
     for value in values:
-        assert orjson.loads(orjson.dumps(value)) == value
+        assert msgspec.json.decode(msgspec.json.encode(value)) == value
