@@ -31,6 +31,7 @@ from runward.handlers.layouts.foreign_values import document_object, list_in, ob
 from runward.handlers.layouts.lionagi_branch import (
     NOTHING,
     Branch,
+    Tally,
     sum_of,
     tally_of_chunks,
     tally_of_messages,
@@ -165,9 +166,7 @@ class LionagiScanner:
 
     def tell(self, state: State) -> Told:
         run, own, close = state.run, _own_branch(state), _close(state.run)
-        tally = (
-            NOTHING if own is None else own.kept if close and own.has_file else sum_of(own.kept, own.streamed)
-        )
+        tally = _tally(own, is_over=close is not None)
         attempt = state.attempt or int(bool(state.branches))
         times = [run.started_at, run.ended_at] if run else []
         times += [own.moved_at] if own else []
@@ -224,6 +223,13 @@ def _own_branch(state: State) -> Branch | None:
     if state.run is None or state.run.branch_id is None:
         return state.branches[0] if len(state.branches) == 1 else None
     return next((branch for branch in state.branches if branch.id == state.run.branch_id), None)
+
+
+def _tally(own: Branch | None, *, is_over: bool) -> Tally:
+    """What the run's own branch counts; once the run is over, its file has all of it."""
+    if own is None:
+        return NOTHING
+    return own.kept if is_over and own.has_file else sum_of(own.kept, own.streamed)
 
 
 def _run(content: dict[str, JsonValue]) -> Run:
