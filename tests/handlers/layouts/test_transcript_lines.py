@@ -1,4 +1,5 @@
 import json
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -77,6 +78,15 @@ def test_only_the_first_unreadable_lines_are_named_and_all_are_counted() -> None
 def test_a_line_of_glued_records_without_end_is_given_up() -> None:
     values, count, _ = read(b"{}" * (MOST_GLUED + 5))
     assert (len(values), count) == (MOST_GLUED, 1)
+
+
+@pytest.mark.parametrize("piece", [b'}{"', b'{"":"}{"', b'{"k":["}{",', b"{}", b'{"a', b"[", b'"', b"\0"])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_line_of_megabytes_of_rubbish_takes_no_longer_than_a_blink(piece: bytes, is_cut: bool) -> None:
+    began = time.process_time()
+    _, count, _ = read(piece * (2_000_000 // len(piece)), is_cut=is_cut)
+    assert count <= 1
+    assert time.process_time() - began < 5
 
 
 WHOLE = b'{"type":"user","deep":{"a":[1,true,{"b":"x\\"}{"}],"c":null},"text":"long long long","more":12}'
