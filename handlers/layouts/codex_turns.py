@@ -72,20 +72,19 @@ class Turns:
     def complete(
         self, turn: str | None, close: Close, at: str | None, headless: bool | None
     ) -> Resumed | None:
-        """The record of an end came. One of a finished turn is late; a turn whose start was lost began and ended."""
-        if turn in self.finished and turn != self.current:
-            return None
-        resumed = self._begin_lost(turn, at, headless)
-        if self.is_open:
-            self._end(close)
-        if self.current is None:
-            self.current = turn
-        self._finish()
+        """The record of an end came: as with `abort`, but the turn is finished."""
+        is_late = self._is_late(turn)
+        resumed = self.abort(turn, close, at, headless)
+        if not is_late:
+            self._finish()
         return resumed
 
     def abort(self, turn: str | None, close: Close, at: str | None, headless: bool | None) -> Resumed | None:
-        """The record of an interrupt came: as with `complete`, but the turn stays current."""
-        if turn in self.finished and turn != self.current:
+        """The record of an interrupt came. One of a finished turn is late; a turn whose start was lost began and ended.
+
+        The turn stays current: what is said in it later opens nothing.
+        """
+        if self._is_late(turn):
             return None
         resumed = self._begin_lost(turn, at, headless)
         if self.is_open:
@@ -144,6 +143,9 @@ class Turns:
         self.replied = True
         if self.current == UNNUMBERED:
             self._guess(at)
+
+    def _is_late(self, turn: str | None) -> bool:
+        return turn in self.finished and turn != self.current
 
     def _begin(self, at: str | None, headless: bool | None) -> Resumed | None:
         resumed = None
