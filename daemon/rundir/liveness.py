@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from runward.daemon.rundir import pid_files, writer_locks
-from runward.daemon.rundir.pid_files import PidFile, Writer
+from runward.daemon.rundir.pid_files import Writer
+from runward.handlers.layouts.claude_code_pid import PidFile
 
 NOBODY_KNOWS: Final = Writer("unknown")
 

@@ -8,37 +8,25 @@ import os
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import ProcessIdentity, current_boot_id, state_of
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
-from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.layouts.claude_code_pid import PidFile, read_pid_file
 from runward.handlers.sessions.observe import ProcessState, together
 from runward.handlers.sessions.over import Liveness
 
 SESSIONS: Final = "sessions"
 PROJECTS: Final = "projects"
+WAITING: Final = "waiting"
+"""The status of a program that asks the person before it for leave to go on, of which the transcript says nothing."""
 
 _MOST_FILES: Final = 10_000
 _MOST_BYTES: Final = 64 << 10
-_LARGEST_PID: Final = 2**31 - 1
 
 
 class Writer(NamedTuple):
     """The process that writes a session: whether it lives, and whether it says that it waits for a person."""
 
     liveness: Liveness
-    is_waiting: bool = False
-
-
-class PidFile(NamedTuple):
-    """What one file says. Without `start_ticks` nobody can tell its process from a later one of the same number.
-
-    `is_waiting`: the program asks the person before it for leave to go on, of which the transcript says nothing.
-    """
-
-    session_id: str
-    pid: int
-    start_ticks: int | None
     is_waiting: bool = False
 
 
@@ -69,7 +57,9 @@ def pid_files(config: str) -> Mapping[str, tuple[PidFile, ...]]:
 def writer_of(files: tuple[PidFile, ...]) -> Writer:
     """What is known of the processes that the pid files of one session name."""
     states = [_state(each) for each in files]
-    waits = any(each.is_waiting and state == "alive" for each, state in zip(files, states, strict=True))
+    waits = any(
+        each.status == WAITING and state == "alive" for each, state in zip(files, states, strict=True)
+    )
     return Writer(together(states), waits)
 
 
@@ -90,17 +80,4 @@ def _read(directory: str, name: str) -> PidFile | None:
         return None
     finally:
         os.close(descriptor)
-    value = read_json(content)
-    if isinstance(value, NotJson) or not isinstance(value, dict):
-        return None
-    session, pid, ticks = value.get("sessionId"), _whole(value.get("pid")), _whole(value.get("procStart"))
-    if not isinstance(session, str) or pid is None or not 0 < pid <= _LARGEST_PID:
-        return None
-    return PidFile(session, pid, ticks, value.get("status") == "waiting")
-
-
-def _whole(value: JsonValue) -> int | None:
-    """A whole number that isn't negative, also where it is written as a text."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return read_pid_file(content)

@@ -6,17 +6,15 @@ that the writer is gone, and no file says nothing.
 
 import fcntl
 import os
-import re
 from typing import Final
 
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
+from runward.handlers.layouts.codex_names import lock_of
 from runward.handlers.sessions.observe import ProcessState
 
-LOCKS: Final = "thread-writer-locks"
 ARCHIVED: Final = "archived_sessions"
 SESSIONS: Final = "sessions"
 
-_THREAD: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 _KERNELS_LIST: Final = "/proc/locks"
 
 
@@ -32,10 +30,12 @@ def home_directory(rollout: str) -> str | None:
 
 def writer_state(home: str, thread: str) -> ProcessState:
     """Whether somebody holds the lock of this thread's writer; `unknown` where there is none, or nobody may know."""
-    if not _THREAD.fullmatch(thread):
+    lock = lock_of(thread)
+    if lock is None:
         return "unknown"
+    directory, _, name = lock.rpartition("/")
     try:
-        descriptor = open_in_run(f"{home}/{LOCKS}", f"{thread}.lock")
+        descriptor = open_in_run(f"{home}/{directory}", name)
     except (OSError, NotRegular):
         return "unknown"
     try:

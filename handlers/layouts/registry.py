@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, Protocol
 
+from runward.handlers.layouts import adjutant, claude_code, codex, ctcp, lionagi
 from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.transcript import Heads, LogLine, Resumed, State, Told, TranscriptScanner
 
@@ -139,5 +140,52 @@ def _with(scanner: TranscriptScanner[State]) -> tuple[Callable[[str], Scan], Cal
     return start, load
 
 
-LAYOUTS: Final = Layouts()
-"""What Runward reads. Adding a layout is adding a line here."""
+LAYOUTS: Final = Layouts(
+    logs=(
+        log_layout(
+            claude_code.LAYOUT,
+            claude_code.SCANNER,
+            claude_code.recognises_log,
+            r"/projects/[^/]+/[0-9a-f-]{36}\.jsonl",
+            names_process=True,
+            beside=("{name}/subagents/*.jsonl",),
+        ),
+        log_layout(
+            codex.LAYOUT,
+            codex.SCANNER,
+            codex.recognises_log,
+            r"/rollout-[^/]+\.jsonl",
+            names_process=True,
+        ),
+    ),
+    directories=(
+        directory_layout(
+            ctcp.LAYOUT,
+            ctcp.SCANNER,
+            ctcp.recognises_directory,
+            markers=ctcp.MARKERS,
+            documents=ctcp.DOCUMENTS,
+            logs=ctcp.LOGS,
+            goes_by_id=False,
+        ),
+        directory_layout(
+            adjutant.LAYOUT,
+            adjutant.SCANNER,
+            adjutant.recognises_directory,
+            markers=adjutant.MARKERS,
+            documents=adjutant.DOCUMENTS,
+            logs=adjutant.LOGS,
+            goes_by_id=False,
+        ),
+        directory_layout(
+            lionagi.LAYOUT,
+            lionagi.SCANNER,
+            lionagi.recognises_directory,
+            markers=lionagi.MARKERS,
+            documents=lionagi.DOCUMENTS,
+            logs=lionagi.LOGS,
+            goes_by_id=True,
+        ),
+    ),
+)
+"""What Runward reads. Adding a layout is adding an entry here."""

@@ -18,6 +18,9 @@ from runward.handlers.layouts.transcript import MOST_COMPLAINTS, LogLine
 MOST_GLUED: Final = 1000
 """Records that are looked for in one line; what follows them in that line is given up."""
 
+MOST_TORN: Final = 20
+"""Pieces of one line that are no record; then it is given up: each costs time in proportion to the line."""
+
 OPENING: Final = 1 << 16
 """Bytes of a cut line that are looked at: a record's short fields come before its long ones, or they are lost."""
 
@@ -101,23 +104,23 @@ def records(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iter
 def _mended(file: str, number: int, content: bytes, why: str, unreadable: Unreadable) -> Iterator[JsonValue]:
     """The objects in a line that is no JSON: without its NULs, and one by one where some are glued."""
     text = content.replace(b"\0", b"").decode(errors="replace")
-    place, found, is_torn = 0, 0, False
+    place, found, torn = 0, 0, 0
     while (place := _skip_blank(text, place)) < len(text):
         if found == MOST_GLUED:
-            is_torn = True
+            torn += 1
             break
         try:
             value, place = _object_at(text, place)
         except (ValueError, RecursionError):
-            is_torn = True
+            torn += 1
             border = text.find(_BETWEEN_RECORDS, place)
-            if border < 0:
+            if border < 0 or torn == MOST_TORN:
                 break
             place = border + 1
         else:
             found += 1
             yield value
-    if is_torn or not found:
+    if torn or not found:
         unreadable.add(file, number, why)
 
 

@@ -24,6 +24,8 @@ print("held", flush=True)
 input()
 """
 
+THREAD = "01a1fd0a-53a7-7c50-98f9-4e09b80d7c4f"
+
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,8 +139,8 @@ def test_a_session_that_goes_on_says_how_long_it_was_silent(place: Place) -> Non
 def test_a_writers_lock_tells_whether_its_thread_runs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "LAYOUTS", layouts("codex"))
     home = place.directory / ".codex"
-    path = log(home / "sessions/2026/11/21/thread-1.jsonl", begin())
-    lock = home / "thread-writer-locks/thread-1.lock"
+    path = log(home / f"sessions/2026/11/21/{THREAD}.jsonl", begin())
+    lock = home / f"thread-writer-locks/{THREAD}.lock"
     lock.parent.mkdir()
     lock.touch()
     holder = subprocess.Popen(
