@@ -9,7 +9,7 @@ import re
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.claude_code_records import is_headless
+from runward.handlers.layouts.claude_code_meanings import is_headless
 from runward.handlers.layouts.foreign_json import LATEST, NotJson, read_json
 
 _WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,18}")

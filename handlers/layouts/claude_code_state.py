@@ -1,0 +1,77 @@
+"""What is remembered of a Claude Code session between two readings of its transcript."""
+
+from typing import Final, NamedTuple
+
+from runward.handlers.layouts.claude_code_meanings import is_headless
+from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.layouts.scanner import Complaint
+from runward.handlers.layouts.transcript import Close, Turn
+
+VERSION: Final = 1
+LONGEST_ID: Final = 128
+
+
+class Ending(NamedTuple):
+    """How a turn ended, with the time as its record has it: few of them are asked for, so few are read."""
+
+    close: Close
+    stamp: str | None
+
+    def told(self) -> Close:
+        """The end with its time in Unix seconds."""
+        return self.close._replace(at=parse_time(self.stamp))
+
+
+class State(NamedTuple):
+    """What is known of a session so far. Times are as the records have them.
+
+    `queued` is when the first prompt was queued: what is dated before it, and comes before the first prompt of the
+    session's own, was copied from the session that this one was forked from. `seems_headless` is what the first record
+    says of it where no entry point is named: a queued prompt, or a snapshot of what a person may undo. `held` is how
+    the last turn had ended where Claude Code has since given the model something to go on with, but the model has not
+    said anything. `command` is a slash command that nobody has answered yet, `spoken` whether the last word on the
+    main chain is a reply that called no tool, `stop_reason` what that reply gave as its reason to stop.
+    """
+
+    version: int
+    session_id: str | None = None
+    parent_session_id: str | None = None
+    is_subagent: bool = False
+    has_own: bool = False
+    queued: str | None = None
+    is_begun: bool = False
+    attempt: int = 0
+    turn: Turn = "none"
+    ending: Ending | None = None
+    held: Ending | None = None
+    command: str | None = None
+    spoken: bool = False
+    stop_reason: str | None = None
+    waiting: bool = False
+    entrypoint: str | None = None
+    seems_headless: bool | None = None
+    started: str | None = None
+    moved: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    agent_version: str | None = None
+    cwd: str | None = None
+    prompt: str | None = None
+    events: int = 0
+    tool_calls: int = 0
+    errors: int = 0
+    agent_files: int = 0
+    agent_chains: int = 0
+    agent_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    replies: tuple[tuple[str, int, int], ...] = ()
+    calls: tuple[str, ...] = ()
+    launches: tuple[str, ...] = ()
+    unreadable: int = 0
+    complaints: tuple[Complaint, ...] = ()
+
+
+def headless(entrypoint: str | None, seems_headless: bool | None) -> bool | None:
+    """What the entry point says, and in versions that don't name it what the first record seemed to say."""
+    return seems_headless if entrypoint is None else is_headless(entrypoint)
