@@ -119,7 +119,7 @@ class Session:
         """Take in lines of the session's own transcript."""
         for line in lines:
             try:
-                record = decode(line[1])
+                record = decode(line.content)
             except NOT_DECODED:
                 for value in records(file, (line,), unreadable):
                     self._take(record_of(value) if isinstance(value, dict) else Record())
