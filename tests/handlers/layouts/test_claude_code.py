@@ -683,7 +683,7 @@ def survives(lines: list[bytes]) -> None:
     assert one_by_one == state
 
 
-@settings(max_examples=2000, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(mutated())
 def test_no_damage_makes_the_scanner_raise(lines: list[bytes]) -> None:
     survives(lines)

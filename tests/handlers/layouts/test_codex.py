@@ -734,8 +734,8 @@ def survive_mutations(count: int) -> None:
         seen += len(contents)
 
 
-def test_two_thousand_mutated_lines_raise_nothing() -> None:
-    survive_mutations(2_000)
+def test_mutated_lines_raise_nothing() -> None:
+    survive_mutations(500)
 
 
 @pytest.mark.prove
@@ -757,7 +757,7 @@ def test_twenty_thousand_mutated_lines_raise_nothing() -> None:
         ),
     )
 )
-@settings(max_examples=200)
+@settings(max_examples=50)
 def test_any_json_is_survived(value: object) -> None:
     for content in (
         value,

@@ -258,7 +258,7 @@ CUTS = st.lists(st.integers(0, 20), max_size=3)
 @pytest.mark.parametrize("name", LAYOUTS)
 @settings(max_examples=100)
 @given(data=st.data())
-def test_two_thousand_spoilt_lines_do_no_harm(name: str, data: st.DataObject) -> None:
+def test_spoilt_lines_do_no_harm(name: str, data: st.DataObject) -> None:
     layout = LAYOUTS[name]
     nothing_spoilt_does_harm(layout, data.draw(spoilt_log(layout.lines)), data.draw(CUTS))
 
