@@ -147,6 +147,9 @@ def _untold(told: Told, names_process: bool, quiet_s: float, stale_after: float 
         if again_in is None:
             summary = f"nothing was heard of it for {quiet_s:.0f} s"
             return Standing("aborted", "quiet", "run.aborted.stale", summary, told.moved_at)
+    if told.waiting and told.turn == "open" and not names_process:
+        # Its files say that it rests until a person comes: no process need be there.
+        return _running(told, "waiting")._replace(again_in=again_in)
     activity: Activity | None = "waiting" if told.waiting else None
     if told.turn == "closed" and told.close is not None:
         summary = "its turn is closed, and nobody can tell whether its process is still there"

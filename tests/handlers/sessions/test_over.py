@@ -101,6 +101,13 @@ def test_beside_the_state_stands_what_it_does(says: Told, liveness: Liveness, ac
     assert judge(says, liveness, True, LONG).activity == activity
 
 
+def test_a_run_that_says_it_waits_for_a_person_needs_no_process_where_its_tool_names_none() -> None:
+    blocked = OPEN._replace(waiting=True, headless=True)
+    standing = judge(blocked, "unknown", False, LONG)
+    assert (standing.state, standing.evidence, standing.activity) == ("running", None, "waiting")
+    assert judge(blocked, "unknown", False, LONG, stale_after=LONG / 2).state == "aborted"
+
+
 @pytest.mark.parametrize(
     ("says", "names_process", "code"),
     [
