@@ -193,7 +193,7 @@ os.killpg(0, signal.SIGKILL)
     )
     assert (ended.returncode, ended.stdout) == (-signal.SIGKILL, b"Begun()\n")
     assert is_alive(starter.launcher("one"))
-    assert len(members(str(starter.root))) == 1
+    assert len(wait_for(lambda: members(str(starter.root)), "the command")) == 1
 
 
 def test_the_command_holds_nothing_of_the_daemons(starter: Starter, tmp_path: Path) -> None:
