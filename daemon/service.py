@@ -81,29 +81,14 @@ async def _serve(
         (state / STORE).chmod(0o600)
         store = Store(await connect(state / STORE))
         declarer = Declarer(settings)
-        inotify = Inotify(
-            state / INBOX,
-            settings.watch.step,
-            settings.watch.debounce,
-            settings.watch.limit_share,
-            settings.scan.period,
-        )
-        world = World(
-            SystemClock(),
-            RealFiles(state),
-            StartingProcesses(state),
-            SystemRandomness(),
-            inotify,
-            declarer,
-            declarer.ruled,
-            declarer.play,
-        )
 
         def make_alarm(ring: Callable[[], None]) -> SchedulerAlarm:
             return stack.enter_context(SchedulerAlarm(ring))
 
         try:
-            supervisor = Supervisor(state, settings, world, store, log, make_alarm)
+            supervisor = Supervisor(
+                state, settings, _world(settings, state, declarer), store, log, make_alarm
+            )
             supervisor.worker.tell = sinks.add
             checkpointer = stack.enter_context(closing(Checkpointer(state / STORE)))
             _collect_rarely()
@@ -114,6 +99,27 @@ async def _serve(
                 tasks.cancel_scope.cancel()
         finally:
             await store.close()
+
+
+def _world(settings: Settings, state: Path, declarer: Declarer) -> World:
+    """The real one."""
+    inotify = Inotify(
+        state / INBOX,
+        settings.watch.step,
+        settings.watch.debounce,
+        settings.watch.limit_share,
+        settings.scan.period,
+    )
+    return World(
+        SystemClock(),
+        RealFiles(state),
+        StartingProcesses(state),
+        SystemRandomness(),
+        inotify,
+        declarer,
+        declarer.ruled,
+        declarer.play,
+    )
 
 
 def _collect_rarely() -> None:

@@ -99,61 +99,73 @@ class Supervisor:
         self.coverage = Coverage()
         self.hints = Hints(self.wake)
         self.queue = Queue(store, world.clock, world.randomness)
-        self.outbox = Outbox(world.files, store, world.clock, log)
-        self.rounds = Rounds(
-            world.files,
-            world.processes,
-            world.clock,
-            self.hints,
-            self.coverage,
-            log,
-            self.roots,
-            settings.scan.period,
-            lambda: self.watch.watch_again(),
-            self._due,
-            self._inbox,
+        self.outbox = Outbox(world.files, store, world.clock, log, lambda: self.worker.busy)
+        self.orders = CancelOrders(world.files, world.processes, store, world.clock, log)
+        self.starts = Starts(world.processes, store, world.clock, log, self._run_begun)
+        self.comparison = Comparison(
+            world.files, store, world.clock, log, self.outbox, self._damaged, self.outbox.busy
         )
+        self.rounds = self._make_rounds()
         self.watch = WatchKeeping(
             world.notifications, self.roots, self.rounds, self.hints, self.coverage, log
         )
         decider = Decider(world.files, world.clock, world.declared, world.ruled, world.playable)
-        self.worker = Worker(
-            world.files,
-            world.clock,
-            store,
+        self.worker = self._make_worker(decider)
+        self.background = self._make_background(decider)
+        self.reporting = self._make_reporting()
+        self.alarm = make_alarm(self._due)
+
+    def _make_rounds(self) -> Rounds:
+        return Rounds(
+            self._world.files,
+            self._world.processes,
+            self._world.clock,
+            self.hints,
+            self.coverage,
+            self._log,
+            self.roots,
+            self._settings.scan.period,
+            lambda: self.watch.watch_again(),
+            self._due,
+            self._inbox,
+        )
+
+    def _make_worker(self, decider: Decider) -> Worker:
+        return Worker(
+            self._world.files,
+            self._world.clock,
+            self._store,
             self.queue,
-            Looker(world.files, world.processes, world.clock),
+            Looker(self._world.files, self._world.processes, self._world.clock),
             decider,
             self.hints,
             self.outbox,
             self.coverage,
-            log,
+            self._log,
             self.roots,
             lambda: self.rounds.request_scan(everything=True),
-            settings.batch,
+            self._settings.batch,
+            cancelled=self.orders.wake,
+            ordered=self.starts.wake,
+            repaired=self.comparison.repaired,
         )
-        self.outbox.busy = lambda: self.worker.busy
-        self.orders = CancelOrders(world.files, world.processes, store, world.clock, log)
-        self.worker.cancelled = self.orders.wake
-        self.starts = Starts(world.processes, store, world.clock, log, self._run_begun)
-        self.worker.ordered = self.starts.wake
-        self.comparison = Comparison(
-            world.files, store, world.clock, log, self.outbox, self._damaged, self.outbox.busy
-        )
-        self.worker.repaired = self.comparison.repaired
-        self.background = Background(
-            store,
+
+    def _make_background(self, decider: Decider) -> Background:
+        return Background(
+            self._store,
             self.queue,
             decider,
-            world.clock,
-            log,
+            self._world.clock,
+            self._log,
             lambda: self.worker.busy or self.outbox.behind > 0,
             self.worker.report,
         )
-        self.reporting = Reporting(
-            state,
-            world.clock.now(),
-            store,
+
+    def _make_reporting(self) -> Reporting:
+        return Reporting(
+            self._state,
+            self._world.clock.now(),
+            self._store,
             self.queue,
             self.worker,
             self.coverage,
@@ -167,9 +179,8 @@ class Supervisor:
                 self.background.degraded,
                 self.rounds.degraded,
             ),
-            log,
+            self._log,
         )
-        self.alarm = make_alarm(self._due)
 
     @property
     def state_dir(self) -> str:
