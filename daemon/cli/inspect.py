@@ -6,20 +6,10 @@ from typing import Final
 
 import click
 
-from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN
-from runward.daemon.cli.inspection import inspect_native
-from runward.daemon.cli.output import (
-    align,
-    coloured,
-    duration,
-    fail,
-    local,
-    moment_of,
-    note,
-    print_json,
-    safe,
-)
+from runward.daemon.cli.inspected import InspectedSession, told
+from runward.daemon.cli.native_inspection import inspect_native
+from runward.daemon.cli.output import fail, note, print_json
 from runward.daemon.cli.progress import Progress, progress
 from runward.daemon.cli.transcript_inspection import Found, each_once, inspect_transcript
 from runward.daemon.rundir.liveness import Writers
@@ -51,7 +41,7 @@ def inspect(path: str, layout: str, as_json: bool) -> None:
       runward inspect ~/.local/state/runward/runs --json
       runward inspect ~/.claude/projects
     """
-    found: list[dict[str, JsonValue]] = []
+    found: list[InspectedSession] = []
     if layout in _layouts():
         found = _sessions(path, layout)
         known = "a layout that is known here" if layout == AUTO else f"the layout {layout}"
@@ -59,16 +49,16 @@ def inspect(path: str, layout: str, as_json: bool) -> None:
     else:
         reason = f"no layout {layout!r} is known here; there are {', '.join(_layouts())}"
     if as_json:
-        print_json(list(found))
+        print_json([each.as_json() for each in found])
     else:
         for each in found:
-            click.echo("\n".join(_lines(each)))
+            click.echo("\n".join(each.as_lines()))
     if not found:
         note(reason)
         sys.exit(NOT_SO)
 
 
-def _sessions(path: str, layout: str) -> list[dict[str, JsonValue]]:
+def _sessions(path: str, layout: str) -> list[InspectedSession]:
     try:
         with progress() as reading:
             found = list(_inspected(path, layout, reading))
@@ -97,41 +87,8 @@ def _inspected(path: str, layout: str, reading: Progress) -> Iterator[Found]:
 
 def _native(place: Place) -> Iterator[Found]:
     inspected = inspect_native(place.path)
-    if inspected.session is not None:
-        yield Found(inspected.session, place.path)
+    if isinstance(inspected, InspectedSession):
+        yield Found(inspected, place.path)
         return
-    for problem in inspected.problems:
-        note(f"{place.path} is no session: {_message(problem)}")
-
-
-def _lines(session: dict[str, JsonValue]) -> list[str]:
-    state, idle, counts = str(session["state"]), session["idle_s"], session["counts"]
-    assert isinstance(counts, dict), "our own JSON"
-    usage = session["usage"]
-    tokens = f"{usage['input_tokens']} in, {usage['output_tokens']} out" if isinstance(usage, dict) else "-"
-    facts = [
-        ("Session:", safe(str(session["session_id"]))),
-        ("State:", f"{coloured(state)} ({session['reason_code']})"),
-        ("Evidence:", str(session["evidence"] or "-")),
-        ("Idle:", duration(float(idle)) if isinstance(idle, int | float) else "-"),
-        ("Started:", local(moment_of(session["started_at"]))),
-        ("Finished:", local(moment_of(session["finished_at"]))),
-        ("Activity:", str(session["activity"] or "-")),
-        ("Attempt:", str(session["attempt"])),
-        ("Agent:", safe(str(session["agent"] or "-"))),
-        ("Model:", safe(str(session["model"] or "-"))),
-        ("Layout:", str(session["layout"])),
-        ("Cwd:", safe(str(session["cwd"] or "-"))),
-        ("Path:", safe(str(session["path"]))),
-        ("Counted:", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())),
-        ("Tokens:", tokens),
-    ]
-    problems = session["problems"]
-    assert isinstance(problems, list), "our own JSON"
-    return [*align(facts), *(f"  {coloured('warning')}: {_message(each)}" for each in problems), ""]
-
-
-def _message(problem: JsonValue) -> str:
-    assert isinstance(problem, dict), "our own JSON"
-    place = f"line {problem['line']}, " if problem["line"] is not None else ""
-    return safe(f"{place}{problem['message']}")
+    for problem in inspected:
+        note(f"{place.path} is no session: {told(problem)}")

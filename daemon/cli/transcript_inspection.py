@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from runward.config.json_value import JsonValue
-from runward.daemon.cli.output import iso
+from runward.daemon.cli.inspected import InspectedSession
 from runward.daemon.rundir.growing import PACKED
 from runward.daemon.rundir.liveness import NOBODY_KNOWS, Writers
 from runward.daemon.rundir.pid_files import Writer
@@ -21,9 +20,9 @@ from runward.handlers.sessions.over import Standing, judge
 
 
 class Found(NamedTuple):
-    """A session's object, and who it is. Of two with one identity the one of greater weight counts."""
+    """A session, and who it is. Of two with one identity the one of greater weight counts."""
 
-    session: dict[str, JsonValue]
+    session: InspectedSession
     identity: str
     weight: tuple[bool, float, bool] = (True, 0.0, True)
 
@@ -49,19 +48,19 @@ def inspect_transcript(
     now = time.time()
     quiet_s = max(0.0, now - read.changed_at) if read.changed_at is not None else 0.0
     standing = judge(told, writer.liveness, layout.names_process, quiet_s)
-    session = _as_json(layout, path, read, standing, quiet_s)
+    session = _inspected(layout, path, read, standing, quiet_s)
     identity = f"{layout.name}:{told.session_id}" if layout.goes_by_id and told.session_id else path
     return Found(session, identity, (not read.hindrances, told.moved_at or 0.0, not path.endswith(PACKED)))
 
 
-def each_once(found: Iterable[Found]) -> list[dict[str, JsonValue]]:
+def each_once(found: Iterable[Found]) -> list[InspectedSession]:
     """The sessions, in the order of their paths: one that lies in two places is that which was written last."""
     kept: dict[str, Found] = {}
     for each in found:
         before = kept.get(each.identity)
         if before is None or each.weight > before.weight:
             kept[each.identity] = each
-    return sorted((each.session for each in kept.values()), key=lambda session: str(session["path"]))
+    return sorted((each.session for each in kept.values()), key=lambda session: session.path)
 
 
 def _writer(
@@ -70,46 +69,33 @@ def _writer(
     return NOBODY_KNOWS if session_id is None else writers.writer(layout.name, path, session_id)
 
 
-def _as_json(
+def _inspected(
     layout: LogLayout | DirectoryLayout, path: str, read: SessionRead, standing: Standing, quiet_s: float
-) -> dict[str, JsonValue]:
+) -> InspectedSession:
     told = read.told
     goes_on = standing.state in ("running", "unknown") and read.changed_at is not None
-    return {
-        "layout": layout.name,
-        "session_id": told.session_id,
-        "state": standing.state,
-        "evidence": standing.evidence,
-        "idle_s": round(quiet_s, 3) if goes_on else None,
-        "reason_code": standing.reason_code,
-        "started_at": iso(told.started_at),
-        "finished_at": iso(standing.ended_at),
-        "agent": told.agent,
-        "model": told.model,
-        "cwd": told.cwd,
-        "path": path,
-        "parent_session_id": told.parent_session_id,
-        "attempt": max(1, told.attempt),
-        "activity": standing.activity,
-        "counts": {
-            "events": told.counts.events,
-            "tool_calls": told.counts.tool_calls,
-            "errors": told.counts.errors,
-            "subagents": told.counts.subagents,
-        },
-        "usage": None
-        if told.usage is None
-        else {"input_tokens": told.usage.input_tokens, "output_tokens": told.usage.output_tokens},
-        "problems": _problems(told, read.hindrances, names_files=isinstance(layout, DirectoryLayout)),
-    }
+    return InspectedSession(
+        layout.name,
+        told.session_id,
+        path,
+        standing,
+        quiet_s if goes_on else None,
+        told.started_at,
+        told.agent,
+        told.model,
+        told.cwd,
+        told.parent_session_id,
+        max(1, told.attempt),
+        told.counts,
+        told.usage,
+        _problems(told, read.hindrances),
+        names_files=isinstance(layout, DirectoryLayout),
+    )
 
 
-def _problems(told: Told, hindrances: tuple[Complaint, ...], *, names_files: bool) -> list[JsonValue]:
-    problems: list[JsonValue] = []
-    for each in (*hindrances, *told.complaints):
-        message = f"{each.file}: {each.message}" if names_files else each.message
-        problems.append({"line": each.line, "message": message})
+def _problems(told: Told, hindrances: tuple[Complaint, ...]) -> tuple[Complaint, ...]:
+    problems = (*hindrances, *told.complaints)
     further = told.unreadable - sum(each.line is not None for each in told.complaints)
     if further > 0:
-        problems.append({"line": None, "message": f"{further} further lines can't be read"})
+        problems += (Complaint("", None, f"{further} further lines can't be read", None),)
     return problems

@@ -24,6 +24,7 @@ GRACE: Final = 5.0
 
 OPEN_TURN: Final = "run.unknown.open_turn"
 NO_PROCESS: Final = "run.unknown.no_process"
+PROCESS_GONE: Final = "run.aborted.process_gone"
 
 
 class Standing(NamedTuple):
@@ -136,8 +137,8 @@ def _over(told: Told, close: Close, evidence: Evidence, again_in: float | None) 
 
 
 def _killed(told: Told, again_in: float | None) -> Standing:
-    code, summary = "run.aborted.process_gone", "its process is gone and it never said why"
-    return Standing("aborted", "process_gone", code, summary, told.moved_at, again_in=again_in)
+    summary = "its process is gone and it never said why"
+    return Standing("aborted", "process_gone", PROCESS_GONE, summary, told.moved_at, again_in=again_in)
 
 
 def _untold(told: Told, names_process: bool, quiet_s: float, stale_after: float | None) -> Standing:
