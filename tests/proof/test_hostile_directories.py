@@ -76,6 +76,11 @@ def status(place: Place, directory: Path) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
+def owed_lines(place: Place, directory: Path) -> int:
+    ((count,),) = place.rows("select count(*) from outbox where directory = ?", str(directory))
+    return int(str(count))
+
+
 def no_bug_of_ours_was_met(place: Place) -> None:
     assert place.rows("select lane, error from jobs where state = 'held'") == []
     assert place.log("observation.refused") == []
@@ -227,6 +232,7 @@ def test_a_good_run_is_judged_beside_100_000_artifacts(place: Place) -> None:
     finish(directory)
     judge_a_good_run(place)
     wait_for(lambda: status(place, directory) == "completed", "its verdict")
+    wait_for(lambda: owed_lines(place, directory) == 0, "the lines of its end, which are still written into it")
     shutil.rmtree(directory)
     judge_a_good_run(place)
 
