@@ -15,6 +15,7 @@ from runward.config.settings_keys import (
     DEFAULT_LAYOUT,
     DEFAULT_LIMIT_SHARE,
     DEFAULT_SCAN_PERIOD_S,
+    DEFAULT_SETTLE_S,
     DEFAULT_STEP_MS,
 )
 from runward.config.settings_layers import (
@@ -31,13 +32,19 @@ __all__ = ["ContractRule", "Root", "Scan", "Settings", "Source", "Watch", "read_
 
 
 class Root(NamedTuple):
-    """A directory that the daemon watches. `path` is absolute; `ignore` are globs of run directories' names."""
+    """A directory that the daemon watches. `path` is absolute; `ignore` are globs of names.
+
+    `settle` and `stale_after` are seconds, and of other tools' sessions only: the rest before an end in a growing file
+    counts, and the silence that ends a session which nobody can judge (None: none does).
+    """
 
     name: str
     path: str
     layout: str = DEFAULT_LAYOUT
     history: Literal["live", "record"] = "live"
     ignore: tuple[str, ...] = ()
+    settle: float = DEFAULT_SETTLE_S
+    stale_after: float | None = None
 
 
 class Watch(NamedTuple):
@@ -109,6 +116,8 @@ def settings_to_json(settings: Settings) -> JsonValue:
             "layout": root.layout,
             "history": root.history,
             "ignore": list(root.ignore),
+            "settle": root.settle,
+            "stale_after": root.stale_after,
         }
         for root in settings.roots
     ]
@@ -188,12 +197,17 @@ def _settings(merged: Layer) -> Settings:
 
 def _root(value: JsonValue) -> Root:
     assert isinstance(value, dict)
+    layout = str(value.get("layout", DEFAULT_LAYOUT))
+    usual = "live" if layout == DEFAULT_LAYOUT else "record"
+    stale_after = value.get("stale_after")
     return Root(
         name=str(value["name"]),
         path=str(value["path"]),
-        layout=str(value.get("layout", DEFAULT_LAYOUT)),
-        history="record" if value.get("history") == "record" else "live",
+        layout=layout,
+        history="record" if value.get("history", usual) == "record" else "live",
         ignore=_texts(value.get("ignore", [])),
+        settle=_number(value.get("settle", DEFAULT_SETTLE_S)),
+        stale_after=None if stale_after is None else _number(stale_after),
     )
 
 

@@ -5,13 +5,15 @@ from typing import Final
 
 from runward.config.shape import Choice, DurationText, Glob, ListOf, Shape, Share, Table, Text, WholeNumber
 
-LAYOUTS: Final = ("native",)
-"""The layouts that this version reads."""
+DEFAULT_LAYOUT: Final = "native"
 
 FOREIGN_LAYOUTS: Final = ("ctcp", "adjutant", "lionagi", "claude-code", "codex")
 """The layouts of other tools: what a rule of `[[contracts]]` may be about."""
 
-LAYOUTS_NOT_YET: Final = ("auto", *FOREIGN_LAYOUTS)
+LAYOUTS: Final = (DEFAULT_LAYOUT, *FOREIGN_LAYOUTS)
+"""The layouts that this version reads."""
+
+LAYOUTS_NOT_YET: Final = ("auto",)
 
 KEYS_NOT_YET: Final = MappingProxyType(
     {
@@ -23,13 +25,14 @@ KEYS_NOT_YET: Final = MappingProxyType(
 
 ROOT_KEYS_NOT_YET: Final = MappingProxyType(
     {
-        "settle": "the time that a growing file must rest",
-        "stale_after": "ending sessions by their silence",
         "start_within": "ending sessions that never begin",
     }
 )
 
-DEFAULT_LAYOUT: Final = "native"
+FOREIGN_ROOT_KEYS: Final = ("settle", "stale_after")
+"""The keys of a root that only other tools' layouts know."""
+
+DEFAULT_SETTLE_S: Final = 2.0
 DEFAULT_BATCH: Final = 256
 DEFAULT_STEP_MS: Final = 2
 DEFAULT_DEBOUNCE_MS: Final = 5
@@ -52,7 +55,7 @@ ROOT_NAME: Final = Text(
 )
 
 _ROOT: Final = Table(
-    "A directory that the daemon watches, with one run in each of its directories.",
+    "A directory that the daemon watches, with the runs in it.",
     {
         "name": ROOT_NAME,
         "path": Text(
@@ -61,13 +64,22 @@ _ROOT: Final = Table(
         "layout": Choice("How the runs in it are written. Default: native.", LAYOUTS, LAYOUTS_NOT_YET),
         "history": Choice(
             "What becomes of runs that ended before the root was first seen: 'live' judges them like any other, "
-            "'record' only records their status. Default for native roots: live.",
+            "'record' only records their status. Default: live for native roots, record for other tools'.",
             ("live", "record"),
         ),
         "ignore": ListOf(
-            "Run directories to pass over, as globs of their names.",
-            Text("A glob of a directory's name.", 255, "/"),
+            "Run directories to pass over, as globs of their names; of transcripts, directories or names on the way.",
+            Text("A glob of one name.", 255, "/"),
             100,
+        ),
+        "settle": DurationText(
+            "How long a growing file of another tool's session must rest before an end in it counts. Default: 2s.",
+            0.1,
+        ),
+        "stale_after": DurationText(
+            "The silence that ends another tool's session of which nobody can tell whether its process lives. "
+            "Default: none does.",
+            1.0,
         ),
     },
     required=("path",),

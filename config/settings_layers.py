@@ -17,6 +17,7 @@ from runward.config.problem import Complaint, Location, Parsed, Place, Problem, 
 from runward.config.settings_keys import (
     DEFAULT_LAYOUT,
     FOREIGN_LAYOUTS,
+    FOREIGN_ROOT_KEYS,
     KEYS_NOT_YET,
     PATHS,
     ROOT_NAME,
@@ -165,6 +166,7 @@ def _roots(
         if not isinstance(item, dict):
             continue
         path = _resolved(item.get("path"), (*loc, "path"), base, home, complaints)
+        _check_foreign(item, loc, complaints)
         name = item["name"] if "name" in item else _name_of(path, (*loc, "path"), complaints)
         if not isinstance(path, str) or not isinstance(name, str):
             continue
@@ -175,6 +177,16 @@ def _roots(
         else:
             roots[name] = _placed(document, {**item, "name": name, "path": path}, loc)
     return roots
+
+
+def _check_foreign(root: Mapping[str, JsonValue], loc: Location, complaints: list[Complaint]) -> None:
+    """What only sessions of other tools have has no place at a native root."""
+    if root.get("layout", DEFAULT_LAYOUT) != DEFAULT_LAYOUT:
+        return
+    for key in FOREIGN_ROOT_KEYS:
+        if root.get(key) is not None:
+            message = f"{quoted(key)} holds for nothing here: native runs say themselves when they end"
+            complaints.append(Complaint((*loc, key), message, "leave it out, or name the root's layout"))
 
 
 def _rules(

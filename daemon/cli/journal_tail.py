@@ -9,6 +9,7 @@ import click
 from runward.config.json_value import JsonValue
 from runward.daemon.cli import following
 from runward.daemon.cli.exits import NOT_FOUND
+from runward.daemon.cli.journal_place import journal_place
 from runward.daemon.cli.journal_text import text_of, value_of
 from runward.daemon.cli.output import fail, note, print_json, print_json_line
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, open_in_run
@@ -24,14 +25,15 @@ def print_journal(
     state: str, row: reading.SessionRow, follow: bool, count: int | None, as_json: bool
 ) -> None:
     """Print the journal of a session; exits 3 where there is none."""
+    place = journal_place(state, row)
     if not follow:
-        lines = following.once(_open(row), count)
+        lines = following.once(_open(place, row.session_id), count)
         if as_json:
             print_json(list(_values(lines)))
             return
     else:
         is_over = _until_over(state, row)
-        lines = following.follow(_wait_for(row, is_over), count, is_over)
+        lines = following.follow(_wait_for(place, row.session_id, is_over), count, is_over)
         if as_json:
             for value in _values(lines):
                 print_json_line(value)
@@ -40,26 +42,26 @@ def print_journal(
         click.echo(text_of(line))
 
 
-def _open(row: reading.SessionRow) -> Tail:
+def _open(place: str, session_id: str) -> Tail:
     try:
-        return Tail(lambda: open_in_run(row.path, _JOURNAL))
+        return Tail(lambda: open_in_run(place, _JOURNAL))
     except NotRegular as error:
         fail(str(error), NOT_FOUND)
     except OSError as error:
         why = error.strerror or str(error)
-        fail(f"{row.path}/{_JOURNAL} can't be read: {why}; `runward why {row.session_id}` goes on", NOT_FOUND)
+        fail(f"{place}/{_JOURNAL} can't be read: {why}; `runward why {session_id}` goes on", NOT_FOUND)
 
 
-def _wait_for(row: reading.SessionRow, is_over: Callable[[], bool]) -> Tail:
+def _wait_for(place: str, session_id: str, is_over: Callable[[], bool]) -> Tail:
     """The journal as soon as it is there; a session that is over won't get one any more."""
     while not is_over():
         try:
-            return Tail(lambda: open_in_run(row.path, _JOURNAL))
+            return Tail(lambda: open_in_run(place, _JOURNAL))
         except FileNotFoundError:
             time.sleep(_PERIOD)
         except (OSError, NotRegular):
             break
-    return _open(row)
+    return _open(place, session_id)
 
 
 def _until_over(state: str, row: reading.SessionRow) -> Callable[[], bool]:
@@ -76,7 +78,7 @@ def _until_over(state: str, row: reading.SessionRow) -> Callable[[], bool]:
             if now is not None and now.status == "running":
                 return False
             owed = reading.owed(connection, row.key, _JOURNAL)
-        return not owed or ends_with(row.path, _JOURNAL, owed[-1])
+        return not owed or ends_with(journal_place(state, row), _JOURNAL, owed[-1])
 
     return is_over
 

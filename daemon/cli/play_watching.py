@@ -9,6 +9,7 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import BY_STATUS, NOT_SO, TRY_AGAIN, WRONG_USAGE
+from runward.daemon.cli.journal_place import journal_place
 from runward.daemon.cli.journal_text import text_of, value_of
 from runward.daemon.cli.output import coloured, fail, note, print_json, print_json_line, safe
 from runward.daemon.cli.play_run import Asked
@@ -115,7 +116,7 @@ def _wait_for_journal(state: str, session: reading.SessionRow, followed: "Follow
     while time.monotonic() < give_up:
         with reading.reading(state) as connection:
             owed = reading.owed(connection, session.key, _JOURNAL)
-        if not owed or ends_with(session.path, _JOURNAL, owed[-1]):
+        if not owed or ends_with(journal_place(state, session), _JOURNAL, owed[-1]):
             return
         followed.show()
         time.sleep(_PERIOD)

@@ -103,7 +103,8 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
     Example:
       runward session show @last
     """
-    with store_to_read(settings_in_force(context)) as connection:
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
         row = reading.session(connection, find_session(connection, identifier))
         assert row is not None, "it was found in the same transaction"
         history = reading.status_history(connection, row.key)
@@ -111,9 +112,11 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
         if as_json:
             print_json(details_of(row, history, kept))
             return
+        from runward.daemon.cli.journal_place import journal_place
         from runward.daemon.cli.session_text import lines_of, not_delivered
 
-        lines = lines_of(row, history, kept, not_delivered(connection, row.key), time.time())
+        journal = journal_place(settings.state_dir, row)
+        lines = lines_of(row, journal, history, kept, not_delivered(connection, row.key), time.time())
     click.echo("\n".join(lines))
 
 
@@ -197,5 +200,5 @@ def verify(context: click.Context, identifier: str, as_json: bool) -> None:
         from runward.daemon.cli.session_record import check_record
         from runward.daemon.cli.session_verify import verify_again
 
-        record = check_record(connection, row.key)
+        record = check_record(connection, settings.state_dir, row.key)
     sys.exit(verify_again(row, kept, record, as_json))

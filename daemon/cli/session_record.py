@@ -1,5 +1,6 @@
 """Whether the record of a session still holds, for `session verify`: its journals and its events in the chain."""
 
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
@@ -67,14 +68,14 @@ class Record(NamedTuple):
         return lines
 
 
-def check_record(connection: sqlite3.Connection, session: str) -> Record:
+def check_record(connection: sqlite3.Connection, state: str, session: str) -> Record:
     """Hold a session's journals, in the order of their names, and its events against what they were written from.
 
-    Journals in which nothing stands yet are left out.
+    `state` is the state directory, in which some of them lie. Journals in which nothing stands yet are left out.
     """
     strangers = Counter(name for _, name in lines_off_the_chain(connection, session))
     standing = sorted(read_standing_lines(connection, session).items())
-    journals = [_check(directory, name, rows, strangers[name]) for (directory, name), rows in standing]
+    journals = [_check(os.path.join(state, directory), name, rows, strangers[name]) for (directory, name), rows in standing]
     return Record(journals, broken_event(connection, session))
 
 

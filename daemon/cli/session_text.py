@@ -26,14 +26,15 @@ def not_delivered(connection: sqlite3.Connection, key: str) -> dict[str, str]:
 
 def lines_of(
     row: SessionRow,
+    journal: str,
     history: Sequence[StatusChange],
     kept: Sequence[KeptFile],
     why: Mapping[str, str],
     now: float,
 ) -> list[str]:
-    """Everything about a session, as lines for a terminal."""
+    """Everything about a session, as lines for a terminal; `journal` is the directory of its journal."""
     verification = verification_of(row)
-    lines = align(_facts(row, now))
+    lines = align(_facts(row, journal, now))
     clash = disagreement(row.status, row.reason_code, verification)
     if clash is not None:
         lines += ["", f"{coloured('warning', 'Both count')}: {safe(clash)}."]
@@ -47,7 +48,7 @@ def lines_of(
     return lines
 
 
-def _facts(row: SessionRow, now: float) -> list[tuple[str, str]]:
+def _facts(row: SessionRow, journal: str, now: float) -> list[tuple[str, str]]:
     took = duration(max(0.0, (row.finished_at or now) - row.started_at))
     facts: list[tuple[str, str | None]] = [
         ("Session", safe(row.session_id)),
@@ -66,7 +67,7 @@ def _facts(row: SessionRow, now: float) -> list[tuple[str, str]]:
         ("Contract", _contract(row)),
         ("Origin", "history: it ended before its root was first seen" if row.origin == "history" else None),
         ("Path", safe(row.path)),
-        ("Journal", safe(f"{row.path}/events.jsonl") if row.origin == "live" else None),
+        ("Journal", safe(f"{journal}/events.jsonl") if row.origin == "live" else None),
     ]
     return [(f"{name}:", value) for name, value in facts if value]
 

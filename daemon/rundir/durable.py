@@ -75,6 +75,20 @@ class ReservedFile:
         return os.path.samestat(found, os.fstat(self._descriptor))
 
 
+def make_durably(within: str | os.PathLike[str], path: str) -> None:
+    """Makes the directory `path` below `within`, with those above it; what was made is durable. Raises `OSError`."""
+    if os.path.isdir(os.path.join(within, path)):
+        return
+    place = os.fspath(within)
+    for part in path.split("/"):
+        parent, place = place, os.path.join(place, part)
+        try:
+            os.mkdir(place, 0o700)
+        except FileExistsError:
+            continue
+        sync_directory(parent)
+
+
 def sync_directory(directory: str | os.PathLike[str] | int) -> None:
     """Makes the names in `directory` durable. A file system that can't sync directories has no need to."""
     with _Opened(directory) as descriptor:

@@ -21,6 +21,7 @@ from runward.daemon.ports import (
 from runward.daemon.rundir import journals, looking
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.comparing import compare
+from runward.daemon.rundir.durable import make_durably
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.words import leave_word
@@ -65,24 +66,36 @@ class RealFiles:
         return file_hashes(root, within, paths, go_on)
 
     def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended:
+        if not os.path.isabs(line.directory):
+            try:
+                make_durably(self._state, line.directory)
+            except OSError as error:
+                return NotAppended(f"{self._state}/{line.directory}: {error.strerror}")
+            line = line._replace(directory=self._place(line.directory))
         return journals.append(line, epoch, lambda: read_epoch(self._state))
 
     def leave_word(self, directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone:
         return leave_word(directory, name, content)
 
     def sync(self, lines: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], str]:
-        return journals.sync(lines, self._sync_file_system)
+        asked = {(self._place(directory), name): (directory, name) for directory, name in lines}
+        refused = journals.sync(list(asked), self._sync_file_system)
+        return {asked[journal]: why for journal, why in refused.items()}
 
     def compare(
         self, directory: str, name: str, lines: Sequence[StandingLines]
     ) -> Compared | Gone | Unreadable:
-        return compare(directory, name, lines)
+        return compare(self._place(directory), name, lines)
 
     def inbox(self) -> tuple[InboxFile, ...]:
         return spool.list_inbox(self._state)
 
     def clear(self, name: str, rejected: bool) -> None:
         spool.clear(self._state, name, rejected)
+
+    def _place(self, directory: str) -> str:
+        """A journal's directory; a relative one is among our own state."""
+        return os.path.join(self._state, directory)
 
     def _sync_file_system(self, descriptor: int) -> None:
         if self._libc.syncfs(descriptor) != 0:

@@ -31,6 +31,8 @@ class WatchedRoot:
     """The run directories with an open attempt, and the processes that they name."""
     doubted: set[str] = field(default_factory=set)
     """Those among them whose processes were seen gone, for the grace to pass."""
+    due: dict[str, float] = field(default_factory=dict)
+    """When (monotonic time) to look at a place again though nothing changes: an end in a growing file has to settle."""
     unsettled: set[str] = field(default_factory=set)
     """Run directories without an end that changed right before they were looked at: the watch may not stand there yet."""
 

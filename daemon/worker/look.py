@@ -1,4 +1,4 @@
-"""Looking at a batch of run directories: read what is new, scan it, observe what follows.
+"""Looking at a batch of native run directories: read what is new, scan it, observe what follows.
 
 Runs in a thread. Nothing here writes; what is returned becomes a transaction.
 """
@@ -17,6 +17,7 @@ from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
+    Phase,
     ProcessState,
     RootRule,
     Seen,
@@ -35,26 +36,32 @@ WEIGHED: Final = Why.PROCESS | Why.START | Why.AGAIN
 
 
 class Looked(NamedTuple):
-    """What a look at one run directory amounts to.
+    """What a look at one place amounts to.
 
-    `mark` is the directory's own mark for the next scan, None where it is gone. `unreadable` says why
-    nothing could be learnt.
+    `phase` is that of its session's last attempt, `processes` are those that it names, one of which was seen gone
+    where it is `doubted`. `mark` is the place's own mark for the next scan, None where it is gone; `unsettled` says
+    that more may have been written meanwhile. `again_in` are the seconds after which it is to be looked at again
+    though nothing changes. `unreadable` says why nothing could be learnt.
     """
 
     root: WatchedRoot
-    directory: str
+    place: str
     why: int
-    after: Watched
+    phase: Phase
+    processes: tuple[RecordedProcess, ...]
+    doubted: bool
     events: tuple[Seen, ...]
     statements: tuple[Statement, ...]
     mark: int | None
+    unsettled: bool = False
+    again_in: float | None = None
     unreadable: str | None = None
 
     def observation(self) -> Observation | None:
         """What is to be recorded, if anything."""
         if not self.events and not self.statements:
             return None
-        return Observation(f"{self.root.name}/{self.directory}", self.events, self.statements)
+        return Observation(f"{self.root.name}/{self.place}", self.events, self.statements)
 
 
 class Looker:
@@ -84,7 +91,7 @@ class Looker:
         now = self._clock.now()
         sight = self._files.look(root.path, directory, native.DOCUMENTS, dict(watched.signatures))
         if isinstance(sight, Unreadable):
-            return Looked(root, directory, why, watched, (), (), UNTRUSTED, sight.why)
+            return _looked(root, directory, why, watched, (), (), UNTRUSTED)._replace(unreadable=sight.why)
         events: tuple[Seen, ...]
         if isinstance(sight, Gone):
             after, events = vanish(watched, key, now)
@@ -98,9 +105,8 @@ class Looker:
         if after.phase == "open" and why & WEIGHED:
             after, ended = weigh(after, key, self._state(after), now)
             events += ended
-        return Looked(
-            root, directory, why, after, events, _changes(root, directory, key, watched, after, now), trusted
-        )
+        changes = _changes(root, directory, key, watched, after, now)
+        return _looked(root, directory, why, after, events, changes, trusted)
 
     def _see(
         self, root: WatchedRoot, directory: str, key: str, watched: Watched, sight: Sight
@@ -120,6 +126,29 @@ class Looker:
         if watched.host is not None and watched.host != self._processes.host():
             return "unknown"
         return together([self._processes.state(each) for each in recorded(watched)])
+
+
+def _looked(
+    root: WatchedRoot,
+    directory: str,
+    why: int,
+    after: Watched,
+    events: tuple[Seen, ...],
+    statements: tuple[Statement, ...],
+    trusted: int | None,
+) -> Looked:
+    return Looked(
+        root,
+        directory,
+        why,
+        after.phase,
+        recorded(after),
+        after.gone_since is not None,
+        events,
+        statements,
+        trusted,
+        unsettled=trusted == UNTRUSTED and after.phase != "over",
+    )
 
 
 def recorded(watched: Watched) -> tuple[RecordedProcess, ...]:

@@ -23,9 +23,9 @@ from runward.daemon.store.rows import Job, Outcome
 from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hint, Hints, Why
-from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot
+from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.deciding import Decider, Orders, waves
-from runward.daemon.worker.look import Looked, Looker, recorded
+from runward.daemon.worker.look import Looked, Looker
 from runward.daemon.worker.orders import orders_for
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
 from runward.handlers.effects import CancelRun, EndAttempt, StartRun
@@ -201,23 +201,27 @@ class Worker:
     def _note(self, looked: Sequence[Looked]) -> None:
         """Remember, after the commit, what was seen and which attempts are open."""
         for look in looked:
-            root, name = look.root, look.directory
+            root, name = look.root, look.place
             if look.mark is None:
                 root.seen.pop(name, None)
             else:
                 root.seen[name] = look.mark
-            if look.after.phase == "open":
-                root.open[name] = recorded(look.after)
+            if look.phase == "open":
+                root.open[name] = look.processes
             else:
                 root.open.pop(name, None)
-            if look.after.gone_since is not None:
+            if look.doubted:
                 root.doubted.add(name)
             else:
                 root.doubted.discard(name)
-            if look.mark == UNTRUSTED and look.unreadable is None and look.after.phase != "over":
+            if look.unsettled and look.unreadable is None:
                 root.unsettled.add(name)
             else:
                 root.unsettled.discard(name)
+            if look.again_in is not None:
+                root.due[name] = self.clock.monotonic() + look.again_in
+            else:
+                root.due.pop(name, None)
             if look.why == Why.SCAN and look.events:
                 self.coverage.found_by_scan += len(look.events)
             if look.unreadable is not None:

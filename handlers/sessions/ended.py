@@ -42,6 +42,7 @@ from runward.handlers.facts import (
     Unreadable,
 )
 from runward.handlers.journal import lines
+from runward.handlers.journal.place import journal_directory
 
 
 def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Effects | Need | TryLater:
@@ -164,7 +165,8 @@ def _journal(
     reason: Reason,
     verification: Verification | None,
 ) -> Effects:
-    """The lines that tell of the end in the run's own directory."""
+    """The lines that tell of the end in the session's journal."""
+    directory = journal_directory(session.layout, event.session_key, session.path)
     written, delivery = b"", None
     if verification is not None:
         written, delivery = lines.artifact_verified(event, event_hash, verification), verification.delivery
@@ -172,8 +174,8 @@ def _journal(
     written += lines.session_finished(event, event_hash, status, reason, delivery)
     replay = lines.replay_session_end(event, event_hash, status)
     return (
-        AppendLines(event.session_key, session.path, lines.EVENTS, written, live=False),
-        AppendLines(event.session_key, session.path, lines.replay_name(event.attempt), replay, live=False),
+        AppendLines(event.session_key, directory, lines.EVENTS, written, live=False),
+        AppendLines(event.session_key, directory, lines.replay_name(event.attempt), replay, live=False),
     )
 
 

@@ -35,6 +35,7 @@ from runward.handlers.facts import (
     UnexpectedAnswer,
 )
 from runward.handlers.journal import lines
+from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts.native import LAYOUT
 
 
@@ -145,11 +146,12 @@ def _opening(
         written = lines.session_started(event, event_hash, declaration)
         if contract is not None:
             written += lines.contract_snapshotted(event, event_hash, contract, basis)
-        effects.append(AppendLines(event.session_key, declaration.path, lines.EVENTS, written, live=True))
+        journal = journal_directory(declaration.layout, event.session_key, declaration.path)
+        effects.append(AppendLines(event.session_key, journal, lines.EVENTS, written, live=True))
         effects.append(
             AppendLines(
                 event.session_key,
-                declaration.path,
+                journal,
                 lines.replay_name(event.attempt),
                 lines.replay_session_start(event, event_hash, declaration.session_id),
                 live=True,
@@ -178,6 +180,7 @@ def _resume(event: AttemptStarted, event_hash: str, session: Session) -> Effects
                 f"attempt {event.attempt} doesn't follow attempt {session.attempt} ({session.status})",
             ),
         )
+    journal = journal_directory(session.layout, event.session_key, session.path)
     return (
         OpenAttempt(
             event.session_key,
@@ -191,11 +194,11 @@ def _resume(event: AttemptStarted, event_hash: str, session: Session) -> Effects
         ),
         Explain(event.session_key, "decided", f"attempt {event.attempt} opened, under the same contract"),
         AppendLines(
-            event.session_key, session.path, lines.EVENTS, lines.session_resumed(event, event_hash), live=True
+            event.session_key, journal, lines.EVENTS, lines.session_resumed(event, event_hash), live=True
         ),
         AppendLines(
             event.session_key,
-            session.path,
+            journal,
             lines.replay_name(event.attempt),
             lines.replay_session_start(event, event_hash, session.session_id),
             live=True,

@@ -197,7 +197,9 @@ def test_an_own_state_directory_brings_its_runs_along() -> None:
         ('[[roots]]\npath = "a:b"', "2:8: roots[0].path: the last part of '/etc/runward/a:b' can't be a name (give the root a name)"),
         ('[[roots]]\npath = "/"', "2:8: roots[0].path: the last part of '/' can't be a name (give the root a name)"),
         ('[[roots]]\npath = "a/x"\n[[roots]]\npath = "b/x"', "4:8: roots[1].path: 'x' is the name of another root already (give each root a name of its own)"),
-        ('[[roots]]\npath = "a"\nlayout = "nativ"', "3:10: roots[0].layout: 'nativ' is not known (one of: native)"),
+        ('[[roots]]\npath = "a"\nlayout = "nativ"', "3:10: roots[0].layout: 'nativ' is not known (one of: native, ctcp, adjutant, lionagi, claude-code, codex)"),
+        ('[[roots]]\npath = "a"\nsettle = "2s"', "3:10: roots[0].settle: 'settle' holds for nothing here: native runs say themselves when they end (leave it out, or name the root's layout)"),
+        ('[[roots]]\npath = "a"\nstale_after = "1d"', "3:15: roots[0].stale_after: 'stale_after' holds for nothing here: native runs say themselves when they end (leave it out, or name the root's layout)"),
         ('[[roots]]\npath = "a"\nhistory = "none"', "3:11: roots[0].history: 'none' is not known (one of: live, record)"),
         ('[[roots]]\npath = "a"\nignore = ["a/b"]', "3:11: roots[0].ignore[0]: 'a/b' has '/' in it (write it without /)"),
         ("batch = 1\nbatch = 2", "2:10: is no TOML: cannot overwrite a value (correct it; texts and durations stand in quotes)"),
@@ -212,11 +214,8 @@ def test_what_is_wrong_is_said_at_its_place_with_its_mend(text: str, complaint: 
     [
         ('chains = ["chains"]', "1:1: chains"),
         ('[actions.gh-merge]\ncommand = ["gh"]', "1:2: actions"),
-        ('[[roots]]\npath = "a"\nsettle = "2s"', "3:1: roots[0].settle"),
-        ('[[roots]]\npath = "a"\nstale_after = "1d"', "3:1: roots[0].stale_after"),
         ('[[roots]]\npath = "a"\nstart_within = "1d"', "3:1: roots[0].start_within"),
         ('[[roots]]\npath = "a"\nlayout = "auto"', "3:10: roots[0].layout: 'auto'"),
-        ('[[roots]]\npath = "a"\nlayout = "claude-code"', "3:10: roots[0].layout: 'claude-code'"),
     ],
 )
 def test_what_comes_with_a_later_version_is_refused_and_not_passed_over(text: str, place: str) -> None:
@@ -298,12 +297,30 @@ def test_a_root_around_the_default_state_directory_is_the_one_to_mend() -> None:
     )
 
 
+def test_a_root_of_another_tools_layout_has_its_own_defaults_and_keys() -> None:
+    said = '[[roots]]\npath = "/a"\nlayout = "claude-code"'
+    (usual,) = good(said).roots
+    assert (usual.history, usual.settle, usual.stale_after) == ("record", 2.0, None)
+    (changed,) = good(f'{said}\nhistory = "live"\nsettle = "500ms"\nstale_after = "1d"').roots
+    assert (changed.history, changed.settle, changed.stale_after) == ("live", 0.5, 86400.0)
+
+
 def test_the_settings_as_json_hold_every_key() -> None:
     assert settings_to_json(good('[[roots]]\npath = "/a"\nignore = ["x"]')) == {
         "state_dir": "/home/me/.local/state/runward",
         "playbooks": ["/etc/runward/playbooks"],
         "agents": ["/etc/runward/agents"],
-        "roots": [{"name": "a", "path": "/a", "layout": "native", "history": "live", "ignore": ["x"]}],
+        "roots": [
+            {
+                "name": "a",
+                "path": "/a",
+                "layout": "native",
+                "history": "live",
+                "ignore": ["x"],
+                "settle": 2.0,
+                "stale_after": None,
+            }
+        ],
         "contracts": [],
         "batch": 256,
         "watch": {"step": 2, "debounce": 5, "limit_share": 0.5},
