@@ -1,6 +1,6 @@
-"""Hints: run directories that somebody should look into, each once, in order of their arrival.
+"""Hints: places that somebody should look at, each once, in order of their arrival.
 
-Bounded by construction: there is at most one hint for a run directory, however often it changed.
+Bounded by construction: there is at most one hint for a place, however often it changed.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,25 +22,45 @@ class Why:
 
 
 Target = tuple[str, str]
-"""A root's name and the name of a directory in it."""
+"""A root's name and a place in it: the name of a run directory, or the path of a session of another tool's."""
 
 Hint = tuple[Target, int]
 """A target and the bits of `Why` that say who hinted at it."""
 
 
+LATER_AT_ONCE: Final = 16
+"""Hints of the backlog that are taken at once: each may be a transcript that was never read, and others wait."""
+
+
 class Hints:
-    """What is to be looked at. `wake` is called when there is something new."""
+    """What is to be looked at. `wake` is called when there is something new.
+
+    What can wait, such as the transcripts of a home that is seen for the first time, is taken after all else.
+    """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._waiting: dict[Target, int] = {}
+        self._backlog: dict[Target, int] = {}
         self._wake = wake
 
     def add(self, targets: Iterable[Target], why: int) -> None:
-        """Have these run directories looked at."""
-        waiting = self._waiting
+        """Have these places looked at."""
+        waiting, backlog = self._waiting, self._backlog
         for target in targets:
-            waiting[target] = waiting.get(target, 0) | why
+            known = backlog.pop(target, 0) if backlog else 0
+            waiting[target] = waiting.get(target, known) | why
         if waiting:
+            self._wake()
+
+    def add_to_backlog(self, targets: Iterable[Target], why: int) -> None:
+        """Have these places looked at when nothing else is waiting."""
+        waiting, backlog = self._waiting, self._backlog
+        for target in targets:
+            if target in waiting:
+                waiting[target] |= why
+            else:
+                backlog[target] = backlog.get(target, 0) | why
+        if backlog:
             self._wake()
 
     def take(self, most: int) -> list[Hint]:
@@ -49,13 +69,24 @@ class Hints:
         if len(waiting) <= most:
             taken = list(waiting.items())
             waiting.clear()
+            if self._backlog and len(taken) < most:
+                taken += _oldest(self._backlog, min(LATER_AT_ONCE, most - len(taken)))
             return taken
-        return [(target, waiting.pop(target)) for target in list(islice(waiting, most))]
+        return _oldest(waiting, most)
 
     def give_back(self, hints: Iterable[Hint]) -> None:
         """These were taken and could not be followed: they wait again."""
         for target, why in hints:
             self.add([target], why)
 
+    @property
+    def backlog(self) -> int:
+        """How many places are looked at when nothing else is waiting."""
+        return len(self._backlog)
+
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._backlog)
+
+
+def _oldest(waiting: dict[Target, int], most: int) -> list[Hint]:
+    return [(target, waiting.pop(target)) for target in list(islice(waiting, most))]

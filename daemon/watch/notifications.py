@@ -186,7 +186,7 @@ class CannotWatch(Exception):
 
 
 class Translator:
-    """From changed paths to the run directories that they lie in, and whether the inbox changed."""
+    """From changed paths to the places whose change they tell of, and whether the inbox changed."""
 
     def __init__(self, inbox: str, roots: Sequence[WatchedRoot]) -> None:
         self._inbox = inbox + "/"
@@ -198,14 +198,22 @@ class Translator:
         for path in paths:
             for prefix, root in self._prefixes:
                 if path.startswith(prefix):
-                    directory, _, rest = path[len(prefix) :].partition("/")
-                    name = rest.partition("/")[0]
-                    if not (name and is_untelling(name) and directory in root.seen):
-                        found[root.name, directory] = None
+                    place = _place(root, path[len(prefix) :])
+                    if place is not None and not (root.ignore and root.ignores(place)):
+                        found[root.name, place] = None
                     break
             else:
                 in_inbox = in_inbox or path.startswith(self._inbox)
         return [target for target in found if not target[1].startswith(".")], in_inbox
+
+
+def _place(root: WatchedRoot, path: str) -> str | None:
+    """The place whose change a changed path (relative to the root) tells of, if any."""
+    if root.shape is not None:
+        return root.shape.place_of(path)
+    directory, _, rest = path.partition("/")
+    name = rest.partition("/")[0]
+    return None if name and is_untelling(name) and directory in root.seen else directory
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ It runs at the start, after whatever may have lost notifications, when a root ap
 now and then anyway. It only lists; what differs becomes a hint, so a look decides as always.
 """
 
-import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,26 +25,25 @@ class Scanned:
 def scan(files: Files, root: WatchedRoot, everything: bool) -> Scanned:
     """Compare a root with what was seen in it; with `everything`, look at all of it anew.
 
-    Runs in a thread. A root that can't be listed says nothing about the runs inside it.
+    Of other tools' sessions only those that are open are looked at without a change: what they say lies in the file
+    whose signature is compared. Runs in a thread. A root that can't be listed says nothing about the runs inside it.
     """
-    listing = files.list_root(root.path)
+    listing = files.list_root(root.path) if root.shape is None else files.list_places(root.path, root.shape)
     if not isinstance(listing, Listing):
         return Scanned(root, listing, ())
     seen = root.seen
     found = listing.directories
+    anew = everything and root.shape is None
     changed = [
         name
         for name, signature in found.items()
-        if (everything or seen.get(name) != mark(signature)) and not ignored(root, name)
+        if (anew or seen.get(name) != mark(signature)) and not root.ignores(name)
     ]
+    if everything and not anew:
+        changed += [name for name in root.open if name in found and seen.get(name) == mark(found[name])]
     changed += [name for name in list(seen) if name not in found]
     changed += [name for name in list(root.open) if name not in found and name not in seen]
     return Scanned(root, listing, tuple((root.name, name) for name in changed))
-
-
-def ignored(root: WatchedRoot, name: str) -> bool:
-    """Whether the settings tell to leave this run directory alone."""
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in root.ignore)
 
 
 def settle(scanned: Scanned) -> str | None:

@@ -1,9 +1,12 @@
 """Roots as the daemon sees them while it runs: their health, and what was seen in them."""
 
+import fnmatch
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.scanner import RecordedProcess, Signature
+from runward.handlers.sessions.over import SETTLE
 
 Health: TypeAlias = Literal["unknown", "ok", "missing", "unreadable"]
 """How a root was at its last scan; unknown before the first one."""
@@ -13,13 +16,17 @@ Health: TypeAlias = Literal["unknown", "ok", "missing", "unreadable"]
 class WatchedRoot:
     """A root of the settings. `stands` is the identity of the directory at `path` when it was last checked.
 
-    `seen` has, for each run directory that was looked at, the mark of its own signature: while that is
-    unchanged a scan need not look again. It is `UNTRUSTED` where it may change again unnoticed.
+    A native root has its runs in the directories inside it; `shape` says where the sessions of another tool's layout
+    are. `seen` has, for each such place that was looked at, the mark of its own signature: while that is unchanged a
+    scan need not look again. It is `UNTRUSTED` where it may change again unnoticed.
     """
 
     name: str
     path: str
     layout: str
+    shape: Shape | None = None
+    settle: float = SETTLE
+    stale_after: float | None = None
     records_history: bool = False
     ignore: tuple[str, ...] = ()
     first_seen_at: float = 0.0
@@ -28,13 +35,17 @@ class WatchedRoot:
     stands: str | None = None
     seen: dict[str, int] = field(default_factory=dict)
     open: dict[str, tuple[RecordedProcess, ...]] = field(default_factory=dict)
-    """The run directories with an open attempt, and the processes that they name."""
+    """The places with an open attempt, and the processes that they name."""
     doubted: set[str] = field(default_factory=set)
     """Those among them whose processes were seen gone, for the grace to pass."""
     due: dict[str, float] = field(default_factory=dict)
     """When (monotonic time) to look at a place again though nothing changes: an end in a growing file has to settle."""
     unsettled: set[str] = field(default_factory=set)
     """Run directories without an end that changed right before they were looked at: the watch may not stand there yet."""
+
+    def ignores(self, place: str) -> bool:
+        """Whether the settings tell to leave this place alone: of a path each name counts."""
+        return any(fnmatch.fnmatchcase(part, pattern) for pattern in self.ignore for part in place.split("/"))
 
 
 UNTRUSTED = 0

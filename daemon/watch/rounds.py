@@ -7,7 +7,7 @@ is looked at. Now and then everything is scanned.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -21,7 +21,7 @@ from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hints, Target, Why
 from runward.daemon.watch.reconcile import Scanned, scan, settle
 from runward.daemon.watch.roots import WatchedRoot, mark
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.layouts.scanner import RecordedProcess, Signature
 
 BEAT: Final = 1.0
 """Seconds between heartbeats."""
@@ -34,6 +34,9 @@ ASKED: Final = 50
 
 What the watch loses in a new directory, or behind an agent that moves its directories about, is found soon that way.
 """
+
+WRITERS_ASKED: Final = 250
+"""Running sessions of other tools that are looked at in each of these periods, for nothing tells who writes them."""
 
 PROCESS_PERIOD: Final = 5.0
 """Seconds between looks at the recorded processes of running sessions."""
@@ -62,6 +65,7 @@ class Rounds:
     look_in_inbox: Callable[[], None]
     flat: set[str] = field(default_factory=set)
     _asked: int = 0
+    _written: int = 0
     _scan_at: float = 0.0
     _everything: bool = True
     _wake: anyio.Event = field(default_factory=anyio.Event)
@@ -87,14 +91,16 @@ class Rounds:
                 await self.scan()
             if now - checked >= PROCESS_PERIOD:
                 checked = now
+                self.check_writers()
                 await self.check_processes(frozenset(self.roots))
             elif any(root.doubted for root in self.roots.values()):
                 await self.check_processes(frozenset(self.roots), doubted=True)
             await self.check_roots()
             await self.check_running()
             self._look_at_flat()
+            patience = self.check_due()
             last, wall = self.clock.monotonic(), self.clock.now()
-            with anyio.move_on_after(BEAT):
+            with anyio.move_on_after(patience):
                 await self._wake.wait()
             self._note_gap(last, wall)
 
@@ -128,8 +134,16 @@ class Rounds:
         complaint = settle(scanned)
         if complaint is not None:
             self.log.warning("root.problem", root=scanned.root.name, path=scanned.root.path, why=complaint)
-        self.hints.add(scanned.targets, why)
+        self._hint(scanned.root, scanned.targets, why)
         return len(scanned.targets)
+
+    def _hint(self, root: WatchedRoot, targets: Sequence[Target], why: int) -> None:
+        """Have these places looked at. Transcripts that are no running session's wait for everything else."""
+        if root.shape is None:
+            self.hints.add(targets, why)
+            return
+        self.hints.add([each for each in targets if each[1] in root.open], why)
+        self.hints.add_to_backlog([each for each in targets if each[1] not in root.open], why)
 
     async def learn_roots(self) -> None:
         """Know which directories the roots are now, before they are watched and scanned for the first time."""
@@ -168,12 +182,39 @@ class Rounds:
         return len(changed)
 
     def _changed(self, asked: list[tuple[WatchedRoot, str]]) -> list[Target]:
-        found = [(root, name, self.files.directory_signature(root.path, name)) for root, name in asked]
+        found = [(root, name, self._signature(root, name)) for root, name in asked]
         return [
             (root.name, name)
             for root, name, signature in found
             if signature is not None and root.seen.get(name) != mark(signature)
         ]
+
+    def _signature(self, root: WatchedRoot, place: str) -> Signature | None:
+        if root.shape is None:
+            return self.files.directory_signature(root.path, place)
+        return self.files.place_signature(root.path, place, root.shape)
+
+    def check_due(self) -> float:
+        """Hint at what is to be looked at again by now; returns the seconds until the next one is due, at most a beat."""
+        now, soonest = self.clock.monotonic(), BEAT
+        for root in self.roots.values():
+            if not root.due:
+                continue
+            self.hints.add(
+                [(root.name, place) for place, at in root.due.items() if at <= now], Why.AGAIN | Why.PROCESS
+            )
+            soonest = min([soonest, *(at - now for at in root.due.values() if at > now)])
+        return soonest
+
+    def check_writers(self) -> None:
+        """Hint at running sessions of other tools, a part of them each time: only a look finds out who writes one."""
+        everyone = [(root.name, place) for root in self.roots.values() if root.shape for place in root.open]
+        if not everyone:
+            return
+        self._written %= len(everyone)
+        asked = [*everyone[self._written :], *everyone[: self._written]][:WRITERS_ASKED]
+        self._written += len(asked)
+        self.hints.add(asked, Why.PROCESS)
 
     async def check_processes(self, names: frozenset[str], doubted: bool = False) -> int:
         """Hint at every running session whose recorded processes are gone."""
