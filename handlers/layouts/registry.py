@@ -115,19 +115,40 @@ def log_layout(
     return LogLayout(name, start, load, recognises, place, names_process, beside)
 
 
-def directory_layout(
-    name: str,
-    scanner: TranscriptScanner[State],
-    recognises: Callable[[frozenset[str], Heads], bool],
-    *,
-    markers: tuple[str, ...],
-    documents: tuple[str, ...],
-    logs: tuple[str, ...],
-    goes_by_id: bool,
-) -> DirectoryLayout:
+class DirectoryModule(Protocol[State]):
+    """What a module brings whose layout is one of run directories; see `DirectoryLayout`."""
+
+    @property
+    def LAYOUT(self) -> str: ...
+
+    @property
+    def SCANNER(self) -> TranscriptScanner[State]: ...
+
+    @property
+    def MARKERS(self) -> tuple[str, ...]: ...
+
+    @property
+    def DOCUMENTS(self) -> tuple[str, ...]: ...
+
+    @property
+    def LOGS(self) -> tuple[str, ...]: ...
+
+    def recognises_directory(self, names: frozenset[str], heads: Heads) -> bool: ...
+
+
+def directory_layout(module: DirectoryModule[State], *, goes_by_id: bool) -> DirectoryLayout:
     """A layout of run directories, in which no process is named."""
-    start, load = _with(scanner)
-    return DirectoryLayout(name, start, load, recognises, markers, documents, logs, goes_by_id)
+    start, load = _with(module.SCANNER)
+    return DirectoryLayout(
+        module.LAYOUT,
+        start,
+        load,
+        module.recognises_directory,
+        module.MARKERS,
+        module.DOCUMENTS,
+        module.LOGS,
+        goes_by_id,
+    )
 
 
 def _with(scanner: TranscriptScanner[State]) -> tuple[Callable[[str], Scan], Callable[[str], Scan]]:
@@ -159,33 +180,9 @@ LAYOUTS: Final = Layouts(
         ),
     ),
     directories=(
-        directory_layout(
-            ctcp.LAYOUT,
-            ctcp.SCANNER,
-            ctcp.recognises_directory,
-            markers=ctcp.MARKERS,
-            documents=ctcp.DOCUMENTS,
-            logs=ctcp.LOGS,
-            goes_by_id=False,
-        ),
-        directory_layout(
-            adjutant.LAYOUT,
-            adjutant.SCANNER,
-            adjutant.recognises_directory,
-            markers=adjutant.MARKERS,
-            documents=adjutant.DOCUMENTS,
-            logs=adjutant.LOGS,
-            goes_by_id=False,
-        ),
-        directory_layout(
-            lionagi.LAYOUT,
-            lionagi.SCANNER,
-            lionagi.recognises_directory,
-            markers=lionagi.MARKERS,
-            documents=lionagi.DOCUMENTS,
-            logs=lionagi.LOGS,
-            goes_by_id=True,
-        ),
+        directory_layout(ctcp, goes_by_id=False),
+        directory_layout(adjutant, goes_by_id=False),
+        directory_layout(lionagi, goes_by_id=True),
     ),
 )
 """What Runward reads. Adding a layout is adding an entry here."""

@@ -91,26 +91,22 @@ def recognises_log(name: str, head: bytes) -> bool:
     return name.endswith(".jsonl") and head.startswith(b'{"begin"')
 
 
-def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
-    return b"tiny" in heads.get("status.json", b"")
+class _Directories:
+    LAYOUT = "ctcp"
+    SCANNER = TinyScanner()
+    MARKERS = ("status.json", "inner/status.json")
+    DOCUMENTS = ("status.json", "inner/*.json")
+    LOGS = ("events.jsonl",)
+
+    def recognises_directory(self, names: frozenset[str], heads: Heads) -> bool:
+        return b"tiny" in heads.get("status.json", b"")
 
 
 def layouts(log_name: str = "claude-code") -> Layouts:
     """The tiny layout as one of logs, under a name whose processes are looked for, and as one of directories."""
-    scanner = TinyScanner()
     return Layouts(
-        (log_layout(log_name, scanner, recognises_log, r"/known-[^/]*\.jsonl", names_process=True),),
-        (
-            directory_layout(
-                "ctcp",
-                scanner,
-                recognises_directory,
-                markers=("status.json", "inner/status.json"),
-                documents=("status.json", "inner/*.json"),
-                logs=("events.jsonl",),
-                goes_by_id=False,
-            ),
-        ),
+        (log_layout(log_name, TinyScanner(), recognises_log, r"/known-[^/]*\.jsonl", names_process=True),),
+        (directory_layout(_Directories(), goes_by_id=False),),
     )
 
 
