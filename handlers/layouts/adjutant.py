@@ -20,12 +20,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from pydantic import TypeAdapter
-
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.adjutant_replay import BEGINS, KINDS, LONGEST_TIME, Replay
 from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.foreign_values import document_object, list_in, text_in
+from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.scanner import Complaint, Document
 from runward.handlers.layouts.transcript import Counts, Heads, LogLine, Resumed, Told
 from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
@@ -67,9 +66,6 @@ class State:
     in_receipt: Complaint | None = None
 
 
-_STATE: Final = TypeAdapter(State)
-
-
 def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     """A replay that begins as one, or a receipt where there is no replay."""
     if names & _OF_NATIVE:
@@ -90,7 +86,7 @@ def _begins_replay(line: bytes) -> bool:
     return isinstance(kind, str) and kind in BEGINS
 
 
-class AdjutantScanner:
+class AdjutantScanner(KeepsState[State]):
     """Reads Adjutant's session directories; the head of the module says what becomes of their words."""
 
     def start(self, name: str) -> State:
@@ -160,14 +156,8 @@ class AdjutantScanner:
             complaints=(*documents, *_strange_end(replay), *state.complaints),
         )
 
-    def dump(self, state: State) -> str:
-        return _STATE.dump_json(state).decode()
 
-    def load(self, text: str) -> State:
-        return _STATE.validate_json(text, strict=True)
-
-
-SCANNER: Final = AdjutantScanner()
+SCANNER: Final = AdjutantScanner(State)
 
 
 def _receipt(content: dict[str, JsonValue]) -> Receipt:

@@ -10,14 +10,13 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from pydantic import TypeAdapter
-
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.claude_code_meanings import counts_as_subagent, is_subagent_file
 from runward.handlers.layouts.claude_code_records import record_of
 from runward.handlers.layouts.claude_code_session import Session
 from runward.handlers.layouts.claude_code_state import LONGEST_ID, VERSION, State, headless
 from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.transcript import Counts, LogLine, Resumed, Told, Usage
 from runward.handlers.layouts.transcript_lines import Unreadable, records
@@ -28,7 +27,7 @@ _SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NOTES: Final = ("queue-operation", "last-prompt", "mode", "permission-mode", "agent-setting", "custom-title")
 
 
-class ClaudeCodeScanner:
+class ClaudeCodeScanner(KeepsState[State]):
     """Scans one session's transcript and, for their number alone, the files of its sub-agents."""
 
     def start(self, name: str) -> State:
@@ -80,20 +79,8 @@ class ClaudeCodeScanner:
             complaints=state.complaints,
         )
 
-    def dump(self, state: State) -> str:
-        return _STATES.dump_json(state).decode()
 
-    def load(self, text: str) -> State:
-        state = _STATES.validate_json(text)
-        if state.version != VERSION:
-            raise ValueError(f"a claude-code scanner's state of version {state.version}, not {VERSION}")
-        if self.dump(state) != text:
-            raise ValueError("no state that the claude-code scanner wrote")
-        return state
-
-
-SCANNER: Final = ClaudeCodeScanner()
-_STATES: Final = TypeAdapter(State)
+SCANNER: Final = ClaudeCodeScanner(State, is_exact=True)
 
 
 def recognises_log(name: str, head: bytes) -> bool:

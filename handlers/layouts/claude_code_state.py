@@ -1,6 +1,6 @@
 """What is remembered of a Claude Code session between two readings of its transcript."""
 
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from runward.handlers.layouts.claude_code_meanings import is_headless
 from runward.handlers.layouts.foreign_json import parse_time
@@ -33,7 +33,7 @@ class State(NamedTuple):
     main chain is a reply that called no tool, `stop_reason` what that reply gave as its reason to stop.
     """
 
-    version: int
+    version: Literal[1]
     session_id: str | None = None
     parent_session_id: str | None = None
     is_subagent: bool = False

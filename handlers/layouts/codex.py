@@ -7,13 +7,12 @@ the file: `codex_names` tells where that lock is.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pydantic import TypeAdapter
-
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.codex_names import thread_of
 from runward.handlers.layouts.codex_records import read_record
 from runward.handlers.layouts.codex_rollout import Rollout
 from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.transcript import Counts, LogLine, Resumed, Told, Usage
 from runward.handlers.layouts.transcript_lines import MOST_GLUED, Unreadable, records
@@ -25,10 +24,9 @@ _RECORD: Final = b'{"timestamp":"'
 
 _KINDS: Final = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _MOST_HEAD_LINES: Final = 20
-_STATE: Final = TypeAdapter(Rollout)
 
 
-class CodexScanner:
+class CodexScanner(KeepsState[Rollout]):
     """Follows a rollout; see `TranscriptScanner`."""
 
     def start(self, name: str) -> Rollout:
@@ -78,16 +76,8 @@ class CodexScanner:
             complaints=state.complaints,
         )
 
-    def dump(self, state: Rollout) -> str:
-        """The state as JSON."""
-        return _STATE.dump_json(state).decode()
 
-    def load(self, text: str) -> Rollout:
-        """The state that was dumped. Raises `ValueError` for what this program never wrote."""
-        return _STATE.validate_json(text)
-
-
-SCANNER: Final = CodexScanner()
+SCANNER: Final = CodexScanner(Rollout)
 
 
 def recognises_log(name: str, head: bytes) -> bool:

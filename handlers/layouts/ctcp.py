@@ -20,12 +20,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from pydantic import TypeAdapter
-
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.ctcp_log import KNOWN, Log
 from runward.handlers.layouts.ctcp_times import LONGEST_TIME, ahead_of_utc, time_at
 from runward.handlers.layouts.foreign_values import document_object, text_in
+from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.scanner import Complaint, Document, clip_prompt
 from runward.handlers.layouts.transcript import Close, Counts, Heads, LogLine, Resumed, Told
 from runward.handlers.layouts.transcript_lines import Unreadable, records
@@ -79,9 +78,6 @@ class State:
     in_documents: tuple[Complaint, ...] = ()
 
 
-_STATE: Final = TypeAdapter(State)
-
-
 def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     """A run of the orchestrator by its own files, or one that holds to the artifact contracts alone."""
     if any(_SCHEMA.search(heads.get(name, b"")) for name in (RUN, REPOSITORY)):
@@ -92,7 +88,7 @@ def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     return any(all(key in line for key in _EVENT_KEYS) and not _OF_RUNWARD.search(line) for line in first)
 
 
-class CtcpScanner:
+class CtcpScanner(KeepsState[State]):
     """Reads CTCP run directories; the head of the module says what becomes of their words."""
 
     def start(self, name: str) -> State:
@@ -168,14 +164,8 @@ class CtcpScanner:
             complaints=(*state.in_documents, *state.complaints),
         )
 
-    def dump(self, state: State) -> str:
-        return _STATE.dump_json(state).decode()
 
-    def load(self, text: str) -> State:
-        return _STATE.validate_json(text, strict=True)
-
-
-SCANNER: Final = CtcpScanner()
+SCANNER: Final = CtcpScanner(State)
 
 
 def _run(content: dict[str, JsonValue], modified_at: float) -> Run:

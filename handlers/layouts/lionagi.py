@@ -23,11 +23,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
-from pydantic import TypeAdapter
-
 from runward.config.json_value import JsonValue
 from runward.handlers.events import Status
 from runward.handlers.layouts.foreign_values import document_object, list_in, object_in, seconds_in, text_in
+from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.lionagi_branch import (
     NOTHING,
     Branch,
@@ -118,9 +117,6 @@ class State:
     in_documents: tuple[Complaint, ...] = ()
 
 
-_STATE: Final = TypeAdapter(State)
-
-
 def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     """A `run.json` that isn't Runward's own, or the two folders of a run that has none yet."""
     if names & _OF_NATIVE:
@@ -131,7 +127,7 @@ def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     return all(key.search(run) for key in _RUN_KEYS) and not _NATIVE_SCHEMA.search(run)
 
 
-class LionagiScanner:
+class LionagiScanner(KeepsState[State]):
     """Reads lionagi's run directories; the head of the module says what becomes of their words."""
 
     def start(self, name: str) -> State:
@@ -192,14 +188,8 @@ class LionagiScanner:
             complaints=(*state.in_documents, *state.complaints),
         )
 
-    def dump(self, state: State) -> str:
-        return _STATE.dump_json(state).decode()
 
-    def load(self, text: str) -> State:
-        return _STATE.validate_json(text, strict=True)
-
-
-SCANNER: Final = LionagiScanner()
+SCANNER: Final = LionagiScanner(State)
 
 
 def _branch(state: State, named: re.Match[str] | None) -> Branch | None:

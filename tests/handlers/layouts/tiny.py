@@ -6,10 +6,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pydantic import TypeAdapter
-
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.registry import Layouts, directory_layout, log_layout
 from runward.handlers.layouts.scanner import Complaint, Document
 from runward.handlers.layouts.transcript import Close, Counts, Heads, LogLine, Resumed, Told
@@ -21,7 +20,7 @@ class Tiny(NamedTuple):
     told: Told = Told()
 
 
-class TinyScanner:
+class TinyScanner(KeepsState[Tiny]):
     def start(self, name: str) -> Tiny:
         return Tiny(Told(session_id=name.removesuffix(".jsonl")))
 
@@ -50,15 +49,6 @@ class TinyScanner:
 
     def tell(self, state: Tiny) -> Told:
         return state.told
-
-    def dump(self, state: Tiny) -> str:
-        return _STATE.dump_json(state).decode()
-
-    def load(self, text: str) -> Tiny:
-        return _STATE.validate_json(text)
-
-
-_STATE = TypeAdapter(Tiny)
 
 
 def _take(told: Told, record: dict[str, JsonValue]) -> Told:
@@ -93,7 +83,7 @@ def recognises_log(name: str, head: bytes) -> bool:
 
 class _Directories:
     LAYOUT = "ctcp"
-    SCANNER = TinyScanner()
+    SCANNER = TinyScanner(Tiny)
     MARKERS = ("status.json", "inner/status.json")
     DOCUMENTS = ("status.json", "inner/*.json")
     LOGS = ("events.jsonl",)
@@ -105,7 +95,7 @@ class _Directories:
 def layouts(log_name: str = "claude-code") -> Layouts:
     """The tiny layout as one of logs, under a name whose processes are looked for, and as one of directories."""
     return Layouts(
-        (log_layout(log_name, TinyScanner(), recognises_log, r"/known-[^/]*\.jsonl", names_process=True),),
+        (log_layout(log_name, TinyScanner(Tiny), recognises_log, r"/known-[^/]*\.jsonl", names_process=True),),
         (directory_layout(_Directories(), goes_by_id=False),),
     )
 

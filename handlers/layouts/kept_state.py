@@ -1,0 +1,31 @@
+"""How a scanner's state is stored between two readings, and taken up again."""
+
+from typing import Generic
+
+from pydantic import TypeAdapter
+
+from runward.handlers.layouts.transcript import State
+
+
+class KeepsState(Generic[State]):
+    """A scanner whose state is stored as JSON; the state's type tells its version.
+
+    `is_exact` where that type has a default for nearly every field, so that other JSON would pass for a state, too.
+    """
+
+    __slots__ = ("_is_exact", "_states")
+
+    def __init__(self, state: type[State], *, is_exact: bool = False) -> None:
+        self._states: TypeAdapter[State] = TypeAdapter(state)
+        self._is_exact = is_exact
+
+    def dump(self, state: State) -> str:
+        """The state as JSON."""
+        return self._states.dump_json(state).decode()
+
+    def load(self, text: str) -> State:
+        """The state that was dumped. Raises `ValueError` for what this program never wrote."""
+        state = self._states.validate_json(text, strict=True)
+        if self._is_exact and self.dump(state) != text:
+            raise ValueError("this is no state that the scanner wrote")
+        return state
