@@ -99,10 +99,15 @@ class Gone(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The directories directly inside a root, by name, and the names that can't be watched."""
+    """The run directories inside a root, by name, and the names that can't be watched.
+
+    Of a root of another tool's these are places: its sessions' logs, or directories. `unlisted` are the directories
+    in it that couldn't be looked into: what was known there is not gone.
+    """
 
     directories: Mapping[str, Signature]
     unusable: tuple[str, ...]
+    unlisted: tuple[str, ...] = ()
 
 
 Journal: TypeAlias = tuple[str, str]

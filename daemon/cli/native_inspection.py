@@ -11,7 +11,7 @@ from typing import Final
 from runward.daemon.cli.inspected import InspectedSession
 from runward.daemon.ports import Gone
 from runward.daemon.processes.machine import RealProcesses
-from runward.daemon.rundir.inspecting import last_change
+from runward.daemon.rundir.last_change import last_change
 from runward.daemon.rundir.looking import look
 from runward.daemon.rundir.tailing import NotRegular, Tail, open_in_run
 from runward.handlers.events import AttemptEnded

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from runward.daemon.cli.inspected import InspectedSession
-from runward.daemon.rundir.growing import PACKED
 from runward.daemon.rundir.liveness import NOBODY_KNOWS, Writers
 from runward.daemon.rundir.pid_files import Writer
-from runward.daemon.rundir.recognising import unpacked_name
 from runward.daemon.rundir.session_reading import SessionRead, read_session
+from runward.handlers.layouts.places import PACKED, unpacked_name
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
 from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.layouts.transcript import Told

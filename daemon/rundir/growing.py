@@ -17,6 +17,7 @@ from runward.daemon.rundir.opening import ABSENT
 from runward.daemon.rundir.sparse import data_after, is_empty
 from runward.daemon.rundir.tailing import open_in_run
 from runward.daemon.rundir.unpacking import Unpacked
+from runward.handlers.layouts.places import PACKED
 from runward.handlers.layouts.transcript import LogLine
 
 LONGEST_LINE: Final = 8 << 20
@@ -24,8 +25,6 @@ LONGEST_LINE: Final = 8 << 20
 
 MOST_BYTES: Final = 4 << 20
 """Bytes of a log that are read at a time, unless a line is longer."""
-
-PACKED: Final = ".zst"
 
 _CHUNK: Final = 1 << 20
 _BEFORE: Final = 64
@@ -57,12 +56,16 @@ UNREAD: Final = Cursor()
 
 
 class Portion(NamedTuple):
-    """What one reading gave, and where the next one goes on. `more`: there was more to read at once."""
+    """What one reading gave, and where the next one goes on. `more`: there was more to read at once.
+
+    `taken` are the bytes that were read for it.
+    """
 
     lines: list[LogLine]
     cursor: Cursor
     happened: Happened
     more: bool
+    taken: int = 0
 
 
 class _Source(Protocol):
@@ -106,6 +109,10 @@ class Growing:
         """When the file last changed, in Unix seconds."""
         return os.fstat(self._descriptor).st_mtime
 
+    def is_another(self) -> bool:
+        """Whether this isn't what was read before: then its lines are given from the first one on."""
+        return self._happened in FROM_THE_BEGINNING
+
     def portion(self, most_bytes: int = MOST_BYTES) -> Portion:
         """The next whole lines, from about `most_bytes`. Raises `OSError`, and `CannotUnpack` for a packed file."""
         lines: list[LogLine] = []
@@ -121,7 +128,7 @@ class Growing:
             happened = "same"
         if self._is_packed and not more:
             self._cursor = self._cursor._replace(packed=self._size)
-        return Portion(lines, self._cursor, happened, more)
+        return Portion(lines, self._cursor, happened, more, taken)
 
     def _find(self, cursor: Cursor) -> tuple[_Source, Cursor, Happened]:
         """The place in the file at which reading goes on."""

@@ -87,7 +87,7 @@ def look(
         signatures: list[tuple[str, Signature]] = []
         documents: list[Document] = []
         for name in names:
-            found = _document(descriptor, name, known.get(name))
+            found = document_at(descriptor, name, known.get(name))
             if found is not None:
                 signatures.append((name, found.signature))
                 if found.signature != known.get(name):
@@ -109,13 +109,11 @@ def _no_directory(root: str, error: OSError) -> Unreadable | Gone:
     return Gone()
 
 
-def document_at(within: int, name: str) -> Document | None:
-    """The document `name` of an open directory as it is now; None where there is none. Raises `OSError`."""
-    return _document(within, name, None)
+def document_at(within: int, name: str, known: Signature | None = None) -> Document | None:
+    """The document `name` of an open directory as it is now, without its content where it is the known one.
 
-
-def _document(within: int, name: str, known: Signature | None) -> Document | None:
-    """The document, without its content where it is the known one; None where there is none."""
+    None where there is none. Raises `OSError`.
+    """
     try:
         status = os.stat(name, dir_fd=within, follow_symlinks=False)
     except FileNotFoundError:

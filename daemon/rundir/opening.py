@@ -34,9 +34,22 @@ def open_root(path: str) -> int:
 
 
 @contextmanager
-def opened(path: str, flags: int, within: int) -> Iterator[int]:
-    """A descriptor of `path` relative to the descriptor `within`, closed afterwards."""
+def opened(path: str, flags: int, within: int | None = None) -> Iterator[int]:
+    """A descriptor of `path`, relative to the descriptor `within` where there is one, closed afterwards."""
     descriptor = os.open(path, flags, dir_fd=within)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def opened_below(within: int, parts: list[str]) -> Iterator[int]:
+    """As `open_below`, closed afterwards; without any parts it is `within` itself, which stays open."""
+    if not parts:
+        yield within
+        return
+    descriptor = open_below(within, parts)
     try:
         yield descriptor
     finally:

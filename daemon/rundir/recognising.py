@@ -4,11 +4,11 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
-from runward.daemon.rundir.growing import PACKED
-from runward.daemon.rundir.opening import DIRECTORY, open_below
+from runward.daemon.rundir.opening import DIRECTORY, opened, opened_below
 from runward.daemon.rundir.tailing import NotRegular, open_in_run, open_regular
 from runward.daemon.rundir.unpacking import CannotUnpack, Unpacked
 from runward.handlers.layouts import native
+from runward.handlers.layouts.places import PACKED, unpacked_name
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 
 HEAD: Final = 256 << 10
@@ -16,11 +16,6 @@ HEAD: Final = 256 << 10
 
 _FIRST: Final = 32 << 10
 """Bytes that mostly do: a first look at them is much cheaper than one at the whole head."""
-
-
-def unpacked_name(name: str) -> str:
-    """The name that a log has when it isn't packed."""
-    return name.removesuffix(PACKED)
 
 
 def recognise_log(path: str, layouts: Layouts) -> LogLayout | None:
@@ -70,15 +65,8 @@ def _heads(path: str, names: frozenset[str], markers: tuple[str, ...]) -> dict[s
 
 
 def _head_below(path: str, parents: list[str], name: str) -> bytes:
-    within = os.open(path, DIRECTORY)
-    try:
-        if parents:
-            below = open_below(within, parents)
-            os.close(within)
-            within = below
-        descriptor = open_regular(within, name)
-    finally:
-        os.close(within)
+    with opened(path, DIRECTORY) as within, opened_below(within, parents) as directory:
+        descriptor = open_regular(directory, name)
     try:
         return _head(descriptor, is_packed=False)
     finally:

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 from runward.daemon.rundir.growing import UNREAD, growing, read
 from runward.daemon.rundir.looking import document_at
 from runward.daemon.rundir.opening import DIRECTORY, open_below
-from runward.daemon.rundir.recognising import unpacked_name
 from runward.daemon.rundir.tailing import NotRegular
 from runward.daemon.rundir.unpacking import CannotUnpack
 from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.layouts.places import unpacked_name
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout, Scan
 from runward.handlers.layouts.scanner import Complaint, Document
 from runward.handlers.layouts.transcript import Told

@@ -8,25 +8,21 @@ import os
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from runward.daemon.rundir.growing import PACKED
 from runward.daemon.rundir.opening import ABSENT
 from runward.daemon.rundir.recognising import (
     log_by_its_place,
     recognise_directory,
     recognise_log,
-    unpacked_name,
 )
 from runward.daemon.rundir.tailing import NotRegular
 from runward.daemon.rundir.unpacking import CannotUnpack
+from runward.handlers.layouts.places import LEVELS, LOG, PACKED, unpacked_name
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
-
-MOST_LEVELS: Final = 6
-"""Levels of directories below the given one: a Codex home has five."""
 
 MOST_ENTRIES: Final = 1_000_000
 """Entries of directories that are looked at in all."""
 
-_LOG_NAMES: Final = (".jsonl", f".jsonl{PACKED}")
+_LOG_NAMES: Final = (LOG, LOG + PACKED)
 
 
 class Place(NamedTuple):
@@ -84,7 +80,7 @@ class _Walk:
 
     def below(self, directory: str) -> Iterator[Place | Hindrance]:
         """The sessions at or under a directory. Raises `CannotList` for this one only."""
-        yield from self._look(directory, _list(directory), MOST_LEVELS)
+        yield from self._look(directory, _list(directory), LEVELS)
 
     def _look(self, directory: str, listed: _Listed, levels: int) -> Iterator[Place | Hindrance]:
         layout = recognise_directory(directory, listed.names, self._layouts)
@@ -96,7 +92,7 @@ class _Walk:
             self._is_over = True
             yield Hindrance(directory, "is one directory too many: name one further down")
             return
-        owned = {unpacked_name(name).removesuffix(_LOG_NAMES[0]) for name in listed.logs}
+        owned = {unpacked_name(name).removesuffix(LOG) for name in listed.logs}
         for name in sorted((*listed.logs, *listed.directories)):
             if name in listed.logs:
                 found = _log(f"{directory}/{name}", self._layouts, is_named=False)

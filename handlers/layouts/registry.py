@@ -52,7 +52,8 @@ class LogLayout(NamedTuple):
     `start` gives the scan of a file with this name before anything was read, `load` a stored one (`ValueError`).
     `usual_place` is what the paths of its files end in, for a file that can't be read. `beside` are globs of further
     logs of a session, such as its sub-agents', relative to its own one, whose name (without what follows the first
-    dot) is `{name}` in them: the scanner is fed their beginnings.
+    dot) is `{name}` in them: the scanner is fed their beginnings. Logs whose names begin with one of `no_sessions`
+    are no session's own.
     """
 
     name: str
@@ -63,6 +64,7 @@ class LogLayout(NamedTuple):
     names_process: bool
     beside: tuple[str, ...] = ()
     goes_by_id: bool = True
+    no_sessions: tuple[str, ...] = ()
 
 
 class DirectoryLayout(NamedTuple):
@@ -70,6 +72,7 @@ class DirectoryLayout(NamedTuple):
 
     `documents` and `logs` are the files to read, relative to it; the last part may be a glob. `markers` are those
     whose heads it is recognised by. With `goes_by_id` a session is the same wherever its directory is moved to.
+    With `logs_come_and_go` a log that isn't there any more had its time: another of its name is a new one.
     """
 
     name: str
@@ -81,6 +84,7 @@ class DirectoryLayout(NamedTuple):
     logs: tuple[str, ...]
     goes_by_id: bool
     names_process: bool = False
+    logs_come_and_go: bool = False
 
 
 class Layouts(NamedTuple):
@@ -108,11 +112,12 @@ def log_layout(
     *,
     names_process: bool,
     beside: tuple[str, ...] = (),
+    no_sessions: tuple[str, ...] = (),
 ) -> LogLayout:
     """A layout of growing files; `usual_place` is a regular expression."""
     start, load = _with(scanner)
     place = re.compile(f"(?:{usual_place})$")
-    return LogLayout(name, start, load, recognises, place, names_process, beside)
+    return LogLayout(name, start, load, recognises, place, names_process, beside, no_sessions=no_sessions)
 
 
 class DirectoryModule(Protocol[State]):
@@ -136,7 +141,9 @@ class DirectoryModule(Protocol[State]):
     def recognises_directory(self, names: frozenset[str], heads: Heads) -> bool: ...
 
 
-def directory_layout(module: DirectoryModule[State], *, goes_by_id: bool) -> DirectoryLayout:
+def directory_layout(
+    module: DirectoryModule[State], *, goes_by_id: bool, logs_come_and_go: bool = False
+) -> DirectoryLayout:
     """A layout of run directories, in which no process is named."""
     start, load = _with(module.SCANNER)
     return DirectoryLayout(
@@ -148,6 +155,7 @@ def directory_layout(module: DirectoryModule[State], *, goes_by_id: bool) -> Dir
         module.DOCUMENTS,
         module.LOGS,
         goes_by_id,
+        logs_come_and_go=logs_come_and_go,
     )
 
 
@@ -170,6 +178,7 @@ LAYOUTS: Final = Layouts(
             r"/projects/[^/]+/[0-9a-f-]{36}\.jsonl",
             names_process=True,
             beside=("{name}/subagents/*.jsonl",),
+            no_sessions=("agent-",),
         ),
         log_layout(
             codex.LAYOUT,
@@ -182,7 +191,7 @@ LAYOUTS: Final = Layouts(
     directories=(
         directory_layout(ctcp, goes_by_id=False),
         directory_layout(adjutant, goes_by_id=False),
-        directory_layout(lionagi, goes_by_id=True),
+        directory_layout(lionagi, goes_by_id=True, logs_come_and_go=True),
     ),
 )
 """What Runward reads. Adding a layout is adding an entry here."""

@@ -10,8 +10,8 @@ from tests.handlers.layouts.tiny import begin, layouts
 
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir import sessions_under as finding
-from runward.daemon.rundir.growing import PACKED
 from runward.daemon.rundir.sessions_under import CannotList, Hindrance, sessions_under
+from runward.handlers.layouts.places import PACKED
 from runward.handlers.layouts.registry import Layouts
 
 BEGIN = json.dumps(begin()).encode() + b"\n"
