@@ -13,6 +13,7 @@ from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.store.values import as_bytes, as_float, as_int, listed
 from runward.handlers.events import UnknownEvent, load_payload
 from runward.handlers.facts import Cancellation, JobState, Produced, ProducedFiles, RunProcesses, Session
+from runward.handlers.layouts.scanner import Signature
 from runward.handlers.route import BACKGROUND
 from runward.handlers.sessions.observe import load_watched
 
@@ -49,6 +50,7 @@ ROOT_SEEN: Final = (
 
 
 _PROCESSES: Final = TypeAdapter(RunProcesses)
+_SIGNATURE: Final = TypeAdapter(Signature)
 
 
 class OwedCancellation(NamedTuple):
@@ -209,6 +211,36 @@ async def cursors(store: Store, keys: Iterable[str]) -> dict[str, str]:
     return {str(key): str(state) for key, state in rows}
 
 
+class KnownPlace(NamedTuple):
+    """What the store knows of a place: its session (None: it is none), and the other places of that session."""
+
+    session_key: str | None
+    elsewhere: tuple[tuple[str, str], ...] = ()
+
+
+async def places(store: Store, keys: Iterable[str]) -> dict[str, KnownPlace]:
+    """What is known of these places (`root/place`), by their keys; those that were never seen are left out."""
+    rows = await store.read(
+        "select p.key, p.session_key, o.root, o.place from json_each(?) asked join places p on p.key = asked.value"
+        " left join places o on o.session_key = p.session_key and o.key <> p.key",
+        (listed(keys),),
+    )
+    found: dict[str, KnownPlace] = {}
+    for key, session_key, root, place in rows:
+        known = found.setdefault(str(key), KnownPlace(None if session_key is None else str(session_key)))
+        if place is not None:
+            found[str(key)] = known._replace(elsewhere=(*known.elsewhere, (str(root), str(place))))
+    return found
+
+
+async def places_read(store: Store, root: str) -> list[tuple[str, Signature]]:
+    """The places in a root whose files were read to their ends, each with what they were like then."""
+    rows = await store.read(
+        "select place, signature from places where root = ? and signature is not null", (root,)
+    )
+    return [(str(place), _SIGNATURE.validate_json(str(text))) for place, text in rows]
+
+
 async def processes_of(store: Store, keys: Iterable[str]) -> dict[str, RunProcesses]:
     """Whom the files of these sessions' runs name, as it is remembered from the last look."""
     places = {key.partition(":")[2]: key for key in keys}
@@ -252,7 +284,7 @@ async def owed_cancellations(store: Store) -> list[OwedCancellation]:
 
 
 async def open_cursors(store: Store) -> list[tuple[str, str, str]]:
-    """Every run directory with an open attempt: root, directory, what is remembered."""
+    """Every place with an open attempt: root, place, what is remembered."""
     rows = await store.read("select root, directory, state from cursors where phase = 'open'")
     return [(str(root), str(directory), str(state)) for root, directory, state in rows]
 

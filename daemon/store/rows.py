@@ -404,9 +404,17 @@ def _produced(files: tuple[Produced, ...]) -> str | None:
 
 
 UPSERT_CURSOR: Final = (
-    "insert into cursors (key, root, directory, session_key, phase, state) values (?, ?, ?, ?, ?, ?)"
-    " on conflict (key) do update set phase = excluded.phase, state = excluded.state"
+    "insert into cursors (key, root, directory, session_key, phase, state, activity) values (?, ?, ?, ?, ?, ?, ?)"
+    " on conflict (key) do update set root = excluded.root, directory = excluded.directory,"
+    " phase = excluded.phase, state = excluded.state, activity = excluded.activity"
 )
+UPSERT_PLACE: Final = (
+    "insert into places (key, root, place, session_key, signature) values (?, ?, ?, ?, ?)"
+    " on conflict (key) do update set session_key = excluded.session_key, signature = excluded.signature"
+)
+FORGET_PLACE: Final = "delete from places where key = ?"
+MOVE_SESSION: Final = "update sessions set root = ?, path = ? where key = ?"
+INSERT_LINK: Final = "insert into links (linked, launcher) values (?, ?) on conflict (linked) do nothing"
 DELETE_PROBLEMS: Final = "delete from problems where path = ?"
 INSERT_PROBLEM: Final = "insert into problems (path, line, message, mend, since) values (?, ?, ?, ?, ?)"
 
@@ -416,11 +424,15 @@ _ORDER: Final[tuple[tuple[str, bool], ...]] = (
     (_INSERT_EVENT, True),
     (_INSERT_JOB, True),
     (UPSERT_CURSOR, False),
+    (UPSERT_PLACE, False),
+    (FORGET_PLACE, False),
+    (INSERT_LINK, False),
     (DELETE_PROBLEMS, False),
     (INSERT_PROBLEM, True),
     (_FINISH_JOB, True),
     (_RELEASE_JOB, False),
     (_INSERT_SESSION, True),
+    (MOVE_SESSION, False),
     (_INSERT_ATTEMPT, True),
     (_FOLD_CONTRACT, True),
     (_REFUSE_FOLD, True),

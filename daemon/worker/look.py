@@ -162,7 +162,7 @@ def _changes(
     """What is to be remembered in the same transaction as the events."""
     if after is before or after == before:
         return ()
-    row = (f"{root.name}/{directory}", root.name, directory, key, after.phase, dump_watched(after))
+    row = (f"{root.name}/{directory}", root.name, directory, key, after.phase, dump_watched(after), None)
     statements = [Statement(UPSERT_CURSOR, [row])]
     if after.complaints != before.complaints:
         path = f"{root.path}/{directory}"
