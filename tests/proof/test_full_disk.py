@@ -129,7 +129,8 @@ def test_a_full_root_delays_its_journals_and_no_verdict(tmp_path: Path, forks: F
             wait_for(lambda: "o space left" in " ".join(_degraded(place)), "a report that says why")
             assert daemon.code is None
             disk.free()
-            wait_for(lambda: not _degraded(place), "a report that says that all is well", 60.0)
+            wait_for(lambda: not _degraded(place), "a report that says that all is well")
+            wait_for(lambda: place.rows("select count(*) from outbox") == [(0,)], "every line synced")
         _all_is_well(place, COUNT)
 
 

@@ -63,11 +63,13 @@ def test_a_daemon_killed_while_it_carries_out_an_order_leaves_a_cancelled_run(
     cleaned.put_request({"type": "SessionCancelRequested", "version": 1, "payload": said})
     assert daemon.wait() == -signal.SIGKILL
 
+    carried_out = "select count(*), sum(carried_out_at is null) from cancellations"
     with cleaned.serving():
         cleaned.wait_ended(1)
+        wait_for(lambda: cleaned.rows(carried_out) == [(1, 0)], "one order, and that nobody owes it any more")
     evidence = "declared" if who == "launcher" else "process_gone"
     assert cleaned.rows("select status, reason_code, ended_by from sessions") == [
         ("cancelled", "run.cancelled.user", evidence)
     ]
-    assert cleaned.rows("select count(*), sum(carried_out_at is null) from cancellations") == [(1, 0)]
+    assert cleaned.rows(carried_out) == [(1, 0)]
     assert members(str(cleaned.runs)) == []

@@ -59,4 +59,4 @@ def test_a_daemon_whose_state_directory_was_replaced_leaves_it_to_the_new_one(pl
         assert f"the state directory {place.state} was replaced by another" in first.said()
         place.finished_run("made-later")
         place.wait_ended(1)
-        assert second.pid == place.status()["pid"]
+        wait_for(lambda: place.status().get("pid") == second.pid, "the report of the new one")

@@ -192,10 +192,16 @@ UNTIL_FOLDED = (
 )
 
 
+def wait_judged(place: Place) -> None:
+    """Until the daemon has seen the end of the session `flow`, which comes after that of its launcher."""
+    wait_for(lambda: place.rows("select 1 from sessions where status = 'completed'"), "the verdict")
+
+
 def test_a_daemon_that_watches_folds_while_the_flow_runs(flows: Place) -> None:
     with flows.daemon():
         result = run(flows, WRITE_PLAN, UNTIL_FOLDED, GO, FIRST, LAST)
         assert (result.code, result.err) == (0, "")
+        wait_judged(flows)
     session = flows.call("session", "show", "flow", "--json").object()
     assert (session["status"], session["contract_basis"]) == ("completed", "first_look")
     assert expected(session) == LEGS
@@ -215,6 +221,7 @@ def test_a_second_plan_is_said_beside_the_contract_that_holds(flows: Place) -> N
             "the launcher knows only the last plan"
         )
         wait_for(lambda: flows.rows(problem), "the second plan's refusal")
+        wait_judged(flows)
         wait_for(lambda: not flows.rows("select 1 from jobs where state <> 'done'"), "the last job")
     session = flows.call("session", "show", "flow", "--json").object()
     assert expected(session) == LEGS

@@ -14,6 +14,7 @@ from tests.daemon.launching import is_alive, members
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.cli.play_run import values_of
+from runward.daemon.processes.tree import send_signal
 from runward.daemon.store.ownership import hold, prepare
 
 SHELL = """\
@@ -43,7 +44,7 @@ def furnished(place: Place) -> Iterator[Place]:
 def _killed(runs: Path) -> bool:
     left = members(str(runs))
     for pid in left:
-        os.kill(pid, signal.SIGKILL)
+        send_signal(pid, signal.SIGKILL)
     return not left
 
 
@@ -371,8 +372,8 @@ def test_a_killed_launcher_is_a_run_of_which_nobody_saw_the_end(furnished: Place
         process = start_shell(furnished, "sleep 60", "--wait")
         launcher = _launcher(furnished)
         for pid in members(str(furnished.runs)):
-            os.kill(launcher, signal.SIGKILL)
-            os.kill(pid, signal.SIGKILL)
+            send_signal(launcher, signal.SIGKILL)
+            send_signal(pid, signal.SIGKILL)
         out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "aborted (run.aborted.process_gone" in out

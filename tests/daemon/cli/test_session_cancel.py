@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.daemon.launching import members
 from tests.waiting import PATIENCE_S, wait_for
 
 
@@ -15,26 +16,30 @@ from tests.waiting import PATIENCE_S, wait_for
 def running(place: Place, *command: str) -> Iterator[subprocess.Popen[str]]:
     """A launcher with a run called `mine`, whose command is let go."""
     with place.start("run", "--name", "mine", "--grace", "1s", "--", *command) as process:
-        wait_for((place.runs / "mine" / "process.json").exists, "process.json")
+        wait_for(lambda: members(str(place.runs / "mine")), "the command")
         yield process
         process.terminate()
         process.communicate(timeout=PATIENCE_S)
 
 
-def seen(place: Place, status: str) -> None:
-    def stands() -> bool:
-        return [each["status"] for each in place.call("session", "list", "--json").objects()] == [status]
+def seen(place: Place) -> None:
+    """Until the daemon knows the run and its command."""
+    pid = json.loads((place.runs / "mine" / "process.json").read_text())["pid"]
 
-    wait_for(stands, f"a session that is {status}")
+    def known() -> bool:
+        return any(str(pid) in str(state) for (state,) in place.rows("select state from cursors"))
+
+    wait_for(known, "the run and its command to be seen")
 
 
 def test_a_run_is_cancelled_while_one_waits_and_why_tells_the_whole_story(place: Place) -> None:
     with place.daemon(), running(place, "sleep", "1000") as process:
-        seen(place, "running")
+        seen(place)
         asked = place.call("session", "cancel", "mine", "--reason", "wrong branch", "--wait", "--json")
         assert asked.code == 0, asked.err
         said = asked.object()
         assert process.wait(PATIENCE_S) == 143
+        wait_for(lambda: "was told" in place.call("why", "mine").out, "what came of the order")
         why = place.call("why", "mine")
         causes = place.call("why", "mine", "--json").items("causes")
         shown = place.call("session", "show", "mine", "--json").object()
@@ -68,7 +73,7 @@ def test_a_request_is_durable_without_a_daemon_and_carried_out_by_the_next(place
 
 def test_a_run_whose_launcher_was_killed_is_cancelled_through_its_command(place: Place) -> None:
     with place.daemon(), running(place, "sleep", "1000") as process:
-        seen(place, "running")
+        seen(place)
         process.kill()
         process.wait(PATIENCE_S)
         asked = place.call("session", "cancel", "mine", "--wait", "--json")

@@ -20,7 +20,7 @@ from runward.daemon.rundir.words import leave_word
 from runward.handlers.facts import RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
 
-DEAF = "trap '' TERM; sleep 1000 & while :; do sleep 1000; done"
+DEAF = "trap '' TERM; sleep 1000 & echo > up; while :; do sleep 1000; done"
 
 
 def word(said_by: str = "alice", reason: str = "wrong branch") -> bytes:
@@ -71,10 +71,12 @@ def test_a_launcher_that_is_told_ends_its_run_as_cancelled_by_whom_and_why(launc
 
 def test_a_cancelled_tree_that_ignores_it_is_dead_after_the_grace(launcher: Launcher) -> None:
     process = running(launcher, "sh", "-c", DEAF, options=("--grace", "300ms"))
+    wait_for((launcher.work / "up").exists, "the trap")
     assert isinstance(tell_to_end(named(launcher, "run"), placed(launcher.directory("run"))), Told)
 
     assert process.wait() == 143
     assert launcher.ending("run")["cause"] == "cancelled"
+    assert launcher.ending("run")["survivors_killed"], "what was asked in vain"
     assert members(str(launcher.directory("run"))) == []
 
 

@@ -95,7 +95,11 @@ class _Directories:
 def layouts(log_name: str = "claude-code") -> Layouts:
     """The tiny layout as one of logs, under a name whose processes are looked for, and as one of directories."""
     return Layouts(
-        (log_layout(log_name, TinyScanner(Tiny), recognises_log, r"/known-[^/]*\.jsonl", names_process=True),),
+        (
+            log_layout(
+                log_name, TinyScanner(Tiny), recognises_log, r"/known-[^/]*\.jsonl", names_process=True
+            ),
+        ),
         (directory_layout(_Directories(), goes_by_id=False),),
     )
 
