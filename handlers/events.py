@@ -130,7 +130,8 @@ class AttemptEnded(OfSession):
     """A session's files, its process or its deadline say that an attempt is over.
 
     `status` and `reason_code` are what the evidence alone amounts to, before the contract is
-    held against the disk. `at` is when it ended (Unix seconds).
+    held against the disk. `at` is when it ended (Unix seconds). What is `history` was over before its root was
+    first seen: it is recorded, and nothing else comes of it.
     """
 
     type: ClassVar[str] = "AttemptEnded"
@@ -146,6 +147,7 @@ class AttemptEnded(OfSession):
     source: Literal["daemon", "launcher", "hook", "person", "schedule"] = "daemon"
     exit_code: int | None = None
     signal: int | None = None
+    origin: Origin = "live"
 
     @property
     def key(self) -> str:
@@ -156,7 +158,8 @@ class AttemptEnded(OfSession):
 class SessionFinished(OfSession):
     """The verdict on an attempt: what triggers, chains, hashes and notices hang on.
 
-    `produced` counts the expected files that were there, of `produced_bytes` together.
+    `produced` counts the expected files that were there, of `produced_bytes` together. Nothing may hang on a verdict
+    whose origin is `history`.
     """
 
     type: ClassVar[str] = "SessionFinished"
@@ -170,6 +173,7 @@ class SessionFinished(OfSession):
     delivery: DeliveryState | None
     produced: int = 0
     produced_bytes: int = 0
+    origin: Origin = "live"
 
     @property
     def key(self) -> str:

@@ -113,8 +113,10 @@ class AdjutantScanner(KeepsState[State]):
                 replay.attempt, replay.started_at = 1, at and at[:LONGEST_TIME]
             if isinstance(kind, str) and kind in known:
                 before = replay.close() if replay.end else None
+                attempt, began_at = replay.attempt, replay.started_at
                 if replay.take(kind, record, at) and before is not None:
-                    resumed.append(Resumed(replay.attempt, before, parse_time(replay.started_at)))
+                    started_at, began = parse_time(replay.started_at), parse_time(began_at)
+                    resumed.append(Resumed(replay.attempt, before, started_at, attempt, began))
         replay.events, replay.moved_at = replay.events + events, moved_at and moved_at[:LONGEST_TIME]
         complaints = tuple(unreadable.complaints)
         state = replace(state, replay=replay, unreadable=unreadable.count, complaints=complaints)
@@ -154,6 +156,7 @@ class AdjutantScanner(KeepsState[State]):
             counts=Counts(replay.events, tool_calls, replay.errors),
             unreadable=state.unreadable,
             complaints=(*documents, *_strange_end(replay), *state.complaints),
+            turns=attempt,
         )
 
 

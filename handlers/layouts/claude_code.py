@@ -77,6 +77,7 @@ class ClaudeCodeScanner(KeepsState[State]):
             usage=Usage(state.input_tokens, state.output_tokens) if state.replies else None,
             unreadable=state.unreadable,
             complaints=state.complaints,
+            turns=state.turns,
         )
 
 

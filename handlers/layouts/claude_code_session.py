@@ -67,6 +67,7 @@ class Session:
     queued: str | None
     is_begun: bool
     attempt: int
+    turns: int
     turn: Turn
     ending: Ending | None
     held: Ending | None
@@ -231,6 +232,7 @@ class Session:
             case "prompt":
                 self.prompt = self.prompt or clip_prompt(text) or None
                 self._prompted(stamp)
+                self.turns += 1  # here and not where it was queued, so that each prompt counts once
                 self.is_begun = True
             case "interruption":
                 self._ends(Ending(INTERRUPTED, stamp))
@@ -256,6 +258,7 @@ class Session:
             if is_interrupted:
                 self._ends(Ending(INTERRUPTED, stamp))
             else:
+                self._is_asked()
                 self._opens()
         return has_results
 
@@ -270,6 +273,7 @@ class Session:
         if record.is_api_error_message:
             self.errors += 1
             if not is_copied:
+                self._is_asked()
                 self._ends(Ending(api_error(content_of(record)), stamp))
             return
         message = record.message
@@ -291,6 +295,8 @@ class Session:
                     self._calls(block)
         if is_copied:
             return
+        if not self.is_plain:
+            self._is_asked()
         reason = message.stop_reason
         if not called and (reason == "end_turn" or reason == "stop_sequence"):
             self._ends(Ending(COMPLETED, stamp))
@@ -353,6 +359,12 @@ class Session:
             self.waiting = self.spoken = False
             self.is_plain = True
 
+    def _is_asked(self) -> None:
+        """The model works: if it was not on a prompt that counts already, another turn has begun."""
+        is_command = self.command is not None and not self._is_headless()
+        if self.held is not None or is_command or self.turns == 0:
+            self.turns += 1
+
     def _ends(self, ending: Ending) -> None:
         self._opens()
         self.turn, self.ending = "closed", ending
@@ -363,9 +375,9 @@ class Session:
         self._opens()
         if before is not None and self._is_headless():
             self.attempt += 1
-            self.started = stamp
+            began_at, self.started = parse_time(self.started), stamp
             self.is_settled = False
-            self.resumed.append(Resumed(self.attempt, before.told(), parse_time(stamp)))
+            self.resumed.append(Resumed(self.attempt, before.told(), parse_time(stamp), self.turns, began_at))
 
     def _goes_on(self) -> None:
         """The model is given more without a person's word: an end that was told is in doubt until it speaks."""
@@ -377,6 +389,7 @@ class Session:
         """A slash command: a prompt, unless the program answers it itself. While the agent works it is an aside."""
         if self._is_headless():
             self._prompted(stamp)
+            self.turns += 1
         elif self.turn == "open":
             return
         else:

@@ -41,6 +41,7 @@ class State(NamedTuple):
     queued: str | None = None
     is_begun: bool = False
     attempt: int = 0
+    turns: int = 0
     turn: Turn = "none"
     ending: Ending | None = None
     held: Ending | None = None

@@ -53,8 +53,7 @@ class CodexScanner(KeepsState[Rollout]):
         origin, turns, calls, tokens = state.origin, state.turns, state.calls, state.tokens
         began = turns.started_at
         if turns.attempt == 1:
-            began = origin.made_at if origin is not None else None
-            began = parse_time(state.first_stamp) if began is None else began
+            began = state.made_at
         return Told(
             session_id=state.thread,
             parent_session_id=origin.parent if origin is not None else None,
@@ -74,6 +73,7 @@ class CodexScanner(KeepsState[Rollout]):
             usage=Usage(tokens.input_tokens, tokens.output_tokens) if tokens.replies else None,
             unreadable=state.unreadable,
             complaints=state.complaints,
+            turns=turns.begun,
         )
 
 

@@ -268,7 +268,13 @@ class Rollout:
 
     def _note_resumed(self, began: Resumed | None, resumed: list[Resumed]) -> None:
         if began is not None:
-            resumed.append(began)
+            resumed.append(began._replace(began_at=self.made_at) if began.attempt == 2 else began)
+
+    @property
+    def made_at(self) -> float | None:
+        """When the thread was made, or else its first record."""
+        made = self.origin.made_at if self.origin is not None else None
+        return parse_time(self.first_stamp) if made is None else made
 
 
 Handler: TypeAlias = Callable[[Rollout, Payload, list[Resumed]], None]

@@ -31,8 +31,8 @@ class Turns:
     `current` is the id of the last turn until it is finished: an interrupted turn stays current, as in Codex.
     `guessed` marks an end that nobody wrote. `prompted` says that the turn was asked for something, `owes` that the
     model has yet to answer a prompt or a tool's output, `answered` and `replied` that it answered in words and that a
-    reply of it is whole. `attempt` counts the headless stretches, `started_at` is when a later one began. A time `at`
-    is a record's, as it stands there.
+    reply of it is whole. `attempt` counts the headless stretches, `started_at` is when a later one began, `begun` counts
+    the turns. A time `at` is a record's, as it stands there.
     """
 
     turn: Turn = "none"
@@ -41,6 +41,7 @@ class Turns:
     close: Close | None = None
     guessed: bool = False
     attempt: int = 1
+    begun: int = 0
     started_at: float | None = None
     prompted: bool = False
     owes: bool = False
@@ -151,8 +152,9 @@ class Turns:
         resumed = None
         if headless and self.turn == "closed" and self.close is not None:
             self.attempt += 1
-            self.started_at = parse_time(at)
-            resumed = Resumed(self.attempt, self.close, self.started_at)
+            began_at, self.started_at = self.started_at, parse_time(at)
+            resumed = Resumed(self.attempt, self.close, self.started_at, self.begun, began_at)
+        self.begun += 1
         self.turn, self.close, self.guessed = "open", None, False
         self.prompted = self.owes = self.answered = self.replied = False
         return resumed

@@ -114,10 +114,11 @@ class CtcpScanner(KeepsState[State]):
                 log.attempt, log.started_at = 1, at and at[:LONGEST_TIME]
             name = record.get("event")
             if isinstance(name, str) and (event := known.get(name)) is not None:
-                end, ended_at = log.end, log.ended_at
+                end, ended_at, attempt, began_at = log.end, log.ended_at, log.attempt, log.started_at
                 if log.take(event, record.get("rc"), at):
                     before = _close_of_log(end, ended_at, ahead)
-                    resumed.append(Resumed(log.attempt, before, time_at(log.started_at, ahead)))
+                    started_at, began = time_at(log.started_at, ahead), time_at(began_at, ahead)
+                    resumed.append(Resumed(log.attempt, before, started_at, attempt, began))
         log.events, log.moved_at = log.events + events, moved_at and moved_at[:LONGEST_TIME]
         complaints = tuple(unreadable.complaints)
         return replace(state, log=log, unreadable=unreadable.count, complaints=complaints), tuple(resumed)
@@ -162,6 +163,7 @@ class CtcpScanner(KeepsState[State]):
             counts=Counts(log.events, log.commands, log.errors),
             unreadable=state.unreadable,
             complaints=(*state.in_documents, *state.complaints),
+            turns=attempt,
         )
 
 

@@ -186,6 +186,7 @@ class LionagiScanner(KeepsState[State]):
             usage=Usage(tally.input_tokens, tally.output_tokens) if tally.replies else None,
             unreadable=state.unreadable,
             complaints=(*state.in_documents, *state.complaints),
+            turns=attempt,
         )
 
 

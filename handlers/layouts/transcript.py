@@ -60,7 +60,8 @@ class Told(NamedTuple):
     """What a session's files say of it now.
 
     `attempt` counts the stretches that the files themselves tell apart, `started_at` and `close` are the last one's,
-    times are Unix seconds. A `declared` end was written whole and counts at once; another one may yet be followed by
+    times are Unix seconds. `turns` counts the turns that the files have begun, by whoever's word; it only grows while
+    they do, and in layouts without turns it counts the stretches. A `declared` end was written whole and counts at once; another one may yet be followed by
     more lines. `headless` is None where nothing says whether a person sits before it. `waiting` means: for a person.
     `unreadable` counts the lines that could not be read, `complaints` name the first of them.
     """
@@ -85,14 +86,20 @@ class Told(NamedTuple):
     usage: Usage | None = None
     unreadable: int = 0
     complaints: tuple[Complaint, ...] = ()
+    turns: int = 0
 
 
 class Resumed(NamedTuple):
-    """Lines that came after an end began the next stretch: `before` is how the last one had ended."""
+    """Lines that came after an end began the next stretch: `before` is how the last one had ended.
+
+    `turns` are those that had begun until then, `began_at` is when the last stretch had.
+    """
 
     attempt: int
     before: Close
     started_at: float | None
+    turns: int = 0
+    began_at: float | None = None
 
 
 State = TypeVar("State")

@@ -7,10 +7,26 @@ Pure, and without memory: whoever waits asks again when `again_in` has passed or
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.handlers.events import Evidence, Status
+from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Close, Told
 
 Liveness: TypeAlias = Literal["alive", "gone", "unknown"]
 """What is known of the process that writes a session's files."""
+
+WriterStatus: TypeAlias = Literal["busy", "idle", "waiting"]
+"""What a program says of itself beside its transcript; `waiting` is for a person."""
+
+
+class Writer(NamedTuple):
+    """The process that writes a session: whether it lives, what it says of itself, and who it is where that is known.
+
+    `process` is whom `liveness` is about. Without one, it is about whoever writes the files now.
+    """
+
+    liveness: Liveness
+    status: WriterStatus | None = None
+    process: RecordedProcess | None = None
+
 
 State: TypeAlias = Status | Literal["unknown"]
 Activity: TypeAlias = Literal["active", "idle", "waiting"]
@@ -81,23 +97,26 @@ def judge(
     names_process: bool,
     quiet_s: float,
     stale_after: float | None = None,
+    status: WriterStatus | None = None,
+    settle: float = SETTLE,
 ) -> Standing:
     """Where the session stands whose files tell this.
 
     `names_process`: its layout is one that names its process. `quiet_s`: seconds since anything changed, in its files
     or in what is known of its process. `stale_after`: silence that ends what nobody can judge, where the root says so.
+    `status`: what a living process says of itself, for a turn that looks open may wait for a person or for a prompt.
     """
     if told.close is not None and told.declared:
         return _over(told, told.close, "declared", None)
     quiet_s = max(0.0, quiet_s)
     match _verdict(told, liveness):
         case "goes on":
-            return _running(told, "active" if told.turn == "open" else "idle")
+            return _running(told, _activity(status) if told.turn == "open" else "idle")
         case "is idle":
             return _running(told, "idle")
         case "is over":
             assert told.close is not None, "the table"
-            return _over(told, told.close, "declared", _rest(SETTLE, quiet_s))
+            return _over(told, told.close, "declared", _rest(settle, quiet_s))
         case "was left":
             assert told.close is not None, "the table"
             return _over(told, told.close, "process_gone", _rest(GRACE, quiet_s))
@@ -119,6 +138,10 @@ def _verdict(told: Told, liveness: Liveness) -> _Verdict:
 
 def _rest(wanted: float, quiet_s: float) -> float | None:
     return wanted - quiet_s if quiet_s < wanted else None
+
+
+def _activity(status: WriterStatus | None) -> Activity:
+    return "active" if status is None or status == "busy" else status
 
 
 def _running(told: Told, activity: Activity) -> Standing:

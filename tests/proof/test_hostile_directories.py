@@ -232,7 +232,9 @@ def test_a_good_run_is_judged_beside_100_000_artifacts(place: Place) -> None:
     finish(directory)
     judge_a_good_run(place)
     wait_for(lambda: status(place, directory) == "completed", "its verdict")
-    wait_for(lambda: owed_lines(place, directory) == 0, "the lines of its end, which are still written into it")
+    wait_for(
+        lambda: owed_lines(place, directory) == 0, "the lines of its end, which are still written into it"
+    )
     shutil.rmtree(directory)
     judge_a_good_run(place)
 

@@ -1,0 +1,404 @@
+"""Following a session of another tool: from what its files and the machine say to the events that follow.
+
+The daemon remembers a `Followed` for each session, stored with the scanner's state and the events in one transaction.
+Everything here is pure. `over.judge` says where a session stands; here its attempts are told apart. Each boundary lies
+at a number of turns, so it is drawn once, whether the daemon was there when it came or reads of it afterwards.
+"""
+
+from typing import Final, NamedTuple, TypeAlias
+
+from pydantic import TypeAdapter
+
+from runward.handlers.events import (
+    EVIDENCE_STRENGTH,
+    AttemptEnded,
+    AttemptStarted,
+    Evidence,
+    Origin,
+    SessionDeclaration,
+)
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.layouts.transcript import Close, Resumed, Told, Turn
+from runward.handlers.sessions.observe import Phase
+from runward.handlers.sessions.over import GRACE, SETTLE, Liveness, Standing, Writer, judge
+
+STATE_VERSION: Final = 1
+
+LONG_QUIET: Final = 86_400.0
+"""Seconds without a change before a root was first seen, after which what nobody can tell about is history."""
+
+_DAY: Final = 86_400.0
+
+
+class Followed(NamedTuple):
+    """What is remembered of a session between looks.
+
+    `due_at` is when an attempt began that is not told of yet: as long as it may turn out to be history. `before` are
+    the turns that came before the open attempt. `turns`, `turn`, `close` and `events` are what the files said at the
+    last look at the open attempt, or at its end; `ended_at` is that end. `process` writes the session, `former` is one
+    that did, and is not asked for any more. `gone_since` and `lost_since` (Unix seconds) are when the process, or the
+    session's place, was first missed. `is_known`: what was there at the first sight is told.
+    """
+
+    phase: Phase = "none"
+    attempt: int = 0
+    ended_by: Evidence | None = None
+    process: RecordedProcess | None = None
+    gone_since: float | None = None
+    former: RecordedProcess | None = None
+    lost_since: float | None = None
+    vanished: bool = False
+    due_at: float | None = None
+    before: int = -1
+    turns: int = 0
+    turn: Turn = "none"
+    close: Close | None = None
+    events: int = 0
+    ended_at: float | None = None
+    is_known: bool = False
+    version: int = STATE_VERSION
+
+
+NEVER_FOLLOWED: Final = Followed()
+
+
+class FollowRule(NamedTuple):
+    """What a session's root and its layout say about following it; times are Unix seconds.
+
+    `records_history`: what ended before `first_seen_at` is recorded only. `booted_at` is when this machine started,
+    `stale_after` the seconds of silence that end what nobody can judge.
+    """
+
+    names_process: bool
+    records_history: bool
+    first_seen_at: float
+    booted_at: float | None = None
+    settle: float = SETTLE
+    stale_after: float | None = None
+
+
+class Sign(NamedTuple):
+    """One look at a session.
+
+    `resumed` are the boundaries in what was read since the last look. `writer` is what is known of its process, the
+    remembered one included; `changed_at` when its files changed last. Where not all that is there was read yet
+    (`complete`), the last attempt may go on behind it.
+    """
+
+    told: Told
+    resumed: tuple[Resumed, ...]
+    writer: Writer
+    changed_at: float | None
+    now: float
+    complete: bool
+
+
+Seen: TypeAlias = AttemptStarted | AttemptEnded
+
+
+class Follow(NamedTuple):
+    """What a look amounts to; after `again_in` seconds without another one, the session wants to be looked at again."""
+
+    after: Followed
+    events: tuple[Seen, ...]
+    standing: Standing | None
+    again_in: float | None
+
+
+def follow(
+    followed: Followed, key: str, declaration: SessionDeclaration, rule: FollowRule, sign: Sign
+) -> Follow:
+    """Fold a look into what is remembered, and name the events that follow."""
+    if sign.told.is_subagent:
+        return Follow(followed, (), None, None)
+    look = _Look(followed, key, declaration, rule, sign)
+    for resumed in sign.resumed:
+        look.cross(resumed)
+    if not sign.complete:
+        look.meanwhile()
+        return Follow(look.after, tuple(look.events), None, None)
+    standing, again_in = look.conclude()
+    return Follow(look.after, tuple(look.events), standing, again_in)
+
+
+class _End(NamedTuple):
+    at: float
+    evidence: Evidence
+    close: Close
+
+
+class _Look:
+    """One look, while its events are named."""
+
+    def __init__(
+        self, followed: Followed, key: str, declaration: SessionDeclaration, rule: FollowRule, sign: Sign
+    ) -> None:
+        self.followed = followed
+        self.after = followed._replace(lost_since=None)
+        self.events: list[Seen] = []
+        self._key = key
+        self._declaration = declaration
+        self._rule = rule
+        self._sign = sign
+
+    def cross(self, resumed: Resumed) -> None:
+        """A boundary that the files themselves draw: one attempt ended there, and the next one began."""
+        after, close = self.after, resumed.before
+        if resumed.turns < after.turns if after.phase == "over" else resumed.turns <= after.before:
+            return  # it was drawn before
+        changed_at = self._changed_at()
+        at = next((at for at in (close.at, resumed.started_at) if at is not None), changed_at)
+        end = _End(at, "declared", close)
+        if after.phase == "open":
+            self._end(end, "live")
+        elif after.due_at is not None:
+            self._whole(after.due_at, end)
+        elif after.phase == "none":
+            self._whole(at if resumed.began_at is None else resumed.began_at, end)
+        elif resumed.turns > after.turns or self._is_corrected(close):
+            self._whole(at, end)
+        began_at = resumed.started_at
+        self.after = self.after._replace(
+            phase="over",
+            due_at=changed_at if began_at is None else began_at,
+            turns=resumed.turns,
+            turn="closed",
+            close=close,
+            ended_at=at,
+        )
+        self._left_behind()
+
+    def meanwhile(self) -> None:
+        """There is more to read: only what can't be history is told of already."""
+        if self.after.due_at is not None and not self._may_be_history():
+            self._start(self.after.due_at, seen_over=False)
+
+    def conclude(self) -> tuple[Standing | None, float | None]:
+        """All was read: draw the conclusions from where the session stands."""
+        told, after = self._sign.told, self.after
+        if after.phase == "none" and after.due_at is None:
+            if told.turn == "none":
+                return None, None
+            began_at = told.started_at
+            self.after = after._replace(due_at=self._changed_at() if began_at is None else began_at)
+        elif after.phase == "over" and after.due_at is None and self._goes_on():
+            self.after = after._replace(due_at=self._went_on_at())
+            self._left_behind()
+        standing = self._standing()
+        due_at = self.after.due_at
+        if due_at is None and self.after.phase == "over":
+            return self._over(standing)
+        if due_at is not None:
+            if self._may_be_history():
+                end = self._end_of_history(standing)
+                if end is not None and standing.again_in is not None:
+                    return standing, standing.again_in
+                if end is not None:
+                    self._whole(due_at, end)
+                    self._mark()
+                    self.after = self.after._replace(is_known=True)
+                    return _ended(standing, end), None
+            self._start(due_at, seen_over=standing.evidence is not None)
+        self._mark()
+        self.after = self.after._replace(is_known=True)
+        if standing.evidence is not None and standing.again_in is None:
+            self._end(self._end_by(standing), "live")
+            return standing, None
+        return standing, standing.again_in
+
+    def _over(self, standing: Standing) -> tuple[Standing, float | None]:
+        """An attempt that was over still is, unless its files now say better than was known how it ended."""
+        close = self._sign.told.close
+        if close is None or not self._is_corrected(close) or standing.evidence is None:
+            return standing, None
+        if standing.again_in is not None:
+            return standing, standing.again_in
+        end = self._end_by(standing)
+        self._whole(end.at, end)
+        self._mark()
+        return standing, None
+
+    def _goes_on(self) -> bool:
+        """Whether the files say that the session went on after its attempt's end."""
+        told, after = self._sign.told, self.after
+        if told.turns > after.turns or (told.turn == "open" and after.turn == "closed"):
+            return True
+        return after.vanished and told.counts.events > after.events
+
+    def _went_on_at(self) -> float:
+        began_at, ended_at = self._sign.told.started_at, self.after.ended_at
+        is_news = began_at is not None and (ended_at is None or began_at > ended_at)
+        return began_at if is_news and began_at is not None else self._changed_at()
+
+    def _is_corrected(self, close: Close) -> bool:
+        after = self.after
+        if after.ended_by is None or EVIDENCE_STRENGTH[after.ended_by] >= EVIDENCE_STRENGTH["declared"]:
+            return False
+        return after.close is None or after.close._replace(at=None) != close._replace(at=None)
+
+    def _standing(self) -> Standing:
+        """Where the session stands; what is known of its process is remembered."""
+        sign, rule = self._sign, self._rule
+        liveness, gone_since = self._liveness()
+        since = [at for at in (sign.changed_at, gone_since) if at is not None]
+        quiet_s = sign.now - max(since, default=sign.now)
+        return judge(
+            sign.told,
+            liveness,
+            rule.names_process,
+            quiet_s,
+            rule.stale_after,
+            sign.writer.status,
+            rule.settle,
+        )
+
+    def _liveness(self) -> tuple[Liveness, float | None]:
+        """What is known of the process of the attempt at hand, and since when it is gone."""
+        sign, booted_at, after = self._sign, self._rule.booted_at, self.after
+        writer = sign.writer
+        if writer.process is not None and writer.process != after.former:
+            after = after._replace(process=writer.process, former=None)
+        if writer.liveness == "gone" and not (writer.process is not None and writer.process == after.former):
+            since = after.gone_since
+            since = sign.now if since is None or sign.now < since else since
+            self.after = after._replace(gone_since=since)
+            return "gone", since
+        self.after = after._replace(gone_since=None)
+        if writer.liveness == "alive":
+            return "alive", None
+        is_old = booted_at is not None and sign.changed_at is not None and sign.changed_at < booted_at
+        rests = sign.told.waiting and not self._rule.names_process
+        return ("gone", booted_at) if is_old and not rests else ("unknown", None)
+
+    def _left_behind(self) -> None:
+        """Another attempt began: a process that was known before, and is gone, is none of its own."""
+        writer, known = self._sign.writer, self.followed.process
+        self.after = self.after._replace(gone_since=None)
+        if writer.liveness == "gone" and known is not None and writer.process == known:
+            self.after = self.after._replace(process=None, former=known)
+
+    def _may_be_history(self) -> bool:
+        return self._rule.records_history and not self.after.is_known
+
+    def _end_of_history(self, standing: Standing) -> _End | None:
+        """How an attempt ended that was over before the root was first seen; None for one that was not."""
+        rule, sign = self._rule, self._sign
+        if standing.evidence is not None:
+            end = self._end_by(standing)
+            return end if end.at < rule.first_seen_at else None
+        moved_at, changed_at = sign.told.moved_at, sign.changed_at
+        quiet_since = moved_at if changed_at is None else changed_at
+        if standing.state != "unknown" or quiet_since is None:
+            return None
+        quiet_s = rule.first_seen_at - quiet_since
+        if quiet_s <= LONG_QUIET:
+            return None
+        at, close = quiet_since if moved_at is None else moved_at, sign.told.close
+        if sign.told.turn == "closed" and close is not None:
+            return _End(at if close.at is None else close.at, "quiet", close)
+        summary = f"nothing had been heard of it for {quiet_s / _DAY:.0f} days when its root was first seen"
+        return _End(at, "quiet", Close("aborted", "run.aborted.stale", summary))
+
+    def _end_by(self, standing: Standing) -> _End:
+        state = standing.state
+        assert state != "unknown", "what has evidence has ended"
+        assert standing.evidence is not None, "asked for only then"
+        at = self._changed_at() if standing.ended_at is None else standing.ended_at
+        return _End(at, standing.evidence, Close(state, standing.reason_code, standing.reason_summary))
+
+    def _whole(self, started_at: float, end: _End) -> None:
+        """An attempt that began and ended before it could be told of."""
+        origin: Origin = "live"
+        if self._may_be_history() and end.at < self._rule.first_seen_at:
+            origin = "history"
+        self._start(started_at, seen_over=True, origin=origin)
+        self._end(end, origin)
+
+    def _start(self, at: float, *, seen_over: bool, origin: Origin = "live") -> None:
+        attempt = self.after.attempt + 1
+        declaration = self._declaration if attempt == 1 else None
+        self.events.append(AttemptStarted(self._key, attempt, at, declaration, origin, seen_over))
+        self.after = self.after._replace(
+            phase="open",
+            attempt=attempt,
+            ended_by=None,
+            vanished=False,
+            due_at=None,
+            before=self.after.turns if attempt > 1 else -1,
+            ended_at=None,
+            is_known=self.after.is_known or origin == "live",
+        )
+
+    def _end(self, end: _End, origin: Origin) -> None:
+        close = end.close
+        self.events.append(
+            AttemptEnded(
+                self._key,
+                self.after.attempt,
+                end.at,
+                end.evidence,
+                close.status,
+                close.reason_code,
+                close.reason_summary,
+                origin=origin,
+            )
+        )
+        self.after = self.after._replace(
+            phase="over", ended_by=end.evidence, ended_at=end.at, gone_since=None
+        )
+
+    def _mark(self) -> None:
+        """Remember what the files say: what they say later is held against it."""
+        told = self._sign.told
+        self.after = self.after._replace(
+            turns=told.turns, turn=told.turn, close=told.close, events=told.counts.events
+        )
+
+    def _changed_at(self) -> float:
+        return self._sign.now if self._sign.changed_at is None else self._sign.changed_at
+
+
+def _ended(standing: Standing, end: _End) -> Standing:
+    """Where a session stands that ended so."""
+    close = end.close
+    return standing._replace(
+        state=close.status,
+        evidence=end.evidence,
+        reason_code=close.reason_code,
+        reason_summary=close.reason_summary,
+        ended_at=end.at,
+        activity=None,
+        again_in=None,
+    )
+
+
+def lose(followed: Followed, key: str, now: float) -> Follow:
+    """A session's file or directory is gone, while its root is there and can be read."""
+    if followed.phase != "open":
+        return Follow(followed, (), None, None)
+    since = followed.lost_since
+    if since is None or now < since:
+        return Follow(followed._replace(lost_since=now), (), None, GRACE)
+    if now - since < GRACE:
+        return Follow(followed, (), None, GRACE - (now - since))
+    summary = "its files are gone while it ran"
+    ended = AttemptEnded(
+        key, followed.attempt, since, "process_gone", "aborted", "run.aborted.vanished", summary
+    )
+    after = followed._replace(
+        phase="over", ended_by="process_gone", ended_at=since, vanished=True, gone_since=None, lost_since=None
+    )
+    return Follow(after, (ended,), None, None)
+
+
+_ADAPTER: Final = TypeAdapter(Followed)
+
+
+def dump_followed(followed: Followed) -> str:
+    """What is remembered, as JSON text for the store."""
+    return _ADAPTER.dump_json(followed).decode()
+
+
+def load_followed(text: str) -> Followed:
+    """What was stored. Raises pydantic's `ValidationError` for what this program never wrote."""
+    return _ADAPTER.validate_json(text)
