@@ -5,13 +5,19 @@ under `tests/simulation/`. Calls are plain and blocking; the worker makes them i
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from runward.daemon.inbox.spool import InboxFile
 from runward.handlers.effects import StartRun
 from runward.handlers.facts import EarlyLegs, LegsBefore, RootFacts, RootHashes, RunProcesses, Unreadable
 from runward.handlers.layouts.scanner import Document, RecordedProcess, Signature
 from runward.handlers.sessions.observe import ProcessState
+
+if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
+    from runward.daemon.rundir.sights import FilesRead, Identity, SessionSight
+    from runward.handlers.layouts.places import Shape
+    from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
+    from runward.handlers.sessions.over import Writer
 
 
 class Clock(Protocol):
@@ -64,6 +70,10 @@ class NotBegun(NamedTuple):
     for_good: bool = False
 
 
+WriterOf: TypeAlias = "Callable[[str, str, str], Writer]"
+"""What is known now of the process that writes a session: by its layout, the path of its log or directory, and its id."""
+
+
 class Processes(Protocol):
     """What the machine knows of processes that were recorded by pid, start time and boot; and runs to be started."""
 
@@ -73,7 +83,19 @@ class Processes(Protocol):
         """The name of this boot of the machine; empty where nobody may know it."""
         ...
 
+    def booted_at(self) -> float | None:
+        """When this machine started (Unix seconds); None where nobody may know."""
+        ...
+
     def state(self, process: RecordedProcess) -> ProcessState: ...
+
+    def writers(self) -> WriterOf:
+        """Whom to ask during one batch of looks: what is read for one session isn't read again for the next."""
+        ...
+
+    def launcher_of(self, process: RecordedProcess) -> str | None:
+        """The id of the launcher's session that this process was started in, as far as anybody knows."""
+        ...
 
     def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold: ...
 
@@ -199,6 +221,24 @@ class Files(Protocol):
     def list_root(self, root: str) -> Listing | Unreadable | Gone: ...
 
     def directory_signature(self, root: str, directory: str) -> Signature | None: ...
+
+    def list_places(self, root: str, shape: "Shape") -> Listing | Unreadable | Gone: ...
+
+    def place_signature(self, root: str, place: str, shape: "Shape") -> Signature | None: ...
+
+    def identify(
+        self, root: str, place: str, layout: "LogLayout | DirectoryLayout"
+    ) -> "Identity | Unreadable | None": ...
+
+    def look_at_session(
+        self,
+        root: str,
+        place: str,
+        layout: "LogLayout | DirectoryLayout",
+        known: "FilesRead",
+        most_bytes: int,
+        now: float,
+    ) -> "SessionSight | Unreadable | Gone": ...
 
     def look(
         self, root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]

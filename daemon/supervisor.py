@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 import structlog
 
-from runward.config.settings import Settings
+from runward.config.settings import Root, Settings
 from runward.daemon import __version__
 from runward.daemon.notify import notify
 from runward.daemon.ports import Clock, Files, Processes, Randomness
@@ -31,18 +31,22 @@ from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hints, Why
 from runward.daemon.watch.keeping import WatchKeeping
 from runward.daemon.watch.notifications import Notifications
-from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.watch.roots import WatchedRoot, mark
 from runward.daemon.watch.rounds import Rounds
 from runward.daemon.worker.background import Background
 from runward.daemon.worker.comparison import Comparison
 from runward.daemon.worker.deciding import Decider, Declared, Playable, Ruling, no_playbooks, no_rules
+from runward.daemon.worker.following import Follower, written_by
 from runward.daemon.worker.look import Looker, recorded
 from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import Outbox
+from runward.daemon.worker.remembered import load_remembered
 from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import StoppedInTrouble, Worker
 from runward.handlers.effects import StartRun
 from runward.handlers.events import JournalDamaged
+from runward.handlers.layouts import native, registry
+from runward.handlers.layouts.places import shape_of
 from runward.handlers.sessions.observe import load_watched
 
 SOON: Final = 10.0
@@ -137,6 +141,7 @@ class Supervisor:
             self._store,
             self.queue,
             Looker(self._world.files, self._world.processes, self._world.clock),
+            Follower(self._world.files, self._world.processes, self._world.clock),
             decider,
             self.hints,
             self.outbox,
@@ -240,8 +245,9 @@ class Supervisor:
         wanted: dict[str, WatchedRoot] = {}
         for root in settings.roots:
             known = self.roots.get(root.name)
-            if known is None or known.path != root.path:
-                known = WatchedRoot(root.name, root.path, root.layout)
+            if known is None or (known.path, known.layout) != (root.path, root.layout):
+                known = await self._new_root(root)
+            known.settle, known.stale_after = root.settle, root.stale_after
             known.records_history = root.history == "record"
             known.ignore = root.ignore
             known.first_seen_at = first_seen[root.name]
@@ -249,12 +255,19 @@ class Supervisor:
         self.roots.clear()
         self.roots.update(wanted)
         await self.rounds.learn_roots()
-        for name, directory, text in open_cursors:
-            if name in self.roots and directory not in self.roots[name].open:
-                watched = load_watched(text)
-                self.roots[name].open[directory] = recorded(watched)
-                if watched.gone_since is not None:
-                    self.roots[name].doubted.add(directory)
+        for name, place, text in open_cursors:
+            watched = self.roots.get(name)
+            if watched is not None and place not in watched.open:
+                _remember_open(watched, place, text)
+
+    async def _new_root(self, root: Root) -> WatchedRoot:
+        """A root that this daemon didn't watch before, with what earlier ones read in it."""
+        if root.layout == native.LAYOUT:
+            return WatchedRoot(root.name, root.path, root.layout)
+        made = WatchedRoot(root.name, root.path, root.layout, shape_of(registry.LAYOUTS.named(root.layout)))
+        read = await queries.places_read(self._store, root.name)
+        made.seen = {place: mark(signature) for place, signature in read}
+        return made
 
     async def reload(self, settings: Settings) -> None:
         """Go on under other settings; what the old ones had in hand is finished under the new ones.
@@ -319,6 +332,7 @@ class Supervisor:
                     break
                 await anyio.sleep(patience)
                 await self.rounds.check_processes(frozenset(self.roots), doubted=True)
+                self.rounds.check_due()
                 self.queue.may_be_due = True
         self._check_epoch()
         await self._finish()
@@ -328,6 +342,9 @@ class Supervisor:
         if any(root.doubted for root in self.roots.values()):
             return 0.5
         now = self._world.clock.now()
+        again = self.rounds.next_due()
+        if again is not None and again < SOON:
+            return max(0.05, again)
         times = [await self.worker.next_due(), await self.background.next_due(now)]
         soon = [due - now for due in times if due is not None and due - now < SOON]
         if soon:
@@ -400,3 +417,14 @@ class Supervisor:
     def report(self) -> Report:
         """What this daemon says of itself now."""
         return self.reporting.report()
+
+
+def _remember_open(root: WatchedRoot, place: str, text: str) -> None:
+    """A session was going on when the daemon before this one ended."""
+    if root.shape is not None:
+        root.open[place] = written_by(load_remembered(text))
+        return
+    watched = load_watched(text)
+    root.open[place] = recorded(watched)
+    if watched.gone_since is not None:
+        root.doubted.add(place)

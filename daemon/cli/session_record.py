@@ -75,7 +75,10 @@ def check_record(connection: sqlite3.Connection, state: str, session: str) -> Re
     """
     strangers = Counter(name for _, name in lines_off_the_chain(connection, session))
     standing = sorted(read_standing_lines(connection, session).items())
-    journals = [_check(os.path.join(state, directory), name, rows, strangers[name]) for (directory, name), rows in standing]
+    journals = [
+        _check(os.path.join(state, directory), name, rows, strangers[name])
+        for (directory, name), rows in standing
+    ]
     return Record(journals, broken_event(connection, session))
 
 

@@ -26,6 +26,9 @@ from runward.handlers.layouts.scanner import RecordedProcess, Signature
 BEAT: Final = 1.0
 """Seconds between heartbeats."""
 
+SHORTEST_BEAT: Final = 0.1
+"""Seconds after which the next beat may come, where something is to be looked at again."""
+
 LONGEST_BEAT: Final = 2.0
 """A heartbeat that is later than this counts as an overflow."""
 
@@ -98,7 +101,9 @@ class Rounds:
             await self.check_roots()
             await self.check_running()
             self._look_at_flat()
-            patience = self.check_due()
+            self.check_due()
+            due = self.next_due()
+            patience = BEAT if due is None else min(BEAT, max(SHORTEST_BEAT, due))
             last, wall = self.clock.monotonic(), self.clock.now()
             with anyio.move_on_after(patience):
                 await self._wake.wait()
@@ -194,17 +199,18 @@ class Rounds:
             return self.files.directory_signature(root.path, place)
         return self.files.place_signature(root.path, place, root.shape)
 
-    def check_due(self) -> float:
-        """Hint at what is to be looked at again by now; returns the seconds until the next one is due, at most a beat."""
-        now, soonest = self.clock.monotonic(), BEAT
+    def check_due(self) -> None:
+        """Hint at what is to be looked at again by now."""
+        now = self.clock.monotonic()
         for root in self.roots.values():
-            if not root.due:
-                continue
-            self.hints.add(
-                [(root.name, place) for place, at in root.due.items() if at <= now], Why.AGAIN | Why.PROCESS
-            )
-            soonest = min([soonest, *(at - now for at in root.due.values() if at > now)])
-        return soonest
+            if root.due:
+                due = [(root.name, place) for place, at in root.due.items() if at <= now]
+                self.hints.add(due, Why.AGAIN | Why.PROCESS)
+
+    def next_due(self) -> float | None:
+        """The seconds until something is to be looked at again though nothing changes; None where nothing is."""
+        now = self.clock.monotonic()
+        return min((at - now for root in self.roots.values() for at in root.due.values()), default=None)
 
     def check_writers(self) -> None:
         """Hint at running sessions of other tools, a part of them each time: only a look finds out who writes one."""

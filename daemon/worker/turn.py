@@ -25,6 +25,7 @@ from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hint, Hints, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.deciding import Decider, Orders, waves
+from runward.daemon.worker.following import Follower, known_places
 from runward.daemon.worker.look import Looked, Looker
 from runward.daemon.worker.orders import orders_for
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
@@ -52,6 +53,7 @@ class Worker:
     store: Store
     queue: Queue
     looker: Looker
+    follower: Follower
     decider: Decider
     hints: Hints
     outbox: Outbox
@@ -164,10 +166,22 @@ class Worker:
         return True
 
     async def _look(self, hints: Sequence[Hint]) -> list[Looked]:
-        if not hints:
-            return []
-        remembered = await queries.cursors(self.store, [f"{root}/{name}" for (root, name), _ in hints])
-        return await anyio.to_thread.run_sync(self.looker.look, hints, self.roots, remembered)
+        native = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is None]
+        looked: list[Looked] = []
+        if native:
+            remembered = await queries.cursors(self.store, [f"{root}/{name}" for (root, name), _ in native])
+            looked = await anyio.to_thread.run_sync(self.looker.look, native, self.roots, remembered)
+        foreign = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is not None]
+        if foreign:
+            looked += await self._follow(foreign)
+        return looked
+
+    async def _follow(self, hints: Sequence[Hint]) -> list[Looked]:
+        """Looks at sessions of other tools; those that were not come to wait again."""
+        known = await known_places(self.store, self.follower, [target for target, _ in hints], self.roots)
+        found = await anyio.to_thread.run_sync(self.follower.look, hints, self.roots, known)
+        self.hints.add_to_backlog([target for target, _ in found.left], Why.AGAIN)
+        return found.looked
 
     async def _requests(self) -> list[tuple[InboxFile, Observation | None]]:
         """The inbox's requests that aren't recorded yet; those that are none, are None."""
@@ -218,6 +232,8 @@ class Worker:
                 root.unsettled.add(name)
             else:
                 root.unsettled.discard(name)
+            if look.more:
+                self.hints.add_to_backlog([(root.name, name)], Why.AGAIN)
             if look.again_in is not None:
                 root.due[name] = self.clock.monotonic() + look.again_in
             else:

@@ -73,6 +73,7 @@ class DirectoryLayout(NamedTuple):
     `documents` and `logs` are the files to read, relative to it; the last part may be a glob. `markers` are those
     whose heads it is recognised by. With `goes_by_id` a session is the same wherever its directory is moved to.
     With `logs_come_and_go` a log that isn't there any more had its time: another of its name is a new one.
+    `artifacts` is the directory in it at which a contract's paths begin, "" for itself.
     """
 
     name: str
@@ -85,6 +86,11 @@ class DirectoryLayout(NamedTuple):
     goes_by_id: bool
     names_process: bool = False
     logs_come_and_go: bool = False
+    artifacts: str = ""
+
+    def artifacts_path(self, path: str) -> str:
+        """Where the paths of a contract begin, for the session in the directory `path`."""
+        return f"{path}/{self.artifacts}" if self.artifacts else path
 
 
 class Layouts(NamedTuple):
@@ -95,6 +101,11 @@ class Layouts(NamedTuple):
 
     def names(self) -> tuple[str, ...]:
         return (*(each.name for each in self.logs), *(each.name for each in self.directories))
+
+    def named(self, name: str) -> LogLayout | DirectoryLayout:
+        """The layout of this name, which must be one of them."""
+        every: list[LogLayout | DirectoryLayout] = [*self.logs, *self.directories]
+        return next(each for each in every if each.name == name)
 
     def only(self, name: str) -> "Layouts":
         """Just the layout of this name, or none."""
@@ -142,7 +153,11 @@ class DirectoryModule(Protocol[State]):
 
 
 def directory_layout(
-    module: DirectoryModule[State], *, goes_by_id: bool, logs_come_and_go: bool = False
+    module: DirectoryModule[State],
+    *,
+    goes_by_id: bool,
+    logs_come_and_go: bool = False,
+    artifacts: str = "",
 ) -> DirectoryLayout:
     """A layout of run directories, in which no process is named."""
     start, load = _with(module.SCANNER)
@@ -156,6 +171,7 @@ def directory_layout(
         module.LOGS,
         goes_by_id,
         logs_come_and_go=logs_come_and_go,
+        artifacts=artifacts,
     )
 
 
@@ -191,7 +207,7 @@ LAYOUTS: Final = Layouts(
     directories=(
         directory_layout(ctcp, goes_by_id=False),
         directory_layout(adjutant, goes_by_id=False),
-        directory_layout(lionagi, goes_by_id=True, logs_come_and_go=True),
+        directory_layout(lionagi, goes_by_id=True, logs_come_and_go=True, artifacts="artifacts"),
     ),
 )
 """What Runward reads. Adding a layout is adding an entry here."""

@@ -1,0 +1,382 @@
+"""Looking at sessions of other tools: read what is new, feed it to the layout's scanner, follow what it tells.
+
+Runs in a thread. Nothing here writes; what is returned becomes a transaction, the scanner's state with the events.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import anyio.to_thread
+from pydantic_core import to_json
+
+from runward.daemon.ports import Clock, Files, Gone, Processes, WriterOf
+from runward.daemon.rundir.sights import SessionSight
+from runward.daemon.store import queries
+from runward.daemon.store.rows import (
+    DELETE_PROBLEMS,
+    FORGET_PLACE,
+    INSERT_LINK,
+    INSERT_PROBLEM,
+    MOVE_SESSION,
+    UPSERT_CURSOR,
+    UPSERT_PLACE,
+)
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import Statement
+from runward.daemon.watch.hints import Hint, Target
+from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, mark
+from runward.daemon.worker.look import Looked
+from runward.daemon.worker.remembered import Remembered, dump_remembered, load_remembered
+from runward.handlers.events import SessionDeclaration
+from runward.handlers.facts import Unreadable
+from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout, Scan
+from runward.handlers.layouts.scanner import Complaint, RecordedProcess, Signature
+from runward.handlers.layouts.transcript import Resumed, Told
+from runward.handlers.sessions.follow import Follow, FollowRule, Sign, follow, lose
+from runward.handlers.sessions.over import Writer
+
+MOST_BYTES: Final = 4 << 20
+"""Bytes of transcripts that are read in one go: what is left waits until the others were looked at."""
+
+
+class Known(NamedTuple):
+    """What is known of a hinted place: its session, what is remembered of that, and its other places.
+
+    A place that holds no session has no key; `unreadable` says why nobody can tell.
+    """
+
+    session_key: str | None
+    session_id: str | None = None
+    state: str | None = None
+    elsewhere: tuple[Target, ...] = ()
+    unreadable: str | None = None
+
+
+class Followings(NamedTuple):
+    """What a batch of looks amounts to, and the hints that were not come to."""
+
+    looked: list[Looked]
+    left: list[Hint]
+
+
+def session_key(root: WatchedRoot, layout: LogLayout | DirectoryLayout, place: str, session_id: str) -> str:
+    """The key of a session: by its tool's id, or where that is no more than a directory's name, by its place."""
+    return f"{layout.name}:{session_id}" if layout.goes_by_id else f"{layout.name}:{root.name}/{place}"
+
+
+class Follower:
+    """Looks at the sessions of the roots that it is given."""
+
+    def __init__(self, files: Files, processes: Processes, clock: Clock) -> None:
+        self._files = files
+        self._processes = processes
+        self._clock = clock
+
+    def identify(self, targets: Sequence[Target], roots: Mapping[str, WatchedRoot]) -> dict[Target, Known]:
+        """Which sessions lie at these places."""
+        return {(name, place): self._identity(roots[name], place) for name, place in targets}
+
+    def _identity(self, root: WatchedRoot, place: str) -> Known:
+        layout = LAYOUTS.named(root.layout)
+        found = self._files.identify(root.path, place, layout)
+        if isinstance(found, Unreadable):
+            return Known(None, unreadable=found.why)
+        if found is None or found.is_subagent:
+            return Known(None)
+        return Known(session_key(root, layout, place, found.session_id), found.session_id)
+
+    def look(
+        self, hints: Sequence[Hint], roots: Mapping[str, WatchedRoot], known: Mapping[Target, Known]
+    ) -> Followings:
+        """A look at each hinted place, as long as not too much is to be read."""
+        batch = _Batch(self._files, self._processes, roots, self._clock.now())
+        looked: list[Looked] = []
+        for index, ((name, place), why) in enumerate(hints):
+            if batch.bytes_read >= MOST_BYTES:
+                return Followings(looked, list(hints[index:]))
+            looked.append(batch.look(roots[name], place, why, known[name, place]))
+        return Followings(looked, [])
+
+
+async def known_places(
+    store: Store, follower: Follower, targets: Sequence[Target], roots: Mapping[str, WatchedRoot]
+) -> dict[Target, Known]:
+    """What is known of these places; those that no session was seen at are looked at anew."""
+    asked = {f"{name}/{place}": (name, place) for name, place in targets}
+    known: dict[Target, Known] = {}
+    for key, found in (await queries.places(store, asked)).items():
+        name, place = asked[key]
+        if found.session_key is not None and found.session_key.startswith(f"{roots[name].layout}:"):
+            known[name, place] = Known(found.session_key, elsewhere=found.elsewhere)
+    new = [target for target in targets if target not in known]
+    if new:
+        known |= await anyio.to_thread.run_sync(follower.identify, new, roots)
+    keys = {each.session_key for each in known.values() if each.session_key is not None}
+    states = await queries.cursors(store, keys) if keys else {}
+    return {target: each._replace(state=states.get(each.session_key or "")) for target, each in known.items()}
+
+
+class _Batch:
+    """The looks of one batch. What one of them learns of a session, the next one of the same session knows."""
+
+    def __init__(
+        self, files: Files, processes: Processes, roots: Mapping[str, WatchedRoot], now: float
+    ) -> None:
+        self._files = files
+        self._processes = processes
+        self._roots = roots
+        self._now = now
+        self._writers: WriterOf = processes.writers()
+        self._booted_at = processes.booted_at()
+        self._remembered: dict[str, Remembered] = {}
+        self.bytes_read = 0
+
+    def look(self, root: WatchedRoot, place: str, why: int, known: Known) -> Looked:
+        if known.session_key is None:
+            return self._aside(root, place, why, known)
+        before = self._before(root, place, known)
+        if (before.root, before.place) == (root.name, place):
+            return self._follow(root, place, why, known, before, before)
+        if self._is_there(before):
+            return self._aside(root, place, why, known)
+        moved = before._replace(root=root.name, place=place)
+        return self._follow(root, place, why, known, before, moved)
+
+    def _aside(self, root: WatchedRoot, place: str, why: int, known: Known) -> Looked:
+        """A place that needs no look as long as it stays as it is: no session's, or that of a copy."""
+        looked = Looked(root, place, why, "none", (), False, (), (), None, unreadable=known.unreadable)
+        assert root.shape is not None, "native runs are looked at elsewhere"
+        signature = self._files.place_signature(root.path, place, root.shape)
+        if signature is None:
+            return looked._replace(statements=(_forget(root, place),))
+        if known.unreadable is not None:
+            return looked
+        statements = (_place(root, place, known.session_key, signature),)
+        return looked._replace(mark=mark(signature), statements=statements)
+
+    def _before(self, root: WatchedRoot, place: str, known: Known) -> Remembered:
+        assert known.session_key is not None
+        found = self._remembered.get(known.session_key)
+        if found is not None:
+            return found
+        return Remembered(root.name, place) if known.state is None else load_remembered(known.state)
+
+    def _is_there(self, remembered: Remembered) -> bool:
+        """Whether the session's files are still where they were read."""
+        root = self._roots.get(remembered.root)
+        if root is None or root.shape is None:
+            return False
+        return self._files.place_signature(root.path, remembered.place, root.shape) is not None
+
+    def _follow(
+        self,
+        root: WatchedRoot,
+        place: str,
+        why: int,
+        known: Known,
+        stored: Remembered,
+        before: Remembered,
+    ) -> Looked:
+        key, layout = known.session_key, LAYOUTS.named(root.layout)
+        assert key is not None
+        sight = self._files.look_at_session(root.path, place, layout, before.read, MOST_BYTES, self._now)
+        if isinstance(sight, Unreadable):
+            processes = written_by(before)
+            return Looked(
+                root,
+                place,
+                why,
+                before.followed.phase,
+                processes,
+                False,
+                (),
+                (),
+                UNTRUSTED,
+                unreadable=sight.why,
+            )
+        if isinstance(sight, Gone):
+            return self._lost(root, place, why, key, before)
+        self.bytes_read += sight.bytes_read
+        scan, resumed = _scanned(layout, place, before, sight)
+        told = scan.tell()
+        if told.is_subagent:
+            placed = _place(root, place, None, sight.signature)
+            return Looked(root, place, why, "none", (), False, (), (placed,), mark(sight.signature))
+        # The process is asked for after its files were read: it may have said its last word meanwhile, so the end of
+        # a process is believed only after a time in which nothing more came.
+        writer = self._writer(layout, f"{root.path}/{place}", told.session_id or known.session_id, before)
+        sign = Sign(told, resumed, writer, sight.changed_at, self._now, complete=not sight.more)
+        declared = _declaration(root, place, layout, told, known)
+        found = follow(before.followed, key, declared, self._rule(root, layout), sign)
+        after = self._after(before, found, sight, scan)
+        self._remembered[key] = after
+        rest = _Rest(root, place, layout, key, stored, after)
+        settled = not sight.more and not sight.unsettled
+        return Looked(
+            root,
+            place,
+            why,
+            after.followed.phase,
+            written_by(after),
+            False,
+            found.events,
+            rest.statements(sight.signature if settled else None, self._now),
+            mark(sight.signature) if settled else UNTRUSTED,
+            unsettled=sight.unsettled,
+            again_in=found.again_in if sight.read.retry_at <= self._now else sight.read.retry_at - self._now,
+            more=sight.more,
+        )
+
+    def _lost(self, root: WatchedRoot, place: str, why: int, key: str, before: Remembered) -> Looked:
+        """The session's place is gone; it may be on its way to another one."""
+        found = lose(before.followed, key, self._now)
+        after = before._replace(followed=found.after)
+        self._remembered[key] = after
+        statements = _Rest(root, place, LAYOUTS.named(root.layout), key, before, after).changed(self._now)
+        if after.followed.phase != "open":
+            statements = (*statements, _forget(root, place))
+        return Looked(
+            root,
+            place,
+            why,
+            after.followed.phase,
+            written_by(after),
+            False,
+            found.events,
+            statements,
+            None,
+            again_in=found.again_in,
+        )
+
+    def _writer(
+        self, layout: LogLayout | DirectoryLayout, path: str, session_id: str | None, before: Remembered
+    ) -> Writer:
+        """What the tool's own traces say of its process, or else the process that they named before."""
+        writer = self._writers(layout.name, path, session_id) if session_id is not None else Writer("unknown")
+        process = before.followed.process
+        if writer.liveness == "unknown" and process is not None:
+            return Writer(self._processes.state(process), None, process)
+        return writer
+
+    def _rule(self, root: WatchedRoot, layout: LogLayout | DirectoryLayout) -> FollowRule:
+        return FollowRule(
+            layout.names_process,
+            root.records_history,
+            root.first_seen_at,
+            self._booted_at,
+            root.settle,
+            root.stale_after,
+        )
+
+    def _after(self, before: Remembered, found: Follow, sight: SessionSight, scan: Scan) -> Remembered:
+        told, process = scan.tell(), found.after.process
+        launcher, is_asked = before.launcher, before.is_asked
+        if process is not None and not is_asked and found.after.phase == "open":
+            launcher, is_asked = self._processes.launcher_of(process), True
+        return before._replace(
+            followed=found.after,
+            read=sight.read,
+            scan=scan.dump(),
+            activity=found.standing.activity if found.standing is not None else before.activity,
+            problems=(*sight.hindrances, *told.complaints),
+            launcher=launcher,
+            is_asked=is_asked,
+        )
+
+
+def _scanned(
+    layout: LogLayout | DirectoryLayout, place: str, before: Remembered, sight: SessionSight
+) -> tuple[Scan, tuple[Resumed, ...]]:
+    """What is new, taken in: the documents first, for they may say in which zone the times of the logs are."""
+    name = place.rpartition("/")[2]
+    scan = layout.start(name) if before.scan is None or sight.anew else layout.load(before.scan)
+    if sight.documents:
+        scan = scan.see(sight.documents)
+    resumed: tuple[Resumed, ...] = ()
+    for portion in sight.portions:
+        scan, boundaries = scan.feed(portion.name, portion.lines)
+        resumed += boundaries
+    return scan, resumed
+
+
+def _declaration(
+    root: WatchedRoot, place: str, layout: LogLayout | DirectoryLayout, told: Told, known: Known
+) -> SessionDeclaration:
+    """What a session says of itself. Its contract's paths begin at its own directory, or where its agent works."""
+    path = f"{root.path}/{place}"
+    artifacts = layout.artifacts_path(path) if isinstance(layout, DirectoryLayout) else told.cwd
+    return SessionDeclaration(
+        session_id=told.session_id or known.session_id or place,
+        layout=layout.name,
+        root=root.name,
+        path=path,
+        kind="agent",
+        artifacts_path=artifacts or path.rpartition("/")[0],
+        agent=told.agent,
+        cwd=told.cwd,
+        prompt=told.prompt,
+    )
+
+
+def written_by(remembered: Remembered) -> tuple[RecordedProcess, ...]:
+    """The process that writes a session, where it is known."""
+    process = remembered.followed.process
+    return () if process is None else (process,)
+
+
+class _Rest(NamedTuple):
+    """What is to be remembered in the same transaction as the events: of a session at a place, before and after."""
+
+    root: WatchedRoot
+    place: str
+    layout: LogLayout | DirectoryLayout
+    key: str
+    stored: Remembered
+    after: Remembered
+
+    def statements(self, read_to_its_end: Signature | None, now: float) -> tuple[Statement, ...]:
+        return (*self.changed(now), _place(self.root, self.place, self.key, read_to_its_end))
+
+    def changed(self, now: float) -> tuple[Statement, ...]:
+        """The row of the session, where it isn't as it was."""
+        if self.after == self.stored:
+            return ()
+        after, path = self.after, f"{self.root.path}/{self.place}"
+        row = (
+            self.key,
+            after.root,
+            after.place,
+            self.key,
+            after.followed.phase,
+            dump_remembered(after),
+            after.activity if after.followed.phase == "open" else None,
+        )
+        found = [Statement(UPSERT_CURSOR, [row])]
+        if (self.stored.root, self.stored.place) != (after.root, after.place):
+            found.append(Statement(MOVE_SESSION, [(after.root, path, self.key)]))
+        if after.launcher is not None and after.launcher != self.stored.launcher:
+            found.append(Statement(INSERT_LINK, [(self.key, after.launcher)]))
+        if after.problems != self.stored.problems:
+            within = path if isinstance(self.layout, DirectoryLayout) else path.rpartition("/")[0]
+            found += _problems(within, self.stored.problems, after.problems, now)
+        return tuple(found)
+
+
+def _problems(
+    within: str, before: Sequence[Complaint], after: Sequence[Complaint], now: float
+) -> list[Statement]:
+    files = sorted({each.file for each in (*before, *after)})
+    rows = [(f"{within}/{each.file}", each.line, each.message, each.mend, now) for each in after]
+    return [
+        Statement(DELETE_PROBLEMS, [(f"{within}/{name}",) for name in files]),
+        Statement(INSERT_PROBLEM, rows),
+    ]
+
+
+def _place(root: WatchedRoot, place: str, key: str | None, signature: Signature | None) -> Statement:
+    text = None if signature is None else to_json(signature).decode()
+    return Statement(UPSERT_PLACE, [(f"{root.name}/{place}", root.name, place, key, text)])
+
+
+def _forget(root: WatchedRoot, place: str) -> Statement:
+    return Statement(FORGET_PLACE, [(f"{root.name}/{place}",)])

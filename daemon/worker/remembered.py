@@ -1,0 +1,45 @@
+"""What is remembered of a session of another tool between two looks, as it is stored."""
+
+from typing import Final, NamedTuple
+
+from pydantic import TypeAdapter
+
+from runward.daemon.rundir.sights import NOTHING_READ, FilesRead
+from runward.handlers.layouts.scanner import Complaint
+from runward.handlers.sessions.follow import NEVER_FOLLOWED, Followed
+from runward.handlers.sessions.over import Activity
+
+STATE_VERSION: Final = 1
+
+
+class Remembered(NamedTuple):
+    """Where its files are read (a root's name and a place in it), what followed of them, and how far they were read.
+
+    `scan` is the state of its layout's scanner; it is None before anything was read. `problems` are those of its files.
+    `launcher` is the id of the launcher's session that it was started in, where that is known, and `is_asked` tells
+    that its process was asked for it.
+    """
+
+    root: str
+    place: str
+    followed: Followed = NEVER_FOLLOWED
+    read: FilesRead = NOTHING_READ
+    scan: str | None = None
+    activity: Activity | None = None
+    problems: tuple[Complaint, ...] = ()
+    launcher: str | None = None
+    is_asked: bool = False
+    version: int = STATE_VERSION
+
+
+_ADAPTER: Final = TypeAdapter(Remembered)
+
+
+def dump_remembered(remembered: Remembered) -> str:
+    """What is remembered, as JSON text for the store."""
+    return _ADAPTER.dump_json(remembered).decode()
+
+
+def load_remembered(text: str) -> Remembered:
+    """What was stored. Raises pydantic's `ValidationError` for what this program never wrote."""
+    return _ADAPTER.validate_json(text)
