@@ -23,14 +23,25 @@ def recognise_log(path: str, layouts: Layouts) -> LogLayout | None:
     directory, name = os.path.split(path)
     descriptor = open_in_run(directory, name)
     try:
-        head = _head(descriptor, is_packed=name.endswith(PACKED))
+        return recognise_head(descriptor, name, layouts)[0]
     finally:
         os.close(descriptor)
-    for part in (head[:_FIRST], head) if len(head) > _FIRST else (head,):
+
+
+def recognise_head(descriptor: int, name: str, layouts: Layouts) -> tuple[LogLayout | None, bytes]:
+    """The layout of an open log that has this name, and the first bytes, by which it was recognised.
+
+    Raises `OSError`, and `CannotUnpack` for a packed one.
+    """
+    head = b""
+    for most in (_FIRST, HEAD):
+        head = head_of(descriptor, most, is_packed=name.endswith(PACKED))
         for layout in layouts.logs:
-            if layout.recognises(unpacked_name(name), part):
-                return layout
-    return None
+            if layout.recognises(unpacked_name(name), head):
+                return layout, head
+        if len(head) < most:
+            break
+    return None, head
 
 
 def log_by_its_place(path: str, layouts: Layouts) -> LogLayout | None:
@@ -41,16 +52,24 @@ def log_by_its_place(path: str, layouts: Layouts) -> LogLayout | None:
 
 def recognise_directory(path: str, names: Iterable[str], layouts: Layouts) -> DirectoryLayout | str | None:
     """The layout of the directory at `path`, in which these names stand; `"native"` for our own."""
-    there = frozenset(names)
-    if native.SCHEMA.encode() in _heads(path, there, (native.RUN,)).get(native.RUN, b""):
+    try:
+        with opened(path, DIRECTORY) as within:
+            return recognise_inside(within, frozenset(names), layouts)
+    except OSError:
+        return None  # it is gone since then
+
+
+def recognise_inside(within: int, names: frozenset[str], layouts: Layouts) -> DirectoryLayout | str | None:
+    """As `recognise_directory`, of an open directory."""
+    if native.SCHEMA.encode() in _heads(within, names, (native.RUN,)).get(native.RUN, b""):
         return native.LAYOUT
     for layout in layouts.directories:
-        if layout.recognises(there, _heads(path, there, layout.markers)):
+        if layout.recognises(names, _heads(within, names, layout.markers)):
             return layout
-    return native.LAYOUT if native.RUN in there else None
+    return native.LAYOUT if native.RUN in names else None
 
 
-def _heads(path: str, names: frozenset[str], markers: tuple[str, ...]) -> dict[str, bytes]:
+def _heads(within: int, names: frozenset[str], markers: tuple[str, ...]) -> dict[str, bytes]:
     """The first bytes of those markers that are there and can be read."""
     heads = {}
     for marker in markers:
@@ -58,27 +77,28 @@ def _heads(path: str, names: frozenset[str], markers: tuple[str, ...]) -> dict[s
         if (parents[0] if parents else name) not in names:
             continue
         try:
-            heads[marker] = _head_below(path, parents, name)
+            heads[marker] = _head_below(within, parents, name)
         except (OSError, NotRegular):
             continue  # what can't be read marks nothing
     return heads
 
 
-def _head_below(path: str, parents: list[str], name: str) -> bytes:
-    with opened(path, DIRECTORY) as within, opened_below(within, parents) as directory:
+def _head_below(within: int, parents: list[str], name: str) -> bytes:
+    with opened_below(within, parents) as directory:
         descriptor = open_regular(directory, name)
     try:
-        return _head(descriptor, is_packed=False)
+        return head_of(descriptor, HEAD, is_packed=False)
     finally:
         os.close(descriptor)
 
 
-def _head(descriptor: int, *, is_packed: bool) -> bytes:
+def head_of(descriptor: int, most: int, *, is_packed: bool) -> bytes:
+    """The first bytes of an open file, unpacked. Raises `OSError`, and `CannotUnpack` where nothing can be."""
     if not is_packed:
-        return os.pread(descriptor, HEAD, 0)
+        return os.pread(descriptor, most, 0)
     head, unpacked = b"", Unpacked(descriptor)
     try:
-        while len(head) < HEAD and (piece := unpacked.read(HEAD - len(head))):
+        while len(head) < most and (piece := unpacked.read(most - len(head))):
             head += piece
     except CannotUnpack:
         if not head:

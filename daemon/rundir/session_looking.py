@@ -1,9 +1,18 @@
-"""Looking at one session of another tool's: what is new in its files since the last look."""
+"""Looking at one session of another tool's: what is new in its files since they were last read."""
+
+from collections.abc import Callable, Sequence
 
 from runward.daemon.ports import Gone
-from runward.daemon.rundir.sights import FilesRead, SessionSight
+from runward.daemon.rundir.looking import signature
+from runward.daemon.rundir.opening import ABSENT, LINK, ROOT, opened, opened_below, unreadable
+from runward.daemon.rundir.session_files import AnotherLog, SessionFiles
+from runward.daemon.rundir.session_places import directory_signature, log_at
+from runward.daemon.rundir.sights import FilesRead, LogPortion, SessionSight
 from runward.handlers.facts import Unreadable
+from runward.handlers.layouts.places import beside, directory_shape
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
+from runward.handlers.layouts.scanner import Document, Signature
+from runward.handlers.layouts.transcript import LogLine
 
 
 def look_at_session(
@@ -14,5 +23,91 @@ def look_at_session(
     most_bytes: int,
     now: float,
 ) -> SessionSight | Unreadable | Gone:
-    """What is new."""
-    raise NotImplementedError
+    """What is new at a place since `known`, which may be of another place that was renamed to this one.
+
+    About `most_bytes` are read, and at least one line if there is one. `now` is in Unix seconds.
+    """
+    look = _Look(known, most_bytes, now)
+    *parents, name = place.split("/")
+    try:
+        with opened(root, ROOT) as top:
+            try:
+                if isinstance(layout, LogLayout):
+                    with opened_below(top, parents) as within:
+                        return look.at_log(within, name, layout)
+                with opened_below(top, [*parents, name]) as directory:
+                    return look.in_directory(directory, layout)
+            except OSError as error:
+                return Gone() if error.errno in ABSENT or error.errno == LINK else unreadable(error)
+    except OSError as error:
+        return Unreadable(f"the root can't be reached: {error.strerror}")
+
+
+class _Look:
+    def __init__(self, known: FilesRead, most_bytes: int, now: float) -> None:
+        self._known = known
+        self._most = most_bytes
+        self._now = now
+
+    def at_log(self, within: int, name: str, layout: LogLayout) -> SessionSight | Gone:
+        found = log_at(within, name)
+        if found is None:
+            return Gone()
+        file, status = found
+
+        def read(files: SessionFiles) -> None:
+            files.log(within, file, name)
+            files.beginnings(beside(layout, name))
+
+        renamed = tuple(each._replace(name=name) for each in self._known.logs)
+        return self._sight(within, signature(status), self._known._replace(logs=renamed), read)
+
+    def in_directory(self, directory: int, layout: DirectoryLayout) -> SessionSight:
+        def read(files: SessionFiles) -> None:
+            files.documents(layout.documents)
+            files.logs(layout.logs, come_and_go=layout.logs_come_and_go)
+
+        found = directory_signature(directory, directory_shape(layout))
+        return self._sight(directory, found, self._known, read)
+
+    def _sight(
+        self, within: int, found: Signature, known: FilesRead, read: Callable[[SessionFiles], None]
+    ) -> SessionSight:
+        gathered, anew = _Gathered(), False
+        files = SessionFiles(within, known, self._now, gathered, self._most)
+        try:
+            read(files)
+        except AnotherLog:
+            gathered, anew = _Gathered(), True
+            nothing = FilesRead(failures=known.failures, retry_at=known.retry_at)
+            files = SessionFiles(within, nothing, self._now, gathered, self._most)
+            read(files)
+        return SessionSight(
+            signature=found,
+            anew=anew,
+            portions=tuple(gathered.portions),
+            documents=tuple(gathered.documents),
+            read=files.read(),
+            changed_at=files.changed_at,
+            hindrances=tuple(files.hindrances),
+            more=files.more,
+            unsettled=files.withheld or files.changed_just_now,
+            bytes_read=files.bytes_read,
+        )
+
+
+class _Gathered:
+    """What is new, as it was found."""
+
+    def __init__(self) -> None:
+        self.portions: list[LogPortion] = []
+        self.documents: list[Document] = []
+
+    def take(self, name: str, lines: Sequence[LogLine]) -> None:
+        self.portions.append(LogPortion(name, lines))
+
+    def see(self, document: Document) -> None:
+        self.documents.append(document)
+
+    def was_read(self, count: int) -> None:
+        """The files count it themselves."""

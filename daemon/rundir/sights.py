@@ -59,11 +59,11 @@ class SessionSight(NamedTuple):
     """What a look at a session found.
 
     `signature` is the place's own, as it is listed. After `anew` nothing holds that was known before: what follows is
-    from the beginning of all the session's files. The documents are to be taken in first, then the portions; only
-    documents that differ are among them. `read` is how far that is. `changed_at` is when the newest of the files
+    from the beginning of all the session's files. The documents are to be taken in first, then the portions; of the
+    documents those that differ, or may. `read` is how far that is. `changed_at` is when the newest of the files
     changed (Unix seconds), `hindrances` those that can't be read. `more` says that there was more than might be read
-    at once, `withheld` that a document is being written, and `unsettled` this, or that something changed just now:
-    look again soon.
+    at once: look again. `unsettled` says that a document is being written, or that something changed just now, and
+    may change again unnoticed: look again soon, as at `read.retry_at` where something failed.
     """
 
     signature: Signature
@@ -76,7 +76,6 @@ class SessionSight(NamedTuple):
     more: bool
     unsettled: bool
     bytes_read: int
-    withheld: bool = False
 
 
 class Identity(NamedTuple):

@@ -16,6 +16,8 @@ LEVELS: Final = 6
 LOG: Final = ".jsonl"
 PACKED: Final = ".zst"
 
+_NAME: Final = "{name}"
+
 
 def unpacked_name(name: str) -> str:
     """The name that a log has when it isn't packed."""
@@ -80,17 +82,34 @@ class DirectoryShape(NamedTuple):
 Shape: TypeAlias = LogShape | DirectoryShape
 
 
+@cache
 def shape_of(layout: LogLayout | DirectoryLayout) -> Shape:
     """Where the sessions of a layout lie."""
-    if isinstance(layout, LogLayout):
-        owned = tuple(each.split("/")[-2] for each in layout.beside if each.startswith("{name}/"))
-        return LogShape(owned, layout.no_sessions)
+    return log_shape(layout) if isinstance(layout, LogLayout) else directory_shape(layout)
+
+
+def log_shape(layout: LogLayout) -> LogShape:
+    """As `shape_of`, of a layout of logs."""
+    owned = tuple(each.split("/")[-2] for each in layout.beside if each.startswith(f"{_NAME}/"))
+    return LogShape(owned, layout.no_sessions)
+
+
+@cache
+def directory_shape(layout: DirectoryLayout) -> DirectoryShape:
+    """As `shape_of`, of a layout of directories."""
     return DirectoryShape(tuple(dict.fromkeys((*layout.documents, *layout.logs, *layout.markers))))
 
 
+def beside(layout: LogLayout, name: str) -> tuple[str, ...]:
+    """The globs of further logs of the session whose log has this name, relative to the directory that it is in."""
+    stem = unpacked_name(name).removesuffix(LOG)
+    return tuple(each.replace(_NAME, stem) for each in layout.beside)
+
+
 def is_glob(path: str) -> bool:
-    """Whether a wanted path stands for several files."""
-    return any(character in path for character in "*?[")
+    """Whether a wanted path stands for several files, by its last part."""
+    last = path.rpartition("/")[2]
+    return "*" in last or "?" in last or "[" in last
 
 
 def is_storable(path: str) -> bool:

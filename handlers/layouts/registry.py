@@ -51,8 +51,8 @@ class LogLayout(NamedTuple):
 
     `start` gives the scan of a file with this name before anything was read, `load` a stored one (`ValueError`).
     `usual_place` is what the paths of its files end in, for a file that can't be read. `beside` are globs of further
-    logs of a session, such as its sub-agents', relative to its own one, whose name (without what follows the first
-    dot) is `{name}` in them: the scanner is fed their beginnings. Logs whose names begin with one of `no_sessions`
+    logs of a session, such as its sub-agents', relative to its own one, whose name (without its suffix) is `{name}`
+    in them: the scanner is fed their beginnings. Logs whose names begin with one of `no_sessions`
     are no session's own.
     """
 

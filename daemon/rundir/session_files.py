@@ -1,0 +1,344 @@
+"""The files of one session of another tool's: what of them is new, beginning at what is known of them.
+
+What is new goes to whoever reads it, in the order in which it is found. Nothing here knows the scanners.
+"""
+
+import fnmatch
+import hashlib
+import math
+import os
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Final, Protocol
+
+from runward.daemon.rundir.growing import MOST_BYTES, UNREAD, Growing
+from runward.daemon.rundir.looking import document_at, signature
+from runward.daemon.rundir.opening import ABSENT, LINK, opened, opened_below
+from runward.daemon.rundir.sights import NOT_KNOWN, FilesRead, LogRead
+from runward.daemon.rundir.tailing import NotRegular, open_regular
+from runward.daemon.rundir.unpacking import CannotUnpack
+from runward.daemon.watch.roots import RACY
+from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.layouts.places import PACKED, is_glob, is_storable
+from runward.handlers.layouts.scanner import Complaint, Document, Signature
+from runward.handlers.layouts.transcript import LogLine
+
+MOST_FILES: Final = 1000
+"""Files of one session that a glob stands for."""
+
+MOST_ENTRIES: Final = 100_000
+"""Entries of a directory that are held against a glob."""
+
+LONGEST_WAIT: Final = 300.0
+"""Seconds until something that failed again and again is tried again, at most."""
+
+JUST_WRITTEN: Final = 2.0
+"""Seconds for which a document that is no JSON may be one that is being written."""
+
+_MOST_UNPACKED: Final = 32 << 20
+"""Bytes of a packed log that are given at a time, at most: all that was given before is unpacked again for them."""
+
+_BEGINNING: Final = 16 << 10
+_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class Reader(Protocol):
+    """Who takes in what is new of a session. `name` is a file's path relative to the session's place."""
+
+    def take(self, name: str, lines: Sequence[LogLine]) -> None: ...
+
+    def see(self, document: Document) -> None: ...
+
+    def was_read(self, count: int) -> None:
+        """So many bytes were read just now."""
+        ...
+
+
+class AnotherLog(Exception):
+    """A log isn't the one that was read before: the whole session is to be read from its beginning."""
+
+
+class SessionFiles:
+    """One look at the files of a session, which lie at or below the open directory `within`.
+
+    What can't be read is among the `hindrances`; nothing but `AnotherLog` is raised. After about `most_bytes` the
+    look ends, with `more`.
+    """
+
+    def __init__(
+        self, within: int, known: FilesRead, now: float, reader: Reader, most_bytes: float = math.inf
+    ) -> None:
+        self._within = within
+        self._known = known
+        self._now = now
+        self._reader = reader
+        self._most = most_bytes
+        self._logs = {each.name: each for each in known.logs}
+        self._documents = dict(known.documents)
+        self._were_listed = dict(known.listed)
+        self._listed: dict[str, Signature] = {}
+        self._beside = dict.fromkeys(known.beside)
+        self._waits = now < known.retry_at
+        self._fails = self._failed = False
+        self._unsettled: set[str] = set()
+        self.bytes_read = 0
+        self.changed_at: float | None = None
+        self.hindrances: list[Complaint] = []
+        self.more = self.withheld = False
+
+    @property
+    def changed_just_now(self) -> bool:
+        """Whether something changed so recently that it may change again unnoticed."""
+        return bool(self._unsettled)
+
+    def read(self) -> FilesRead:
+        """How far the files are read now."""
+        trusted = [each for each in self._listed.items() if each[0] not in self._unsettled]
+        logs = [self._settled(each) for each in self._logs.values()]
+        documents = [
+            (name, NOT_KNOWN if name in self._unsettled else found) for name, found in self._documents.items()
+        ]
+        failures, retry_at = 0, 0.0
+        if self._failed:
+            failures = self._known.failures + 1
+            retry_at = self._now + min(2.0 ** min(failures, 10), LONGEST_WAIT)
+        elif self._fails:
+            failures, retry_at = self._known.failures, self._known.retry_at
+        return FilesRead(
+            tuple(logs), tuple(documents), tuple(trusted), tuple(self._beside), failures, retry_at
+        )
+
+    def documents(self, wanted: Iterable[str], *, withhold: bool = True) -> None:
+        """Small files that are written whole; those that differ. A half-written one is withheld while it is new."""
+        there: dict[str, Signature] = {}
+        self.withheld = False
+        for pattern in wanted:
+
+            def see(directory: int, last: str, name: str, pattern: str = pattern) -> None:
+                found = self._document(directory, last, name, withhold=withhold)
+                if found is not None:
+                    there[name] = found
+                else:
+                    self._listed.pop(pattern, None)
+
+            self._each(pattern, self._documents, see)
+        self._documents = there
+
+    def logs(self, wanted: Iterable[str], *, come_and_go: bool = False) -> None:
+        """Logs by their paths or globs."""
+        there: set[str] = set()
+        for pattern in wanted:
+
+            def read(directory: int, last: str, name: str) -> None:
+                there.add(name)
+                self.log(directory, last, name, come_and_go=come_and_go)
+
+            self._each(pattern, self._logs, read)
+        if come_and_go:
+            self._logs = {name: each for name, each in self._logs.items() if name in there}
+
+    def log(
+        self,
+        directory: int,
+        last: str,
+        name: str,
+        *,
+        come_and_go: bool = False,
+    ) -> None:
+        """The log `last` of an open directory, by its path `name`. Raises `AnotherLog`, if it doesn't come and go."""
+        known = self._logs.get(name) or LogRead(name)
+        try:
+            status = os.stat(last, dir_fd=directory, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in ABSENT:
+                self._fail(name, error)
+            return
+        self._changed(status.st_mtime)
+        found = signature(status)
+        is_same = found == known.signature and not (known.may_pass and not self._waits)
+        if is_same or (known.failed and self._waits):
+            self._logs[name] = known
+            if known.failed:
+                self._fails = True
+                self.hindrances.append(Complaint(name, None, known.failed, None))
+        elif self.bytes_read >= self._most:
+            self.more = True
+        elif not stat.S_ISREG(status.st_mode):
+            self._logs[name] = LogRead(name, known.cursor, found, self._fail(name, NotRegular()))
+        else:
+            self._read(directory, last, LogRead(name, known.cursor), come_and_go=come_and_go)
+
+    def beginnings(self, wanted: Iterable[str]) -> None:
+        """The first lines of further logs that tell only little of the session, once each.
+
+        Of one that is in the way, nothing; of one whose first line isn't written yet, when it is.
+        """
+        for pattern in wanted:
+
+            def read(directory: int, last: str, name: str, pattern: str = pattern) -> None:
+                hashed = hashlib.blake2b(last.encode(), digest_size=6).hexdigest()
+                if hashed in self._beside or len(self._beside) >= MOST_FILES:
+                    return
+                if self.bytes_read < self._most and self._beginning(directory, last, name):
+                    self._beside[hashed] = None
+                else:
+                    self.more = self.more or self.bytes_read >= self._most
+                    self._listed.pop(pattern, None)
+
+            self._each(pattern, (), read)
+
+    def _each(self, pattern: str, known: Iterable[str], visit: Callable[[int, str, str], None]) -> None:
+        """Visit the files that a path or glob stands for: the directory that each is in, its name in there, its path.
+
+        `known` are those of a directory that is as it was when it was listed.
+        """
+        parent, _, last = pattern.rpartition("/")
+        try:
+            with opened_below(self._within, parent.split("/") if parent else []) as directory:
+                if not is_glob(last):
+                    visit(directory, last, pattern)
+                    return
+                for name in self._names(directory, pattern, known):
+                    visit(directory, name, f"{parent}/{name}" if parent else name)
+        except OSError as error:
+            if error.errno not in ABSENT and error.errno != LINK:
+                self._fail(parent or ".", error)
+
+    def _names(self, directory: int, pattern: str, known: Iterable[str]) -> list[str]:
+        parent, _, last = pattern.rpartition("/")
+        status = os.fstat(directory)
+        found = signature(status)
+        if self._were_listed.get(pattern) == found:
+            self._listed[pattern] = found
+            those = (path.rpartition("/") for path in known)
+            return [name for within, _, name in those if within == parent and fnmatch.fnmatchcase(name, last)]
+        with opened(".", _LISTED, directory) as listing, os.scandir(listing) as entries:
+            every = islice(entries, MOST_ENTRIES)
+            wanted = (entry.name for entry in every if fnmatch.fnmatchcase(entry.name, last))
+            names = sorted(islice((name for name in wanted if is_storable(name)), MOST_FILES))
+        self._listed[pattern] = found
+        self._settle(pattern, status.st_mtime)
+        return names
+
+    def _document(self, directory: int, last: str, name: str, *, withhold: bool) -> Signature | None:
+        """The signature by which it is known from now on."""
+        known = self._documents.get(name)
+        if self.bytes_read >= self._most:
+            self.more = True
+            return known
+        try:
+            document = document_at(directory, last, known)
+        except OSError as error:
+            self._fail(name, error)
+            return None
+        if document is None:
+            return None
+        modified_at = document.signature[2] / 1e9
+        self._changed(modified_at)
+        if document.signature == known:
+            return known
+        self._count(len(document.content))
+        if withhold and abs(self._now - modified_at) < JUST_WRITTEN and _is_broken(document):
+            self.withheld = True
+            return None
+        self._settle(name, modified_at)
+        self._reader.see(document._replace(name=name))
+        return document.signature
+
+    def _read(self, directory: int, last: str, read: LogRead, *, come_and_go: bool) -> None:
+        self._logs[read.name] = read
+        is_packed = last.endswith(PACKED)
+        status = None
+        try:
+            descriptor = open_regular(directory, last)
+            try:
+                status = os.fstat(descriptor)
+                log = Growing(descriptor, read.cursor, is_packed=is_packed)
+                if log.is_another() and not come_and_go:
+                    raise AnotherLog
+                more = self._portions(log, read, is_packed=is_packed)
+            finally:
+                os.close(descriptor)
+        except (OSError, NotRegular, CannotUnpack) as error:
+            if isinstance(error, FileNotFoundError):
+                return  # gone since it was listed
+            found = signature(status) if status is not None else NOT_KNOWN
+            failed, may_pass = self._fail(read.name, error), isinstance(error, OSError)
+            self._logs[read.name] = self._logs[read.name]._replace(
+                signature=found, failed=failed, may_pass=may_pass
+            )
+            return
+        self.more = self.more or more
+        if not more:
+            self._logs[read.name] = self._logs[read.name]._replace(signature=signature(status))
+            self._settle(read.name, status.st_mtime)
+
+    def _portions(self, log: Growing, read: LogRead, *, is_packed: bool) -> bool:
+        """Take in as many further lines as may be read now, at least one, or as much as is kept of a long one.
+
+        Whether there were more.
+        """
+        start = 0 if log.is_another() else read.cursor.offset
+        allowed = self._most - self.bytes_read
+        if is_packed:
+            allowed = max(allowed, min(start // 2, _MOST_UNPACKED))
+        taken = 0
+        while True:
+            portion = log.portion(int(min(MOST_BYTES, allowed - taken)) if taken < allowed else MOST_BYTES)
+            taken += portion.taken
+            self._count(portion.taken)
+            if portion.lines:
+                self._reader.take(read.name, portion.lines)
+            self._logs[read.name] = LogRead(read.name, portion.cursor)
+            if not portion.more or (taken >= allowed and portion.cursor.offset > start):
+                return portion.more
+
+    def _beginning(self, directory: int, last: str, name: str) -> bool:
+        """Whether it needn't be looked at again."""
+        try:
+            descriptor = open_regular(directory, last)
+            try:
+                log = Growing(descriptor, UNREAD, is_packed=last.endswith(PACKED))
+                portion = log.portion(_BEGINNING)
+                self._count(portion.taken)
+                while portion.more and not portion.lines:
+                    portion = log.portion()
+                    self._count(portion.taken)
+            finally:
+                os.close(descriptor)
+        except (OSError, NotRegular, CannotUnpack):
+            return True
+        if portion.lines:
+            self._reader.take(name, portion.lines)
+        return bool(portion.lines)
+
+    def _count(self, count: int) -> None:
+        self.bytes_read += count
+        self._reader.was_read(count)
+
+    def _changed(self, at: float) -> None:
+        self.changed_at = at if self.changed_at is None else max(at, self.changed_at)
+
+    def _settle(self, name: str, modified_at: float) -> None:
+        """Trust what was read of a file, unless the file is too young for that."""
+        if abs(self._now - modified_at) <= RACY:
+            self._unsettled.add(name)
+
+    def _settled(self, log: LogRead) -> LogRead:
+        return log._replace(signature=NOT_KNOWN) if log.name in self._unsettled else log
+
+    def _fail(self, name: str, error: Exception) -> str:
+        """Tell what can't be read, and why. What failed before the time to try again is not counted once more."""
+        self._fails = True
+        self._failed = self._failed or not self._waits
+        if isinstance(error, NotRegular):
+            message = "is not a regular file"
+        else:
+            message = f"can't be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+        self.hindrances.append(Complaint(name, None, message, None))
+        return message
+
+
+def _is_broken(document: Document) -> bool:
+    return document.problem is None and isinstance(read_json(document.content), NotJson)

@@ -1,0 +1,150 @@
+"""Where sessions of another tool's lie under a root: all its places with their signatures, and one's."""
+
+import os
+from typing import Final
+
+from runward.daemon.ports import Gone, Listing
+from runward.daemon.rundir.looking import signature
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, ROOT, opened, opened_below, unreadable
+from runward.handlers.facts import Unreadable
+from runward.handlers.layouts.places import (
+    LEVELS,
+    LOG,
+    PACKED,
+    DirectoryShape,
+    LogShape,
+    Shape,
+    is_storable,
+    unpacked_name,
+)
+from runward.handlers.layouts.scanner import Signature
+
+MOST_ENTRIES: Final = 1_000_000
+"""Entries of directories that are looked at in all."""
+
+_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def list_places(root: str, shape: Shape) -> Listing | Unreadable | Gone:
+    """All places under a root. No link below it is followed, and names that begin with a dot are nobody's."""
+    listing = _Listing(shape)
+    try:
+        with opened(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as top:
+            listing.look(top, "", LEVELS)
+    except OSError as error:
+        return Gone() if error.errno in ABSENT else unreadable(error)
+    return Listing(listing.places, tuple(listing.unusable), tuple(listing.unlisted))
+
+
+def place_signature(root: str, place: str, shape: Shape) -> Signature | None:
+    """The signature of a place, as `list_places` tells it; None where there is none or it can't be reached."""
+    *parents, name = place.split("/")
+    try:
+        with opened(root, ROOT) as top, opened_below(top, parents) as within:
+            if isinstance(shape, DirectoryShape):
+                return signature_in(within, name, shape)
+            found = log_at(within, name)
+            return signature(found[1]) if found is not None else None
+    except OSError:
+        return None
+
+
+def log_at(within: int, name: str) -> tuple[str, os.stat_result] | None:
+    """The file in which the log `name` of an open directory is, the plain one before the packed one, and its status.
+
+    None where neither is there. Raises `OSError`.
+    """
+    for each in (name, name + PACKED):
+        try:
+            return each, os.stat(each, dir_fd=within, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+    return None
+
+
+def signature_in(within: int, name: str, shape: DirectoryShape) -> Signature:
+    """The signature of a session's directory: its inode, the sizes of what tells of it, and the newest of the times.
+
+    A directory's own time says nothing of what grows in it. Raises `OSError`.
+    """
+    with opened(name, DIRECTORY, within) as directory:
+        return directory_signature(directory, shape)
+
+
+def directory_signature(directory: int, shape: DirectoryShape) -> Signature:
+    """As `signature_in`, of an open directory."""
+    inode, size, changed = signature(os.fstat(directory))
+    for path in shape.beneath():
+        try:
+            _, further, at = signature(os.stat(path, dir_fd=directory, follow_symlinks=False))
+        except OSError:
+            continue
+        size += further
+        changed = max(changed, at)
+    return inode, size, changed
+
+
+class _Listing:
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._left = MOST_ENTRIES
+        self.places: dict[str, Signature] = {}
+        self.unusable: list[str] = []
+        self.unlisted: list[str] = []
+
+    def look(self, within: int, prefix: str, levels: int) -> None:
+        """What lies in an open directory. Raises `OSError` where it can't be listed."""
+        directories: list[str] = []
+        logs: dict[str, os.stat_result] = {}
+        with os.scandir(within) as entries:
+            for entry in entries:
+                self._left -= 1
+                if self._left < 0:
+                    self.unlisted.append(prefix.rstrip("/") or ".")
+                    break
+                name = entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(name)
+                elif self._is_log(entry) and (name.endswith(LOG) or unpacked_name(name) not in logs):
+                    try:
+                        logs[unpacked_name(name)] = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue  # gone since the listing began
+        if isinstance(self._shape, DirectoryShape):
+            self._sessions(within, directories, self._shape)
+            return
+        for name, status in logs.items():
+            self._add(prefix + name, signature(status))
+        for name in directories:
+            if levels and self._shape.is_entered(name) and name + LOG not in logs and self._left >= 0:
+                self._descend(within, prefix + name, name, levels - 1)
+
+    def _is_log(self, entry: os.DirEntry[str]) -> bool:
+        shape = self._shape
+        return (
+            isinstance(shape, LogShape) and shape.is_log(entry.name) and entry.is_file(follow_symlinks=False)
+        )
+
+    def _descend(self, within: int, path: str, name: str, levels: int) -> None:
+        try:
+            with opened(name, _LISTED, within) as directory:
+                self.look(directory, path + "/", levels)
+        except OSError as error:
+            if error.errno not in ABSENT and error.errno != LINK:
+                self.unlisted.append(path)
+
+    def _sessions(self, within: int, directories: list[str], shape: DirectoryShape) -> None:
+        for name in directories:
+            if name.startswith("."):
+                continue
+            try:
+                self._add(name, signature_in(within, name, shape))
+            except OSError as error:
+                if error.errno not in ABSENT and error.errno != LINK:
+                    self.unlisted.append(name)
+
+    def _add(self, place: str, found: Signature) -> None:
+        if is_storable(place):
+            self.places[place] = found
+        else:
+            self.unusable.append(place.encode("utf-8", "backslashreplace").decode())
