@@ -16,7 +16,7 @@ from runward.handlers.sessions.observe import ProcessState
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
     from runward.daemon.rundir.sights import FilesRead, Identity, SessionSight
     from runward.handlers.layouts.places import Shape
-    from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
+    from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
     from runward.handlers.sessions.over import Writer
 
 
@@ -226,9 +226,7 @@ class Files(Protocol):
 
     def place_signature(self, root: str, place: str, shape: "Shape") -> Signature | None: ...
 
-    def identify(
-        self, root: str, place: str, layout: "LogLayout | DirectoryLayout"
-    ) -> "Identity | Unreadable | None": ...
+    def identify(self, root: str, place: str, layouts: "Layouts") -> "Identity | Unreadable | None": ...
 
     def look_at_session(
         self,

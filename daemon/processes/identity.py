@@ -99,6 +99,16 @@ def current_boot_id(proc: str = _PROC) -> str:
         return file.read().strip().decode()
 
 
+def booted_at(proc: str = _PROC) -> float | None:
+    """When this machine started (Unix seconds), by its clock as it is now; None where nobody may know."""
+    try:
+        with open(f"{proc}/stat", "rb") as file:
+            times = [line.split()[1] for line in file if line.startswith(b"btime ")]
+    except OSError:
+        return None
+    return float(times[0]) if times else None
+
+
 def _state_by_signal(pid: int) -> ProcessState:
     """What can be said without /proc/PID: it is also missing where hidepid hides other people's processes."""
     if pid <= 0:

@@ -2,9 +2,10 @@
 
 import socket
 
-from runward.daemon.ports import NotTold, RunPlace, Told
-from runward.daemon.processes.identity import ProcessIdentity, current_boot_id, state_of
+from runward.daemon.ports import NotTold, RunPlace, Told, WriterOf
+from runward.daemon.processes.identity import ProcessIdentity, booted_at, current_boot_id, state_of
 from runward.daemon.processes.telling import tell_to_end
+from runward.daemon.rundir.liveness import Writers
 from runward.handlers.facts import RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState
@@ -24,6 +25,15 @@ class RealProcesses:
             return current_boot_id()
         except OSError:
             return ""
+
+    def booted_at(self) -> float | None:
+        return booted_at()
+
+    def writers(self) -> WriterOf:
+        return Writers().writer
+
+    def launcher_of(self, process: RecordedProcess) -> str | None:
+        return None
 
     def state(self, process: RecordedProcess) -> ProcessState:
         return state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))

@@ -18,15 +18,20 @@ from runward.daemon.ports import (
     Sight,
     StandingLines,
 )
-from runward.daemon.rundir import journals, looking
+from runward.daemon.rundir import journals, looking, session_places
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.comparing import compare
 from runward.daemon.rundir.durable import make_durably
 from runward.daemon.rundir.hashes import file_hashes
+from runward.daemon.rundir.identifying import identify
 from runward.daemon.rundir.legs import early_legs, filled_without
+from runward.daemon.rundir.session_looking import look_at_session
+from runward.daemon.rundir.sights import FilesRead, Identity, SessionSight
 from runward.daemon.rundir.words import leave_word
 from runward.daemon.store.epoch import read_epoch
 from runward.handlers.facts import EarlyLegs, LegsBefore, RootFacts, RootHashes, Unreadable
+from runward.handlers.layouts.places import Shape
+from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.scanner import Signature
 
 
@@ -45,6 +50,26 @@ class RealFiles:
 
     def directory_signature(self, root: str, directory: str) -> Signature | None:
         return looking.directory_signature(root, directory)
+
+    def list_places(self, root: str, shape: Shape) -> Listing | Unreadable | Gone:
+        return session_places.list_places(root, shape)
+
+    def place_signature(self, root: str, place: str, shape: Shape) -> Signature | None:
+        return session_places.place_signature(root, place, shape)
+
+    def identify(self, root: str, place: str, layouts: Layouts) -> Identity | Unreadable | None:
+        return identify(root, place, layouts)
+
+    def look_at_session(
+        self,
+        root: str,
+        place: str,
+        layout: LogLayout | DirectoryLayout,
+        known: FilesRead,
+        most_bytes: int,
+        now: float,
+    ) -> SessionSight | Unreadable | Gone:
+        return look_at_session(root, place, layout, known, most_bytes, now)
 
     def look(
         self, root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]

@@ -77,13 +77,12 @@ class Follower:
         return {(name, place): self._identity(roots[name], place) for name, place in targets}
 
     def _identity(self, root: WatchedRoot, place: str) -> Known:
-        layout = LAYOUTS.named(root.layout)
-        found = self._files.identify(root.path, place, layout)
+        found = self._files.identify(root.path, place, LAYOUTS.only(root.layout))
         if isinstance(found, Unreadable):
             return Known(None, unreadable=found.why)
         if found is None or found.is_subagent:
             return Known(None)
-        return Known(session_key(root, layout, place, found.session_id), found.session_id)
+        return Known(session_key(root, found.layout, place, found.session_id), found.session_id)
 
     def look(
         self, hints: Sequence[Hint], roots: Mapping[str, WatchedRoot], known: Mapping[Target, Known]
@@ -212,6 +211,8 @@ class _Batch:
         self._remembered[key] = after
         rest = _Rest(root, place, layout, key, stored, after)
         settled = not sight.more and not sight.unsettled
+        again_in = found.again_in if sight.read.retry_at <= self._now else sight.read.retry_at - self._now
+        is_done = settled and again_in is None
         return Looked(
             root,
             place,
@@ -220,10 +221,10 @@ class _Batch:
             written_by(after),
             False,
             found.events,
-            rest.statements(sight.signature if settled else None, self._now),
+            rest.statements(sight.signature if is_done else None, self._now),
             mark(sight.signature) if settled else UNTRUSTED,
             unsettled=sight.unsettled,
-            again_in=found.again_in if sight.read.retry_at <= self._now else sight.read.retry_at - self._now,
+            again_in=again_in,
             more=sight.more,
         )
 

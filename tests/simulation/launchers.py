@@ -17,7 +17,7 @@ from tests.simulation.virtual_time import Killed
 
 from runward.config.json_value import JsonValue
 from runward.daemon.ports import Begun as HasBegun
-from runward.daemon.ports import NotBegun, NotTold, RunPlace, Told
+from runward.daemon.ports import NotBegun, NotTold, RunPlace, Told, WriterOf
 from runward.daemon.processes import ticket
 from runward.daemon.processes.detached import BEGUN, FAILED, HELD, SUPERSEDED, TAKEN
 from runward.daemon.processes.record import EXIT, PROCESS, RUN, START, BegunAlready, NameTaken, RunDirectory
@@ -27,6 +27,7 @@ from runward.handlers.effects import StartRun
 from runward.handlers.facts import RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState
+from runward.handlers.sessions.over import Writer
 
 if TYPE_CHECKING:
     from tests.simulation.universe import Universe
@@ -340,6 +341,15 @@ class SimulatedProcesses:
 
     def boot_id(self) -> str:
         return self._table.boot_id()
+
+    def booted_at(self) -> float | None:
+        return None
+
+    def writers(self) -> WriterOf:
+        return lambda layout, path, session_id: Writer("unknown")
+
+    def launcher_of(self, process: RecordedProcess) -> str | None:
+        return None
 
     def state(self, process: RecordedProcess) -> ProcessState:
         return self._table.state(process)

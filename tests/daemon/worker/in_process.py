@@ -17,7 +17,7 @@ import structlog
 
 from runward.config.settings import Root, Settings
 from runward.daemon.clock import SystemRandomness
-from runward.daemon.ports import Begun, NotBegun, NotTold, RunPlace, Told
+from runward.daemon.ports import Begun, NotBegun, NotTold, RunPlace, Told, WriterOf
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
@@ -32,6 +32,7 @@ from runward.handlers.effects import StartRun
 from runward.handlers.facts import Declarations, RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState
+from runward.handlers.sessions.over import Writer
 
 SILENT: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
     structlog.PrintLogger(sys.stderr),
@@ -70,12 +71,25 @@ class ToldProcesses:
     told: list[int] = field(default_factory=list)
     """Launchers and processes that were told to end, by pid, in order."""
     boot: str = "this boot"
+    writing: dict[str, Writer] = field(default_factory=dict)
+    """Who writes sessions of other tools, by the session's id; of the others nobody knows."""
+    launchers: dict[int, str] = field(default_factory=dict)
+    """The launchers' sessions that processes were started in, by pid."""
 
     def host(self) -> str:
         return "here"
 
     def boot_id(self) -> str:
         return self.boot
+
+    def booted_at(self) -> float | None:
+        return 0.0
+
+    def writers(self) -> WriterOf:
+        return lambda layout, path, session_id: self.writing.get(session_id, Writer("unknown"))
+
+    def launcher_of(self, process: RecordedProcess) -> str | None:
+        return self.launchers.get(process.pid)
 
     def state(self, process: RecordedProcess) -> ProcessState:
         return "gone" if process.pid in self.gone else "alive"
@@ -183,14 +197,15 @@ async def daemon(
     batch: int = 256,
     ruled: Ruling = no_rules,
     playable: Playable = no_playbooks,
+    roots: Sequence[Root] = (),
 ) -> AsyncIterator[Daemon]:
-    """A daemon that has started, over `base/state` and `base/runs`; both are made if they aren't there."""
+    """A daemon that has started, over `base/state`, `base/runs` and further roots; the first two are made if need be."""
     state, root = base / "state", base / "runs"
     if not (state / "runward.db").exists():
         prepare(state)
         (state / "runward.db").write_bytes(empty_store())
         root.mkdir(exist_ok=True)
-    settings = Settings(str(state), (), (), (Root("runs", str(root)),), batch)
+    settings = Settings(str(state), (), (), (Root("runs", str(root)), *roots), batch)
     world = World(
         clock, RealFiles(state), processes, SystemRandomness(), NoNotifications(), declared, ruled, playable
     )
