@@ -94,7 +94,8 @@ def test_a_root_that_is_deleted_and_made_again_is_watched_again(place: Place) ->
         place.runs.mkdir()
         _wait_health(place, "ok")
         place.finished_run("after")
-        wait_for(lambda: place.statuses().get("after") == "completed", "the run after")
+        place.wait_ended(2)
+        assert place.statuses() == {"before": "completed", "after": "completed"}
 
 
 def test_a_root_that_is_a_link_to_a_directory_is_watched(place: Place) -> None:

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -429,7 +429,8 @@ def _both_signals(out: WayOut, held: State) -> str | None:
     return None
 
 
-async def _live_through_an_absence(base: Path, held: State) -> None:
+async def _through_an_absence(base: Path, held: State) -> Sequence[tuple[object, ...]]:
+    """Status and delivery of a run that ends while its root is away: then, and when the root is back."""
     processes = ToldProcesses()
     async with daemon(base, StillClock(), processes, declared=declares) as running:
         directory = begin(base / "runs", "a", 1000, held)
@@ -437,17 +438,18 @@ async def _live_through_an_absence(base: Path, held: State) -> None:
         end(directory, 1000, "clean", processes)
         (base / "runs").rename(base / "away")
         await running.settle()
-        assert await running.rows("select status, delivery from sessions") == [("running", None)]
+        meanwhile = await running.rows("select status, delivery from sessions")
         (base / "away").rename(base / "runs")
         await running.settle()
-        status = "failed" if held.verification == "failed" else "completed"
-        assert await running.rows("select status, delivery from sessions") == [(status, held.delivery)]
+        return meanwhile + await running.rows("select status, delivery from sessions")
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_while_the_root_of_all_runs_is_away_no_run_ends_and_nothing_is_judged(
     tmp_path: Path, state: str
 ) -> None:
+    held = STATES[state]
+    status = "failed" if held.verification == "failed" else "completed"
     with modes_hold():
-        anyio.run(_live_through_an_absence, tmp_path, STATES[state])
+        assert anyio.run(_through_an_absence, tmp_path, held) == [("running", None), (status, held.delivery)]
     _open_again(tmp_path / "runs" / "a")

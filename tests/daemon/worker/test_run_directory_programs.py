@@ -8,6 +8,7 @@ import json
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeAlias
 
 import anyio
 import pytest
@@ -23,7 +24,11 @@ from runward.daemon.watch.hints import Why
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
-async def play(program: list[Step]) -> None:
+Journals: TypeAlias = list[dict[str, list[str]]]
+
+
+async def play(program: list[Step]) -> tuple[Journals, Journals]:
+    """Play a program against the model; the journals as they are at its end, and as they should be."""
     with TemporaryDirectory(dir=IN_MEMORY) as directory:
         base = Path(directory)
         (base / "runs").mkdir()
@@ -41,7 +46,7 @@ async def play(program: list[Step]) -> None:
                 await compare_the_record(machine, running)
                 # These programs take journals away on purpose; what follows from that is test_journal_repair's subject.
                 await running.store.run([STOPPED_CLEANLY], "stop")
-        compare_the_journals(machine)
+        return journals(machine)
 
 
 async def one_step(machine: Machine, running: Daemon, step: Step, first: bool) -> None:
@@ -116,23 +121,26 @@ async def verify_the_chain(running: Daemon) -> None:
     assert isinstance(end, Head), end
 
 
-def compare_the_journals(machine: Machine) -> None:
-    """Each line exactly once and in order, in the directory that stood there when it was owed."""
+def journals(machine: Machine) -> tuple[Journals, Journals]:
+    """The events of each journal, and each exactly once and in order where its directory stood when it was owed."""
     standing = [(machine.root / name, place) for name, place in machine.places.items()]
     moved = [(machine.base / "moved" / name, place) for name, place in machine.moved.items()]
-    for directory, place in standing + moved:
-        found = {
+    found = [
+        {
             file.name: [json.loads(line)["event"] for line in file.read_bytes().splitlines()]
             for file in directory.iterdir()
             if file.name.endswith(".jsonl")
         }
-        assert found == place.journals
+        for directory, _ in standing + moved
+    ]
+    return found, [place.journals for _, place in standing + moved]
 
 
 @given(programs)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_after_any_program_the_record_is_the_models(program: list[Step]) -> None:
-    anyio.run(play, program)
+    found, expected = anyio.run(play, program)
+    assert found == expected
 
 
 @pytest.mark.prove
@@ -140,4 +148,5 @@ def test_after_any_program_the_record_is_the_models(program: list[Step]) -> None
 @given(programs)
 @settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
 def test_after_each_of_a_thousand_programs_the_record_is_the_models(program: list[Step]) -> None:
-    anyio.run(play, program)
+    found, expected = anyio.run(play, program)
+    assert found == expected
