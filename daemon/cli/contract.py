@@ -55,12 +55,30 @@ def verify(context: click.Context, playbook: str | None, agent: str | None, root
     Example:
       runward contract verify --playbook review --root out/
     """
-    from runward.daemon.cli.declared import declared
-    from runward.daemon.rundir.artifacts import artifact_facts
-    from runward.daemon.settings import NotFound
     from runward.handlers.contracts.verify import verification_as_json
     from runward.handlers.contracts.verify import verify as hold_against
-    from runward.handlers.facts import Unreadable
+
+    held = _declared(context, playbook, agent)
+    if held is None:
+        if as_json:
+            print_json(None)
+        else:
+            click.echo("no contract is declared: there is nothing to verify")
+        return
+    facts = _facts(os.path.abspath(root), held)
+    verification = hold_against(held, facts, time.time())
+    said = verification_as_json(verification)
+    if as_json:
+        print_json(said)
+    else:
+        click.echo("\n".join(panel(contract_to_json(held), said, _why(held, facts))))
+    sys.exit(NOT_SO if verification.status == "failed" else GOOD)
+
+
+def _declared(context: click.Context, playbook: str | None, agent: str | None) -> Contract | None:
+    """The contract that playbook and agent declare; ends the program where they are wrong."""
+    from runward.daemon.cli.declared import declared
+    from runward.daemon.settings import NotFound
 
     if playbook is None and agent is None:
         fail("name the contract: --playbook NAME, --agent NAME, or both", WRONG_USAGE)
@@ -71,25 +89,20 @@ def verify(context: click.Context, playbook: str | None, agent: str | None, root
     complain(found.problems)
     if not found.is_right:
         sys.exit(WRONG_USAGE)
-    if found.contract is None:
-        if as_json:
-            print_json(None)
-        else:
-            click.echo("no contract is declared: there is nothing to verify")
-        return
-    directory = os.path.abspath(root)
-    facts = artifact_facts(directory, "", [entry.path for entry in found.contract.expected])
+    return found.contract
+
+
+def _facts(directory: str, held: Contract) -> RootFacts:
+    """What lies at the contract's paths; ends the program where nobody can know."""
+    from runward.daemon.rundir.artifacts import artifact_facts
+    from runward.handlers.facts import Unreadable
+
+    facts = artifact_facts(directory, "", [entry.path for entry in held.expected])
     if isinstance(facts, Unreadable):
         fail(f"{directory} can't be read: {facts.why}; try again", TRY_AGAIN)
     if not facts.exists:
         note(f"there is no directory {directory} that could be read")
-    verification = hold_against(found.contract, facts, time.time())
-    said = verification_as_json(verification)
-    if as_json:
-        print_json(said)
-    else:
-        click.echo("\n".join(panel(contract_to_json(found.contract), said, _why(found.contract, facts))))
-    sys.exit(NOT_SO if verification.status == "failed" else GOOD)
+    return facts
 
 
 def _why(held: Contract, facts: RootFacts) -> dict[str, str]:

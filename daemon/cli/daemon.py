@@ -32,41 +32,54 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
         sys.exit(_check(context))
     _end_well_when_told_to()
     settings = settings_in_force(context)
-    import anyio
-
-    from runward.daemon import faults
-    from runward.daemon.log import LOG, LogFile, Sinks, open_log
-    from runward.daemon.ports import EpochPassed
-    from runward.daemon.service import serve
-    from runward.daemon.store.migrate import StoreTooNew
-    from runward.daemon.store.ownership import StateDirectoryHeld, prepare
-    from runward.daemon.store.transaction import EpochRefused
+    from runward.daemon.store.ownership import StateDirectoryHeld
 
     root = context.find_root().obj
-    log = None
     try:
-        from pathlib import Path
-
-        prepare(Path(settings.state_dir))
-        level = "debug" if root["debug"] else "info"
-        sinks = Sinks(LogFile(Path(settings.state_dir) / LOG), None if quiet else sys.stderr, level)
-        log = open_log(sinks, level)
-        faults.from_environment(_fault())
-        anyio.run(serve, settings, log, sinks, lambda: read_settings_of(root["config"]), once)
-    except StateDirectoryHeld as error:
-        if once and _ask_for_scan(settings.state_dir):
+        _be(settings, root["config"], once, "debug" if root["debug"] else "info", quiet)
+    except _refusals() as error:
+        if once and isinstance(error, StateDirectoryHeld) and _ask_for_scan(settings.state_dir):
             return
-        fail(str(error), TRY_AGAIN)
-    except (StoreTooNew, EpochRefused, EpochPassed) as error:
         fail(str(error), TRY_AGAIN)
     except (OSError, sqlite3.Error) as error:
         if root["debug"]:
             raise
         fail(f"the state directory {settings.state_dir} can't be used: {error}", TRY_AGAIN)
-    except Exception:
-        if log is not None:
-            log.critical("daemon.crashed", exc_info=True)  # the terminal gets one line, the log all of it
+
+
+def _be(settings: Settings, config: str | None, once: bool, level: str, quiet: bool) -> None:
+    """Be the daemon to its end. Of a crash the terminal gets one line, the log all of it."""
+    from pathlib import Path
+
+    import anyio
+
+    from runward.daemon import faults
+    from runward.daemon.log import LOG, LogFile, Sinks, open_log
+    from runward.daemon.service import serve
+    from runward.daemon.store.ownership import prepare
+
+    prepare(Path(settings.state_dir))
+    sinks = Sinks(LogFile(Path(settings.state_dir) / LOG), None if quiet else sys.stderr, level)
+    log = open_log(sinks, level)
+    no_crash: tuple[type[Exception], ...] = (*_refusals(), OSError, sqlite3.Error)
+    try:
+        faults.from_environment(_fault())
+        anyio.run(serve, settings, log, sinks, lambda: read_settings_of(config), once)
+    except no_crash:
         raise
+    except Exception:
+        log.critical("daemon.crashed", exc_info=True)
+        raise
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """What keeps a daemon from its state directory, and is no crash: it says itself what it is."""
+    from runward.daemon.ports import EpochPassed
+    from runward.daemon.store.migrate import StoreTooNew
+    from runward.daemon.store.ownership import StateDirectoryHeld
+    from runward.daemon.store.transaction import EpochRefused
+
+    return StateDirectoryHeld, StoreTooNew, EpochRefused, EpochPassed
 
 
 def _end_well_when_told_to() -> None:

@@ -5,6 +5,7 @@ from typing import Final
 
 from runward.daemon.rundir import pid_files, writer_locks
 from runward.daemon.rundir.pid_files import Writer
+from runward.handlers.layouts import claude_code, codex
 from runward.handlers.layouts.claude_code_pid import PidFile
 
 NOBODY_KNOWS: Final = Writer("unknown")
@@ -35,6 +36,6 @@ class Writers:
 
 
 _ASK: Final[Mapping[str, Callable[[Writers, str, str], Writer]]] = {
-    "claude-code": Writers._of_claude_code,
-    "codex": Writers._of_codex,
+    claude_code.LAYOUT: Writers._of_claude_code,
+    codex.LAYOUT: Writers._of_codex,
 }

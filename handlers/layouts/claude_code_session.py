@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from runward.handlers.layouts.claude_code_meanings import (
-    AGENT_TOOLS,
     ANSWERED,
     ASKING_TOOLS,
     COMPLETED,
@@ -26,40 +25,38 @@ from runward.handlers.layouts.claude_code_records import (
     Block,
     Message,
     Record,
-    Usage,
     content_of,
     decode,
     record_of,
     text_of,
 )
 from runward.handlers.layouts.claude_code_state import LONGEST_ID, Ending, State, headless
+from runward.handlers.layouts.claude_code_tally import Tally
 from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.scanner import clip_prompt
 from runward.handlers.layouts.transcript import LogLine, Resumed, Turn
 from runward.handlers.layouts.transcript_lines import Unreadable, records
 
-REPLIES_KEPT: Final = 16
-"""Replies whose cost is remembered, for the lines of one reply may have others between them."""
-
-CALLS_KEPT: Final = 32
-"""Calls of tools that are remembered, so that each counts once."""
-
 _LONGEST_TEXT: Final = 4096
 _STAMP_LENGTH: Final = len("2026-01-31T12:00:00.000Z")
 _LONGEST_STAMP: Final = 40
 _CHAINED: Final = frozenset({"user", "assistant", "attachment", "system"})
-_FREE: Final = (0, 0)
 _NOTHING_SAID: Final = Message()
 
 
-class Session:
-    """The state of a session, unfrozen while lines are fed. Its fields are those of `State`.
+class Session(Tally):
+    """The state of a session, unfrozen while lines are fed. Its fields and those of its tally are those of `State`.
 
     `is_settled` says that the session's beginning is known, `is_plain` that nothing is in doubt about its turn: these
-    two spare most records most questions. `reply` is the one whose cost is yet to be added.
+    two spare most records most questions.
     """
 
-    __slots__ = (*State._fields, "cost", "is_plain", "is_settled", "reply", "resumed")
+    __slots__ = (
+        *(field for field in State._fields if field not in Tally.__slots__),
+        "is_plain",
+        "is_settled",
+        "resumed",
+    )
 
     session_id: str | None
     parent_session_id: str | None
@@ -85,31 +82,20 @@ class Session:
     cwd: str | None
     prompt: str | None
     events: int
-    tool_calls: int
     errors: int
     agent_chains: int
-    agent_calls: int
-    input_tokens: int
-    output_tokens: int
-    replies: dict[str, tuple[int, int]]
-    calls: dict[str, None]
-    launches: dict[str, None]
 
     def __init__(self, state: State) -> None:
         for field, value in zip(State._fields, state, strict=True):
             setattr(self, field, value)
-        self.replies = {reply: (came, went) for reply, came, went in state.replies}
-        self.calls = dict.fromkeys(state.calls)
-        self.launches = dict.fromkeys(state.launches)
+        super().__init__(state)
         self.is_settled = False
         self.is_plain = False
-        self.reply: str | None = None
-        self.cost = Usage()
         self.resumed: list[Resumed] = []
 
     def state(self, unreadable: Unreadable) -> State:
         """The state as it is now."""
-        self._add_cost()
+        self.add_cost()
         now = {field: getattr(self, field) for field in State._fields}
         now["replies"] = tuple((reply, *cost) for reply, cost in self.replies.items())
         now["calls"], now["launches"] = tuple(self.calls), tuple(self.launches)
@@ -253,7 +239,7 @@ class Session:
                     self.errors += 1
                     is_interrupted = is_interrupted or says_interrupted(block)
                 if self.launches:
-                    self._agent_answered(block)
+                    self.note_answer(block)
         if has_results and not is_copied:
             if is_interrupted:
                 self._ends(Ending(INTERRUPTED, stamp))
@@ -261,13 +247,6 @@ class Session:
                 self._is_asked()
                 self._opens()
         return has_results
-
-    def _agent_answered(self, result: Block) -> None:
-        """A sub-agent's result: one that could not be started was none."""
-        call = (result.tool_use_id or "")[:LONGEST_ID]
-        if call in self.launches:
-            del self.launches[call]
-            self.agent_calls -= result.is_error is True
 
     def _assistant(self, record: Record, stamp: str | None, is_copied: bool) -> None:
         if record.is_api_error_message:
@@ -285,14 +264,14 @@ class Session:
                 return
             self.model = _clipped(message.model, LONGEST_ID) or self.model
         if message.usage is not None:
-            self._costs(message.id, message.usage)
+            self.note_cost(message.id, message.usage)
         called = is_asking = False
         if isinstance(message.content, list):
             for block in message.content:
                 if block.type == "tool_use":
                     called = True
                     is_asking = is_asking or block.name in ASKING_TOOLS
-                    self._calls(block)
+                    self.note_call(block)
         if is_copied:
             return
         if not self.is_plain:
@@ -311,41 +290,6 @@ class Session:
         """A record that no model wrote: what Claude Code put there to go on with was not asked of the model."""
         if self.held is not None:
             self._ends(self.held)
-
-    def _calls(self, call: Block) -> None:
-        """Count a tool's call, once by its id."""
-        if call.id is not None:
-            name = call.id[:LONGEST_ID]
-            if name in self.calls:
-                return
-            _remember(self.calls, name)
-            if call.name in AGENT_TOOLS:
-                _remember(self.launches, name)
-        self.tool_calls += 1
-        self.agent_calls += call.name in AGENT_TOOLS
-
-    def _costs(self, reply: str | None, usage: Usage) -> None:
-        """A reply's lines repeat its cost: what the last of them says counts."""
-        if reply is None or reply != self.reply:
-            self._add_cost()
-            self.reply = reply or ""
-        self.cost = usage
-
-    def _add_cost(self) -> None:
-        """Add what the last reply cost, and take off what an earlier line of it had said."""
-        if self.reply is None:
-            return
-        reply, usage = self.reply[:LONGEST_ID], self.cost
-        came = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
-        went = usage.output_tokens
-        replies = self.replies
-        before = replies.get(reply, _FREE) if reply else _FREE
-        replies[reply] = (came, went)
-        if len(replies) > REPLIES_KEPT:
-            del replies[next(iter(replies))]
-        self.input_tokens += came - before[0]
-        self.output_tokens += went - before[1]
-        self.reply = None
 
     def _is_headless(self) -> bool:
         return headless(self.entrypoint, self.seems_headless) is True
@@ -412,13 +356,6 @@ class Session:
 
 def _is_time(stamp: str) -> bool:
     return len(stamp) <= _LONGEST_STAMP and stamp[10:11] == "T"
-
-
-def _remember(known: dict[str, None], call: str) -> None:
-    """Keep a call's id, and forget the oldest where there are too many."""
-    known[call] = None
-    if len(known) > CALLS_KEPT:
-        del known[next(iter(known))]
 
 
 def _clipped(text: str | None, longest: int) -> str | None:

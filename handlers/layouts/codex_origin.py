@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.layouts.foreign_values import whole_text_in
 
 LONGEST_NAME: Final = 200
 LONGEST_PATH: Final = 4096
@@ -34,29 +35,25 @@ def read_origin(payload: dict[str, JsonValue]) -> Origin:
     source = payload.get("source")
     return Origin(
         thread=thread_in(payload),
-        parent=name_in(payload, "parent_thread_id") or _spawner(source) or name_in(payload, "forked_from_id"),
+        parent=name_in(payload.get("parent_thread_id"))
+        or _spawner(source)
+        or name_in(payload.get("forked_from_id")),
         is_subagent=_is_worker(source) or payload.get("thread_source") in _WORKERS,
         headless=_is_headless(source, payload.get("originator")),
         made_at=parse_time(payload.get("timestamp")),
-        version=name_in(payload, "cli_version"),
-        cwd=text_in(payload, "cwd", LONGEST_PATH),
+        version=name_in(payload.get("cli_version")),
+        cwd=whole_text_in(payload.get("cwd"), LONGEST_PATH),
     )
 
 
 def thread_in(payload: dict[str, JsonValue]) -> str | None:
     """The id of the thread that the payload of a `session_meta` describes."""
-    return name_in(payload, "id") or name_in(payload, "session_id")
+    return name_in(payload.get("id")) or name_in(payload.get("session_id"))
 
 
-def name_in(payload: dict[str, JsonValue], key: str) -> str | None:
-    """A short text under this key, or None."""
-    return text_in(payload, key, LONGEST_NAME)
-
-
-def text_in(payload: dict[str, JsonValue], key: str, longest: int) -> str | None:
-    """The text under this key, None where there is none or where it is longer than `longest` characters."""
-    value = payload.get(key)
-    return value if isinstance(value, str) and 0 < len(value) <= longest else None
+def name_in(value: JsonValue) -> str | None:
+    """A short text, or None."""
+    return whole_text_in(value, LONGEST_NAME)
 
 
 def _is_headless(source: JsonValue, originator: JsonValue) -> bool | None:
@@ -77,4 +74,4 @@ def _spawner(source: JsonValue) -> str | None:
     """The thread that ordered this one, as the source of a sub-agent tells it."""
     subagent = source.get("subagent") if isinstance(source, dict) else None
     spawn = subagent.get("thread_spawn") if isinstance(subagent, dict) else None
-    return name_in(spawn, "parent_thread_id") if isinstance(spawn, dict) else None
+    return name_in(spawn.get("parent_thread_id")) if isinstance(spawn, dict) else None

@@ -12,16 +12,10 @@ from runward.config.json_value import JsonValue
 from runward.handlers.layouts.codex_counts import LEAVES, Calls, Tokens
 from runward.handlers.layouts.codex_ends import end_by_abort, end_of_task, ends_turn, failure
 from runward.handlers.layouts.codex_names import made_at
-from runward.handlers.layouts.codex_origin import (
-    LONGEST_PATH,
-    Origin,
-    name_in,
-    read_origin,
-    text_in,
-    thread_in,
-)
+from runward.handlers.layouts.codex_origin import LONGEST_PATH, Origin, name_in, read_origin, thread_in
 from runward.handlers.layouts.codex_turns import UNNUMBERED, Turns
 from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.layouts.foreign_values import whole_text_in
 from runward.handlers.layouts.scanner import Complaint, clip_prompt
 from runward.handlers.layouts.transcript import Resumed
 
@@ -127,9 +121,9 @@ class Rollout:
 
     def take_context(self, payload: Payload, _: list[Resumed]) -> None:
         """The settings of the next request to the model."""
-        self.model = name_in(payload, "model") or self.model
+        self.model = name_in(payload.get("model")) or self.model
         if self.cwd is None:
-            self.cwd = text_in(payload, "cwd", LONGEST_PATH)
+            self.cwd = whole_text_in(payload.get("cwd"), LONGEST_PATH)
         self.turns.request()
 
     def take_compaction(self, _: Payload, __: list[Resumed]) -> None:
@@ -140,11 +134,11 @@ class Rollout:
         """The thread's settings, which name the model before the first request."""
         settings = payload.get("thread_settings")
         if self.model is None and isinstance(settings, dict):
-            self.model = name_in(settings, "model")
+            self.model = name_in(settings.get("model"))
 
     def take_start(self, payload: Payload, resumed: list[Resumed]) -> None:
         """A turn began. Who triggered it may differ from who made the thread."""
-        began = self.turns.start(name_in(payload, "turn_id") or UNNUMBERED, self.stamp, self.headless)
+        began = self.turns.start(name_in(payload.get("turn_id")) or UNNUMBERED, self.stamp, self.headless)
         self._note_resumed(began, resumed)
         attribution = payload.get("turn_attribution")
         trigger = attribution.get("turn_trigger") if isinstance(attribution, dict) else None
@@ -163,7 +157,7 @@ class Rollout:
             return
         kind = item.get("type")
         if kind == "UserMessage":
-            self._prompted(_joined(item.get("content")), name_in(payload, "turn_id"), resumed)
+            self._prompted(_joined(item.get("content")), name_in(payload.get("turn_id")), resumed)
         elif kind == "EnteredReviewMode":
             self.calls.spawned += 1
         elif kind == "SubAgentActivity" and item.get("kind") == "started":
@@ -174,7 +168,7 @@ class Rollout:
     def take_end(self, payload: Payload, resumed: list[Resumed]) -> None:
         """A turn is complete, well or badly."""
         close = end_of_task(payload, self.turns.owes, parse_time(self.stamp))
-        began = self.turns.complete(name_in(payload, "turn_id"), close, self.stamp, self.headless)
+        began = self.turns.complete(name_in(payload.get("turn_id")), close, self.stamp, self.headless)
         self._note_resumed(began, resumed)
         if close.status == "failed" and self.turns.close is close:
             self.calls.errors += 1
@@ -183,7 +177,7 @@ class Rollout:
     def take_abort(self, payload: Payload, resumed: list[Resumed]) -> None:
         """A turn was interrupted, or ended by its own budget."""
         close = end_by_abort(payload, parse_time(self.stamp))
-        began = self.turns.abort(name_in(payload, "turn_id"), close, self.stamp, self.headless)
+        began = self.turns.abort(name_in(payload.get("turn_id")), close, self.stamp, self.headless)
         self._note_resumed(began, resumed)
         self.calls.question = None
 

@@ -22,6 +22,11 @@ def text_in(value: JsonValue, longest: int = LONGEST_TEXT) -> str | None:
     return value[:longest] if isinstance(value, str) and value else None
 
 
+def whole_text_in(value: JsonValue, longest: int = LONGEST_TEXT) -> str | None:
+    """A text that says something in at most `longest` characters: clipped, an id or a path would name another thing."""
+    return value if isinstance(value, str) and 0 < len(value) <= longest else None
+
+
 def seconds_in(value: JsonValue) -> float | None:
     """A number of Unix seconds that is a time from 1970 to 9999."""
     if isinstance(value, bool) or not isinstance(value, int | float):

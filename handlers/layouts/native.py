@@ -103,15 +103,7 @@ def _run(root: str, path: str, document: Document, run: dict[str, JsonValue]) ->
     if kind not in KINDS:
         complaints.append(Complaint(RUN, None, f"kind is {_short(kind)}", f"use one of {', '.join(KINDS)}"))
         kind = "agent"
-    started_at = parse_time(run.get("started_at"))
-    if started_at is None:
-        if run.get("started_at") is not None:
-            complaints.append(
-                Complaint(
-                    RUN, None, "started_at is no time", "write ISO 8601 with a zone: 2026-01-31T12:00:00Z"
-                )
-            )
-        started_at = sane_time(document.modified_at)
+    started_at = _started_at(run.get("started_at"), document, complaints)
     directory = path.rsplit("/", 1)[-1]
     declaration = SessionDeclaration(
         session_id=_text(run, "session_id", complaints) or directory,
@@ -129,6 +121,17 @@ def _run(root: str, path: str, document: Document, run: dict[str, JsonValue]) ->
     )
     yield Started(RUN, _digest(document), started_at, declaration, launcher, _text(run, "host", complaints))
     yield from complaints
+
+
+def _started_at(value: JsonValue, document: Document, complaints: list[Complaint]) -> float:
+    """When a run says that it began, or else when that was written (Unix seconds)."""
+    at = parse_time(value)
+    if at is not None:
+        return at
+    if value is not None:
+        mend = "write ISO 8601 with a zone: 2026-01-31T12:00:00Z"
+        complaints.append(Complaint(RUN, None, "started_at is no time", mend))
+    return sane_time(document.modified_at)
 
 
 def _process(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:

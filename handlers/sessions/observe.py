@@ -249,20 +249,7 @@ def _ended(
             return watched
         attempt += 1
         events.append(AttemptStarted(key, attempt, item.at, None, "live", seen_over=True))
-    events.append(
-        AttemptEnded(
-            key,
-            attempt,
-            item.at,
-            "declared",
-            item.status,
-            item.reason_code,
-            item.reason_summary,
-            item.declared_by,
-            item.exit_code,
-            item.signal,
-        )
-    )
+    events.append(_declared_end(key, attempt, item))
     return watched._replace(
         phase="over",
         attempt=attempt,
@@ -271,6 +258,21 @@ def _ended(
         end_digest=item.digest,
         vanished=False,
         gone_since=None,
+    )
+
+
+def _declared_end(key: str, attempt: int, item: Ended) -> AttemptEnded:
+    return AttemptEnded(
+        key,
+        attempt,
+        item.at,
+        "declared",
+        item.status,
+        item.reason_code,
+        item.reason_summary,
+        item.declared_by,
+        item.exit_code,
+        item.signal,
     )
 
 
