@@ -5,10 +5,9 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 
-import pytest
 from tests.daemon.cli.calling import Place
+from tests.daemon.writers import kill
 
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import identity_of
@@ -33,14 +32,6 @@ _KEYS = [
     "usage",
     "problems",
 ]
-
-
-@pytest.fixture
-def process() -> Iterator[subprocess.Popen[bytes]]:
-    started = subprocess.Popen(["sleep", "60"])
-    yield started
-    started.kill()
-    started.wait()
 
 
 def _identity(process: subprocess.Popen[bytes]) -> JsonValue:
@@ -94,8 +85,7 @@ def test_a_run_with_a_living_process_is_running_however_old(
 
 def test_a_run_whose_process_is_gone_is_aborted(place: Place, process: subprocess.Popen[bytes]) -> None:
     place.add_run("left", launcher=_identity(process))
-    process.kill()
-    process.wait()
+    kill(process)
     session = _inspect(place, "left")
     assert (session["state"], session["evidence"], session["reason_code"]) == (
         "aborted",

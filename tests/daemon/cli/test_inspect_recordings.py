@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 from tests.daemon.cli.calling import Place
+from tests.daemon.writers import kill
 
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import identity_of
@@ -201,13 +202,13 @@ def _home(place: Place, samples: Path, lines: int | None = None, *, typed: bool 
 def test_claude_codes_pid_file_tells_whether_it_lives(
     place: Place,
     samples: Path,
+    process: subprocess.Popen[bytes],
     lines: int | None,
     typed: bool,
     alive: tuple[str, str | None],
     gone: tuple[str, str, str],
 ) -> None:
     path = _home(place, samples, lines, typed=typed)
-    process = subprocess.Popen(["sleep", "60"])
     recorded = json.loads((samples / "claude-code/sessions-pidfile.json").read_text())
     recorded |= {
         "pid": process.pid,
@@ -219,8 +220,7 @@ def test_claude_codes_pid_file_tells_whether_it_lives(
     (sessions / f"{process.pid}.json").write_text(json.dumps(recorded))
     session = found(place, path)
     assert (session["state"], session["activity"]) == alive
-    process.kill()
-    process.wait()
+    kill(process)
     session = found(place, path)
     assert (session["state"], session["evidence"], session["reason_code"]) == gone
 

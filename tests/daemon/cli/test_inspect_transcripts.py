@@ -4,25 +4,17 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import zstandard
 from tests.daemon.cli.calling import Place
+from tests.daemon.writers import held, kill
 from tests.handlers.layouts.tiny import END, ERROR, begin, layouts
 
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import identity_of
 from runward.handlers.layouts import registry
-
-_HELD = """\
-import fcntl, sys
-file = open(sys.argv[1])
-fcntl.flock(file, fcntl.LOCK_EX)
-print("held", flush=True)
-input()
-"""
 
 THREAD = "01a1fd0a-53a7-7c50-98f9-4e09b80d7c4f"
 
@@ -31,14 +23,6 @@ THREAD = "01a1fd0a-53a7-7c50-98f9-4e09b80d7c4f"
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     """The layouts of these tests instead of the real ones."""
     monkeypatch.setattr(registry, "LAYOUTS", layouts())
-
-
-@pytest.fixture
-def process() -> Iterator[subprocess.Popen[bytes]]:
-    started = subprocess.Popen(["sleep", "60"])
-    yield started
-    started.kill()
-    started.wait()
 
 
 def log(path: Path, *records: dict[str, JsonValue], age: float = 100.0) -> Path:
@@ -70,11 +54,6 @@ def pid_file(place: Place, process: subprocess.Popen[bytes], **further: JsonValu
     ticks = str(identity_of(process.pid).start_ticks)
     said = {"pid": process.pid, "sessionId": "s", "procStart": ticks, **further}
     (directory / f"{process.pid}.json").write_text(json.dumps(said))
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
 
 
 def test_a_transcript_that_tells_its_end_is_told_with_the_promised_keys(place: Place) -> None:
@@ -143,14 +122,8 @@ def test_a_writers_lock_tells_whether_its_thread_runs(place: Place, monkeypatch:
     lock = home / f"thread-writer-locks/{THREAD}.lock"
     lock.parent.mkdir()
     lock.touch()
-    holder = subprocess.Popen(
-        ["python3", "-c", _HELD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == b"held\n"
-    assert verdict(place, path) == ("running", None, "run.started.ok", "active")
-    holder.kill()
-    holder.communicate()
+    with held(lock):
+        assert verdict(place, path) == ("running", None, "run.started.ok", "active")
     assert verdict(place, path) == ("aborted", "process_gone", "run.aborted.process_gone", None)
     lock.unlink()
     assert verdict(place, path) == ("unknown", None, "run.unknown.open_turn", None)

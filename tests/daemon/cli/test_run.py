@@ -14,7 +14,7 @@ from runward.daemon.processes.identity import read_stat
 
 PLAYBOOK = """
 name: report
-timeout: 300ms
+timeout: 1s
 grace: 100ms
 artifacts:
   expected:
@@ -160,7 +160,7 @@ def test_a_run_that_delivers_ends_as_its_command_did(declared: Launcher) -> None
     assert (result.returncode, result.stderr) == (0, b"")
     run = declared.read("good", "run.json")
     assert run["playbook"] == "report"
-    assert run["timeout"] == 0.3
+    assert run["timeout"] == 1.0
     assert run["contract"] == {
         "expected": [
             {"id": "report", "path": "report.md", "required": True, "description": "", "source": "playbook"},
@@ -232,7 +232,7 @@ def test_the_playbooks_timeout_and_grace_hold(declared: Launcher) -> None:
     )
 
     assert result.returncode == 124
-    assert 0.4 <= float(str(declared.ending("late")["duration_s"])) < 5
+    assert 1.1 <= float(str(declared.ending("late")["duration_s"])) < 30
 
 
 def test_an_option_wins_over_the_playbook(declared: Launcher) -> None:

@@ -109,7 +109,7 @@ def test_a_hundred_evil_trees_in_scopes_are_dead_a_second_after_their_deadlines(
 
 @pytest.mark.prove
 def test_systemd_keeps_the_deadline_of_a_launcher_that_was_killed(systemd: Scoped) -> None:
-    words = ["--name", "orphan", "--timeout", "1s", "--grace", "1s", "--containment", "scope"]
+    words = ["--name", "orphan", "--timeout", "5s", "--grace", "1s", "--containment", "scope"]
     process = systemd.start(*words, "--", "sh", "-c", "sleep 1000 & wait")
     wait_for(lambda: len(members(str(systemd.launcher.directory("orphan")))) == 2, "the command")
     launcher = systemd.launcher.read("orphan", "run.json")["launcher"]

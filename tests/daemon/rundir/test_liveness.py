@@ -4,12 +4,10 @@ import fcntl
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.daemon.writers import held, kill
 
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import identity_of
@@ -18,20 +16,6 @@ from runward.daemon.rundir.liveness import Writers
 from runward.daemon.rundir.pid_files import Writer
 
 THREAD = "01a1fd0a-53a7-7c50-98f9-4e09b80d7c4f"
-_HOLD = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); input()"
-
-
-@pytest.fixture
-def process() -> Iterator[subprocess.Popen[bytes]]:
-    started = subprocess.Popen(["sleep", "60"])
-    yield started
-    started.kill()
-    started.wait()
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
 
 
 class Claude:
@@ -130,19 +114,6 @@ def test_a_transcript_elsewhere_has_no_pid_files(claude: Claude, process: subpro
     claude.pid_file(process.pid)
     claude.transcript = claude.sessions / "s.jsonl"
     assert claude.liveness() == "unknown"
-
-
-@contextmanager
-def held(lock: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the lock."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    yield process
-    process.kill()
-    process.communicate()
 
 
 @pytest.fixture

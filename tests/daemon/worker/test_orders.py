@@ -110,19 +110,27 @@ async def test_what_is_owed_when_a_daemon_ends_is_carried_out_by_the_next(
         assert processes.told == [100], "and not again"
 
 
+async def told_by_one_that_was_killed(
+    base: Path, processes: ToldProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run, and a daemon that is killed right after it told the run's launcher to end."""
+
+    async def end(self: CancelOrders, owed: OwedCancellation, answer: Told | NotTold) -> None:
+        """It doesn't come to mark that."""
+
+    with monkeypatch.context() as ending:
+        ending.setattr(CancelOrders, "_mark", end)
+        async with daemon(base, StillClock(), processes) as running:
+            begin(base)
+            await running.settle()
+            await ask(running)
+
+
 async def test_a_run_that_a_killed_daemon_may_have_told_and_that_is_gone_was_cancelled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def end(self: CancelOrders, owed: OwedCancellation, answer: Told | NotTold) -> None:
-        """The daemon is killed right after it told the launcher."""
-
     processes, clock = ToldProcesses(), StillClock()
-    with monkeypatch.context() as ending:
-        ending.setattr(CancelOrders, "_mark", end)
-        async with daemon(tmp_path, clock, processes) as running:
-            begin(tmp_path)
-            await running.settle()
-            await ask(running)
+    await told_by_one_that_was_killed(tmp_path, processes, monkeypatch)
     assert processes.told == [100]
     processes.gone.add(100)
     async with daemon(tmp_path, clock, processes) as running:
@@ -136,16 +144,8 @@ async def test_a_run_that_a_killed_daemon_may_have_told_and_that_is_gone_was_can
 async def test_whether_a_killed_daemon_told_a_run_whose_directory_is_gone_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def end(self: CancelOrders, owed: OwedCancellation, answer: Told | NotTold) -> None:
-        """The daemon is killed right after it told the launcher."""
-
     processes = ToldProcesses()
-    with monkeypatch.context() as ending:
-        ending.setattr(CancelOrders, "_mark", end)
-        async with daemon(tmp_path, StillClock(), processes) as running:
-            begin(tmp_path)
-            await running.settle()
-            await ask(running)
+    await told_by_one_that_was_killed(tmp_path, processes, monkeypatch)
     (tmp_path / "runs" / "a").rename(tmp_path / "away")
     async with daemon(tmp_path, StillClock(), processes) as running:
         await running.work()
