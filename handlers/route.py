@@ -72,7 +72,8 @@ def duties(event: Event) -> tuple[Duty, ...]:
     if isinstance(event, SessionFinished):
         # A lane of its own, so that reading whole files keeps nothing of the session back.
         lane = f"{BACKGROUND}{event.session_key}#{event.attempt}"
-        return (Duty(0, "contracts/hashes", lane),) if event.produced else ()
+        is_owed = event.produced and event.origin == "live"
+        return (Duty(0, "contracts/hashes", lane),) if is_owed else ()
     return tuple(Duty(place, name, event.lane) for place, name in enumerate(HANDLERS[event.type]))
 
 

@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 from runward.daemon.cli.inspected import InspectedSession
 from runward.daemon.rundir.liveness import NOBODY_KNOWS, Writers
-from runward.daemon.rundir.pid_files import Writer
 from runward.daemon.rundir.session_reading import SessionRead, read_session
 from runward.handlers.layouts.places import PACKED, unpacked_name
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
 from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.layouts.transcript import Told
-from runward.handlers.sessions.over import Standing, judge
+from runward.handlers.sessions.over import Standing, Writer, judge
 
 
 class Found(NamedTuple):
@@ -42,11 +41,9 @@ def inspect_transcript(
         return None
     if told.session_id != named:
         writer = _writer(layout, path, told.session_id, writers)
-    if writer.is_waiting:
-        told = told._replace(waiting=True)
     now = time.time()
     quiet_s = max(0.0, now - read.changed_at) if read.changed_at is not None else 0.0
-    standing = judge(told, writer.liveness, layout.names_process, quiet_s)
+    standing = judge(told, writer.liveness, layout.names_process, quiet_s, status=writer.status)
     session = _inspected(layout, path, read, standing, quiet_s)
     identity = f"{layout.name}:{told.session_id}" if layout.goes_by_id and told.session_id else path
     return Found(session, identity, (not read.hindrances, told.moved_at or 0.0, not path.endswith(PACKED)))

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from runward.daemon.rundir import pid_files, writer_locks
-from runward.daemon.rundir.pid_files import Writer
 from runward.handlers.layouts import claude_code, codex
 from runward.handlers.layouts.claude_code_pid import PidFile
+from runward.handlers.sessions.over import Writer
 
 NOBODY_KNOWS: Final = Writer("unknown")
 
@@ -32,7 +32,7 @@ class Writers:
 
     def _of_codex(self, path: str, session_id: str) -> Writer:
         home = writer_locks.home_directory(path)
-        return NOBODY_KNOWS if home is None else Writer(writer_locks.writer_state(home, session_id))
+        return NOBODY_KNOWS if home is None else writer_locks.writer_of(home, session_id)
 
 
 _ASK: Final[Mapping[str, Callable[[Writers, str, str], Writer]]] = {

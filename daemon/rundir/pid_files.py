@@ -6,28 +6,23 @@ start. So a file that points to nobody says that its process is gone, and no fil
 
 import os
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from runward.daemon.processes.identity import ProcessIdentity, current_boot_id, state_of
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.handlers.layouts.claude_code_pid import PidFile, read_pid_file
+from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState, together
-from runward.handlers.sessions.over import Liveness
+from runward.handlers.sessions.over import Writer, WriterStatus
 
 SESSIONS: Final = "sessions"
 PROJECTS: Final = "projects"
-WAITING: Final = "waiting"
-"""The status of a program that asks the person before it for leave to go on, of which the transcript says nothing."""
+
+_STATUSES: Final[Mapping[str | None, WriterStatus]] = {"busy": "busy", "idle": "idle", "waiting": "waiting"}
+"""What a program says of itself; that it waits for a person's leave is said by no transcript."""
 
 _MOST_FILES: Final = 10_000
 _MOST_BYTES: Final = 64 << 10
-
-
-class Writer(NamedTuple):
-    """The process that writes a session: whether it lives, and whether it says that it waits for a person."""
-
-    liveness: Liveness
-    is_waiting: bool = False
 
 
 def config_directory(transcript: str) -> str | None:
@@ -55,18 +50,27 @@ def pid_files(config: str) -> Mapping[str, tuple[PidFile, ...]]:
 
 
 def writer_of(files: tuple[PidFile, ...]) -> Writer:
-    """What is known of the processes that the pid files of one session name."""
+    """What is known of the processes that the pid files of one session name; of several, one that lives speaks."""
     states = [_state(each) for each in files]
-    waits = any(
-        each.status == WAITING and state == "alive" for each, state in zip(files, states, strict=True)
-    )
-    return Writer(together(states), waits)
+    liveness = together(states)
+    for file, state in zip(reversed(files), reversed(states), strict=True):
+        if state == liveness:
+            status = _STATUSES.get(file.status) if state == "alive" else None
+            return Writer(liveness, status, _process(file))
+    return Writer(liveness)
 
 
 def _state(file: PidFile) -> ProcessState:
     if file.start_ticks is not None:
         return state_of(ProcessIdentity(file.pid, file.start_ticks, current_boot_id()))
     return "unknown" if os.path.exists(f"/proc/{file.pid}") else "gone"
+
+
+def _process(file: PidFile) -> RecordedProcess | None:
+    """Who it is, to be found again; the files name no boot, so it is taken to be of this one."""
+    if file.start_ticks is None:
+        return None
+    return RecordedProcess(file.pid, file.start_ticks, current_boot_id())
 
 
 def _read(directory: str, name: str) -> PidFile | None:

@@ -8,14 +8,17 @@ import fcntl
 import os
 from typing import Final
 
+from runward.daemon.processes.identity import identity_of
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.handlers.layouts.codex_names import lock_of
-from runward.handlers.sessions.observe import ProcessState
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.over import Writer
 
 ARCHIVED: Final = "archived_sessions"
 SESSIONS: Final = "sessions"
 
 _KERNELS_LIST: Final = "/proc/locks"
+_NOBODY_KNOWS: Final = Writer("unknown")
 
 
 def home_directory(rollout: str) -> str | None:
@@ -28,26 +31,29 @@ def home_directory(rollout: str) -> str | None:
     return os.path.dirname(directory) if os.path.basename(directory) == SESSIONS else None
 
 
-def writer_state(home: str, thread: str) -> ProcessState:
-    """Whether somebody holds the lock of this thread's writer; `unknown` where there is none, or nobody may know."""
+def writer_of(home: str, thread: str) -> Writer:
+    """Who holds the lock of this thread's writer; `unknown` where there is none, or nobody may know."""
     lock = lock_of(thread)
     if lock is None:
-        return "unknown"
+        return _NOBODY_KNOWS
     directory, _, name = lock.rpartition("/")
     try:
         descriptor = open_in_run(f"{home}/{directory}", name)
     except (OSError, NotRegular):
-        return "unknown"
+        return _NOBODY_KNOWS
     try:
-        return "alive" if _is_listed(descriptor) or not _is_free(descriptor) else "gone"
+        holder = _listed_holder(descriptor)
+        if holder is None and _is_free(descriptor):
+            return Writer("gone")
     except OSError:
-        return "unknown"
+        return _NOBODY_KNOWS
     finally:
         os.close(descriptor)
+    return Writer("alive", process=_process(holder))
 
 
-def _is_listed(descriptor: int) -> bool:
-    """Whether the kernel lists a lock on this file, which disturbs nobody.
+def _listed_holder(descriptor: int) -> int | None:
+    """The pid that the kernel lists as the holder of a lock on this file, which disturbs nobody; 0 for nobody here.
 
     It lists none of other PID namespaces, and on some file systems under another device number.
     """
@@ -56,9 +62,30 @@ def _is_listed(descriptor: int) -> bool:
     wanted = f"{device}:{status.st_ino}".encode()
     try:
         with open(_KERNELS_LIST, "rb") as file:
-            return any(wanted in line.split() and b"FLOCK" in line and b"->" not in line for line in file)
+            for line in file:
+                fields = line.split()
+                if wanted in fields and b"FLOCK" in fields and b"->" not in fields:
+                    return _pid_in(fields)
     except OSError:
-        return False
+        return None
+    return None
+
+
+def _pid_in(fields: list[bytes]) -> int:
+    """`1: FLOCK ADVISORY WRITE 4242 00:25:1093 0 EOF`: who took the lock."""
+    pid = fields[4] if len(fields) > 4 else b""
+    return int(pid) if pid.isdigit() else 0
+
+
+def _process(pid: int | None) -> RecordedProcess | None:
+    """Who holds a lock, to be found again. The one that took it may be gone, and a child of it hold the lock on."""
+    if not pid:
+        return None
+    try:
+        holder = identity_of(pid)
+    except (OSError, ValueError):
+        return None
+    return RecordedProcess(holder.pid, holder.start_ticks, holder.boot_id)
 
 
 def _is_free(descriptor: int) -> bool:

@@ -274,8 +274,7 @@ class Session(Tally):
                     self.note_call(block)
         if is_copied:
             return
-        if not self.is_plain:
-            self._is_asked()
+        self._is_asked()
         reason = message.stop_reason
         if not called and (reason == "end_turn" or reason == "stop_sequence"):
             self._ends(Ending(COMPLETED, stamp))
@@ -304,10 +303,10 @@ class Session(Tally):
             self.is_plain = True
 
     def _is_asked(self) -> None:
-        """The model works: if it was not on a prompt that counts already, another turn has begun."""
-        is_command = self.command is not None and not self._is_headless()
-        if self.held is not None or is_command or self.turns == 0:
-            self.turns += 1
+        """The model works: unless it does so on a prompt, which counts already, another turn has begun."""
+        if not self.is_plain:
+            is_command = self.command is not None and not self._is_headless()
+            self.turns += self.held is not None or is_command
 
     def _ends(self, ending: Ending) -> None:
         self._opens()

@@ -58,6 +58,10 @@ def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Ef
     if session.status != "running" or session.attempt != event.attempt:
         summary = f"attempt {event.attempt} can't end: attempt {session.attempt} is {session.status}"
         return (Explain(event.session_key, "refused", summary),)
+    if session.origin == "history" and event.attempt == 1:
+        event = replace(
+            event, origin="history"
+        )  # which an end that was stored before there was that field doesn't say
     if event.reason_code == "run.aborted.process_gone":
         ordered = CancellationOf(event.session_key, event.attempt)
         if ordered not in facts:
@@ -67,7 +71,7 @@ def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Ef
             if order.is_owed:
                 return TryLater("a person ordered its end, and what came of that is not known yet")
             event = _as_ordered(event, order)
-    if session.contract_json is None:
+    if session.contract_json is None or event.origin == "history":
         return _conclude(event, event_hash, session, None, None, None)
     contract = stored_contract(session.contract_json)
     question = ArtifactsUnder(
@@ -117,7 +121,7 @@ def _conclude(
         ),
         Emit(_finished(event, status, reason, verification)),
     )
-    if session.origin == "history" and event.attempt == 1:  # only a first attempt can be of before
+    if event.origin == "history":
         return effects
     return effects + _journal(event, event_hash, session, status, reason, verification)
 
@@ -154,6 +158,7 @@ def _finished(
         verification.delivery if verification is not None else None,
         len(produced),
         sum(each.size for each in produced),
+        event.origin,
     )
 
 

@@ -249,7 +249,7 @@ def _ended(
             return watched
         attempt += 1
         events.append(AttemptStarted(key, attempt, item.at, None, "live", seen_over=True))
-    events.append(_declared_end(key, attempt, item))
+    events.append(_declared_end(key, attempt, item, _origin_of(attempt, events)))
     return watched._replace(
         phase="over",
         attempt=attempt,
@@ -261,7 +261,7 @@ def _ended(
     )
 
 
-def _declared_end(key: str, attempt: int, item: Ended) -> AttemptEnded:
+def _declared_end(key: str, attempt: int, item: Ended, origin: Origin) -> AttemptEnded:
     return AttemptEnded(
         key,
         attempt,
@@ -273,7 +273,16 @@ def _declared_end(key: str, attempt: int, item: Ended) -> AttemptEnded:
         item.declared_by,
         item.exit_code,
         item.signal,
+        origin,
     )
+
+
+def _origin_of(attempt: int, events: Sequence[Seen]) -> Origin:
+    """History begins and ends in one look."""
+    for event in events:
+        if isinstance(event, AttemptStarted) and event.attempt == attempt:
+            return event.origin
+    return "live"
 
 
 def vanish(watched: Watched, key: str, now: float) -> Observed:

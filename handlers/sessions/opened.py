@@ -181,7 +181,7 @@ def _resume(event: AttemptStarted, event_hash: str, session: Session) -> Effects
             ),
         )
     journal = journal_directory(session.layout, event.session_key, session.path)
-    return (
+    opened: Effects = (
         OpenAttempt(
             event.session_key,
             event.attempt,
@@ -193,6 +193,11 @@ def _resume(event: AttemptStarted, event_hash: str, session: Session) -> Effects
             "daemon",
         ),
         Explain(event.session_key, "decided", f"attempt {event.attempt} opened, under the same contract"),
+    )
+    if event.origin == "history":
+        return opened
+    return (
+        *opened,
         AppendLines(
             event.session_key, journal, lines.EVENTS, lines.session_resumed(event, event_hash), live=True
         ),

@@ -1,6 +1,7 @@
 """Events as they are stored: written out, read back, lifted, and refused where they are not known."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -70,6 +71,17 @@ def test_a_start_that_was_stored_before_there_were_rules_is_read_without_directo
     stored = json.loads(dump_payload(event))
     assert (stored["declaration"].pop("cwd"), stored["declaration"].pop("prompt")) == ("/src", "fix it")
     assert load_payload(event.type, event.version, json.dumps(stored)) == started()
+
+
+@pytest.mark.parametrize(
+    "event", [ended(origin="history"), SessionFinished("k", 1, 5.0, "failed", "c", None, origin="history")]
+)
+def test_an_end_that_was_stored_before_history_had_one_is_live(event: AttemptEnded | SessionFinished) -> None:
+    stored = json.loads(dump_payload(event))
+    assert stored.pop("origin") == "history"
+    read = load_payload(event.type, event.version, json.dumps(stored))
+    assert isinstance(read, type(event))
+    assert read == replace(event, origin="live")
 
 
 def test_the_key_of_an_event_names_its_fact() -> None:

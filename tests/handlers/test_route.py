@@ -1,7 +1,7 @@
 import pytest
 from tests.handlers.examples import KEY, ended, started
 
-from runward.handlers.events import SessionFinished, event_types
+from runward.handlers.events import Origin, SessionFinished, event_types
 from runward.handlers.facts import (
     ArtifactsUnder,
     DeclaredContract,
@@ -32,8 +32,8 @@ def test_a_job_for_a_handler_that_does_not_take_its_event_is_a_bug(handler: str)
         decide(handler, started(), "h", {}, 1.0)
 
 
-def verdict(produced: int) -> SessionFinished:
-    return SessionFinished(KEY, 2, 5.0, "completed", "run.completed.ok", "passed", produced)
+def verdict(produced: int, origin: Origin = "live") -> SessionFinished:
+    return SessionFinished(KEY, 2, 5.0, "completed", "run.completed.ok", "passed", produced, origin=origin)
 
 
 def test_a_verdict_owes_hashes_where_something_was_produced_and_nothing_else() -> None:
@@ -41,6 +41,7 @@ def test_a_verdict_owes_hashes_where_something_was_produced_and_nothing_else() -
     ((place, handler, lane),) = duties(verdict(3))
     assert (place, handler, lane) == (0, "contracts/hashes", f"files:{KEY}#2")
     assert in_background(lane)
+    assert duties(verdict(3, "history")) == (), "nothing may hang on history"
 
 
 def test_every_other_event_owes_its_handlers_a_job_in_its_own_lane() -> None:

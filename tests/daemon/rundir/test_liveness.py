@@ -13,9 +13,15 @@ from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import identity_of
 from runward.daemon.rundir import writer_locks
 from runward.daemon.rundir.liveness import Writers
-from runward.daemon.rundir.pid_files import Writer
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.over import Writer
 
 THREAD = "01a1fd0a-53a7-7c50-98f9-4e09b80d7c4f"
+
+
+def recorded(pid: int) -> RecordedProcess:
+    it = identity_of(pid)
+    return RecordedProcess(it.pid, it.start_ticks, it.boot_id)
 
 
 class Claude:
@@ -80,9 +86,31 @@ def test_a_living_process_may_say_that_it_waits_for_a_person(
     claude: Claude, process: subprocess.Popen[bytes]
 ) -> None:
     claude.pid_file(process.pid, status="waiting", waitingFor="permission prompt")
-    assert Writers().writer("claude-code", str(claude.transcript), "s") == Writer("alive", is_waiting=True)
+    who = recorded(process.pid)
+    assert Writers().writer("claude-code", str(claude.transcript), "s") == Writer("alive", "waiting", who)
     kill(process)
-    assert Writers().writer("claude-code", str(claude.transcript), "s") == Writer("gone")
+    assert Writers().writer("claude-code", str(claude.transcript), "s") == Writer("gone", None, who)
+
+
+@pytest.mark.parametrize(
+    ("said", "status"), [("busy", "busy"), ("idle", "idle"), ("asleep", None), (7, None)]
+)
+def test_what_a_program_says_of_itself_is_told_where_it_is_known(
+    claude: Claude, process: subprocess.Popen[bytes], said: JsonValue, status: str | None
+) -> None:
+    claude.pid_file(process.pid, status=said)
+    assert Writers().writer("claude-code", str(claude.transcript), "s").status == status
+
+
+def test_of_several_pid_files_that_of_the_living_process_speaks(
+    claude: Claude, process: subprocess.Popen[bytes]
+) -> None:
+    killed = subprocess.Popen(["sleep", "60"])
+    claude.pid_file(killed.pid, status="waiting")
+    claude.pid_file(process.pid, status="idle")
+    kill(killed)
+    writer = Writers().writer("claude-code", str(claude.transcript), "s")
+    assert writer == Writer("alive", "idle", recorded(process.pid))
 
 
 def test_without_a_pid_file_nobody_knows(claude: Claude) -> None:
@@ -135,8 +163,9 @@ def test_a_lock_that_is_held_says_that_its_writer_lives(
     if not listed:
         monkeypatch.setattr(writer_locks, "_KERNELS_LIST", os.devnull)
     path = str(tmp_path / rollout)
-    with held(lock):
-        assert Writers().writer("codex", path, THREAD).liveness == "alive"
+    with held(lock) as holder:
+        process = recorded(holder.pid) if listed else None
+        assert Writers().writer("codex", path, THREAD) == Writer("alive", process=process)
     assert Writers().writer("codex", path, THREAD).liveness == "gone"
     lock.unlink()
     assert Writers().writer("codex", path, THREAD).liveness == "unknown"
@@ -148,25 +177,25 @@ def test_asking_for_a_held_lock_never_takes_it(
     taken: list[int] = []
     monkeypatch.setattr(fcntl, "flock", lambda descriptor, how: taken.append(how))
     with held(lock):
-        assert writer_locks.writer_state(str(tmp_path), THREAD) == "alive"
+        assert writer_locks.writer_of(str(tmp_path), THREAD).liveness == "alive"
     assert taken == []
 
 
 def test_asking_leaves_the_lock_free(tmp_path: Path, lock: Path) -> None:
-    assert writer_locks.writer_state(str(tmp_path), THREAD) == "gone"
+    assert writer_locks.writer_of(str(tmp_path), THREAD).liveness == "gone"
     with lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.mark.parametrize("thread", ["", "../locks", "a/b", "x" * 65, "\0"])
 def test_what_is_no_threads_name_has_no_lock(tmp_path: Path, lock: Path, thread: str) -> None:
-    assert writer_locks.writer_state(str(tmp_path), thread) == "unknown"
+    assert writer_locks.writer_of(str(tmp_path), thread).liveness == "unknown"
 
 
 def test_a_lock_that_is_a_link_or_a_pipe_says_nothing(tmp_path: Path, lock: Path) -> None:
     lock.unlink()
     os.mkfifo(lock)
-    assert writer_locks.writer_state(str(tmp_path), THREAD) == "unknown"
+    assert writer_locks.writer_of(str(tmp_path), THREAD).liveness == "unknown"
 
 
 def test_other_layouts_name_no_process(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def test_a_session_of_any_form_that_ended_well_is_completed(form: Form) -> None:
         moved_at=at("2026-01-13T10:00:09Z"),
         version="1.2.3" if form == "c" else None,
         counts=Counts(events=len(lines), tool_calls=2, errors=1),
+        turns=1,
     )
 
 
@@ -168,6 +169,7 @@ def test_a_receipt_alone_tells_of_a_session_but_not_how_it_ended() -> None:
         started_at=at("2026-01-13T10:00:00.123456+00:00"),
         moved_at=at("2026-01-13T10:00:09.123456+00:00"),
         counts=Counts(tool_calls=2),
+        turns=1,
     )
     service = told([], document(RECEIPT, receipt("d")))
     assert service.started_at == service.moved_at == at("2026-01-13T10:00:00Z")

@@ -64,6 +64,7 @@ def test_a_headless_run_that_ended_well_is_told_as_a_whole() -> None:
         prompt="make a file",
         counts=Counts(events=8, tool_calls=1),
         usage=Usage(222, 40),
+        turns=1,
     )
 
 
@@ -269,7 +270,7 @@ def test_a_resumed_headless_session_begins_its_next_attempt_with_the_new_prompt(
     transcript.queued("again")
     state, resumed = fed(transcript.lines)
     assert resumed == (
-        Resumed(2, Close("completed", "run.completed.ok", "its turn ended", BEGAN + 6), resumed_at),
+        Resumed(2, Close("completed", "run.completed.ok", "its turn ended", BEGAN + 6), resumed_at, 1, BEGAN),
     )
     transcript.user("again")
     transcript.text("Done.")

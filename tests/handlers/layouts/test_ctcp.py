@@ -49,6 +49,7 @@ def test_a_run_that_passed_is_completed_as_its_own_file_says() -> None:
         cwd="/repo",
         prompt="mend the lift",
         counts=Counts(events=9, tool_calls=3, errors=0),
+        turns=1,
     )
 
 
@@ -279,6 +280,7 @@ def test_the_recorded_run_passed_after_a_rejected_patch(material: Path) -> None:
         cwd="/repo",
         prompt="sample run-pass",
         counts=Counts(events=29, tool_calls=5, errors=1),
+        turns=1,
     )
     assert resumed == []
     for end in range(len(lines)):

@@ -59,6 +59,7 @@ def test_a_run_that_completed_is_told_with_its_conversation() -> None:
         prompt="mend the lift",
         counts=Counts(events=5, tool_calls=2, errors=1),
         usage=Usage(100, 20),
+        turns=1,
     )
 
 
@@ -250,4 +251,5 @@ def test_the_recorded_run_completed(material: Path) -> None:
         prompt="MOCK:OK hello",
         counts=Counts(events=2),
         usage=Usage(120, 20),
+        turns=1,
     )

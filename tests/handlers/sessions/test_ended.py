@@ -263,6 +263,32 @@ def test_history_is_recorded_without_journal_lines() -> None:
     assert the_end(effects).status == "completed"
 
 
+def test_no_attempt_of_history_is_verified_or_journalled_and_its_verdict_says_so() -> None:
+    event = ended(attempt=2, origin="history")
+    effects = _tuple(answers(event, session(CONTRACT, attempt=2, origin="history"), None))
+    assert not [effect for effect in effects if isinstance(effect, AppendLines)]
+    end = the_end(effects)
+    assert (end.status, end.verification_json, end.delivery) == ("completed", None, None)
+    (verdict,) = [effect.event for effect in effects if isinstance(effect, Emit)]
+    assert isinstance(verdict, SessionFinished)
+    assert verdict.origin == "history"
+
+
+def test_what_goes_on_after_history_is_live() -> None:
+    effects = _tuple(answers(ended(attempt=2), session(None, attempt=2, origin="history"), None))
+    assert [effect for effect in effects if isinstance(effect, AppendLines)]
+    (verdict,) = [effect.event for effect in effects if isinstance(effect, Emit)]
+    assert isinstance(verdict, SessionFinished)
+    assert verdict.origin == "live"
+
+
+def test_an_end_of_history_that_was_stored_before_it_could_say_so_is_still_one() -> None:
+    effects = _tuple(answers(ended(), session(None, origin="history"), None))
+    (verdict,) = [effect.event for effect in effects if isinstance(effect, Emit)]
+    assert isinstance(verdict, SessionFinished)
+    assert verdict.origin == "history"
+
+
 def test_a_process_that_a_person_had_ended_went_because_of_that_and_not_without_a_word() -> None:
     event = ended("aborted", "run.aborted.process_gone", evidence="process_gone", source="daemon")
     end = the_end(_tuple(answers(event, session(), None, Cancellation("alice", "wrong branch"))))

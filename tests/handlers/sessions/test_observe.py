@@ -241,9 +241,10 @@ def test_what_ended_before_its_root_was_seen_is_history_where_the_root_records(
     at = f"1970-01-01T00:{int(finished_at) // 60:02}:{int(finished_at) % 60:02}Z"
     history = History(RootRule(records_history=True, first_seen_at=1000.0))
     history.put("run.json", RUN).put("exit.json", {"exit_code": 0, "finished_at": at}).look()
-    start = history.events[0]
+    start, end = history.events
     assert isinstance(start, AttemptStarted)
-    assert start.origin == origin
+    assert isinstance(end, AttemptEnded)
+    assert start.origin == end.origin == origin
 
 
 def test_a_running_run_and_a_root_that_is_live_have_no_history() -> None:

@@ -242,6 +242,17 @@ def test_history_gets_no_contract_and_no_journal() -> None:
     assert not [effect for effect in effects if isinstance(effect, AppendLines)]
 
 
+def test_a_further_attempt_of_history_gets_no_journal_either() -> None:
+    over: dict[Question, Answer] = {SessionOf(KEY): session(status="completed")}
+    past = decide(started(attempt=2, origin="history"), HASH, over, NOW)
+    live = decide(started(attempt=2), HASH, over, NOW)
+    assert isinstance(past, tuple)
+    assert isinstance(live, tuple)
+    assert [type(effect) for effect in past] == [OpenAttempt, Explain]
+    assert live[:2] == past
+    assert {type(effect) for effect in live[2:]} == {AppendLines}
+
+
 def test_the_journals_begin_with_the_start_and_the_contract() -> None:
     effects = answers(started(has_snapshot=True, contract=SNAPSHOT))
     events, replay = [effect for effect in effects if isinstance(effect, AppendLines)]
