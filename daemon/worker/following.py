@@ -3,6 +3,7 @@
 Runs in a thread. Nothing here writes; what is returned becomes a transaction, the scanner's state with the events.
 """
 
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -37,6 +38,9 @@ from runward.handlers.sessions.over import Writer
 
 MOST_BYTES: Final = 4 << 20
 """Bytes of transcripts that are read in one go: what is left waits until the others were looked at."""
+
+
+_REPORT: Final = "report it with the daemon's log; the others are followed as ever"
 
 
 class Known(NamedTuple):
@@ -93,7 +97,11 @@ class Follower:
         for index, ((name, place), why) in enumerate(hints):
             if batch.bytes_read >= MOST_BYTES:
                 return Followings(looked, list(hints[index:]))
-            looked.append(batch.look(roots[name], place, why, known[name, place]))
+            root, at = roots[name], known[name, place]
+            try:
+                looked.append(batch.look(root, place, why, at))
+            except Exception as error:  # noqa: BLE001 - a mistake of ours in one session's look harms no other
+                looked.append(_mistaken(root, place, why, error, self._clock.now()))
         return Followings(looked, [])
 
 
@@ -283,6 +291,15 @@ class _Batch:
             launcher=launcher,
             is_asked=is_asked,
         )
+
+
+def _mistaken(root: WatchedRoot, place: str, why: int, error: Exception, now: float) -> Looked:
+    """A look that we made a mistake in: it is shown, and tried again when the next scan comes by."""
+    path = f"{root.path}/{place}"
+    row = (path, None, f"can't be followed, by a mistake in Runward itself: {error!r}", _REPORT, now)
+    statements = (Statement(DELETE_PROBLEMS, [(path,)]), Statement(INSERT_PROBLEM, [row]))
+    told = traceback.format_exc(limit=-6)
+    return Looked(root, place, why, "none", (), False, (), statements, UNTRUSTED, unreadable=told)
 
 
 def _scanned(

@@ -32,9 +32,12 @@ from runward.daemon.worker.outbox import MANY_OWED, Outbox
 from runward.handlers.effects import CancelRun, EndAttempt, StartRun
 from runward.handlers.events import JobDiscardRequested, JobRetryRequested
 from runward.handlers.facts import JobState, Session
+from runward.handlers.layouts import native
 
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
+
+_OF_NATIVE: Final = f"{native.LAYOUT}:"
 
 ABOUT_JOBS: Final = (JobRetryRequested, JobDiscardRequested)
 """The events that are about another job than their own."""
@@ -72,7 +75,9 @@ class Worker:
     trouble: str | None = None
     """What keeps the worker from working."""
     lag: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
-    """Seconds from the ends of attempts to their durable verdicts, of the last ones."""
+    """Seconds from the ends of native runs to their durable verdicts, of the last ones.
+
+    Another tool's log is believed only after a rest, and may be read long after."""
     verdicts: int = 0
     stopping: anyio.Event = field(default_factory=anyio.Event)
     """Set when the daemon is to end: trouble is not waited out any more."""
@@ -166,11 +171,13 @@ class Worker:
         return True
 
     async def _look(self, hints: Sequence[Hint]) -> list[Looked]:
-        native = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is None]
+        of_native = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is None]
         looked: list[Looked] = []
-        if native:
-            remembered = await queries.cursors(self.store, [f"{root}/{name}" for (root, name), _ in native])
-            looked = await anyio.to_thread.run_sync(self.looker.look, native, self.roots, remembered)
+        if of_native:
+            remembered = await queries.cursors(
+                self.store, [f"{root}/{name}" for (root, name), _ in of_native]
+            )
+            looked = await anyio.to_thread.run_sync(self.looker.look, of_native, self.roots, remembered)
         foreign = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is not None]
         if foreign:
             looked += await self._follow(foreign)
@@ -293,7 +300,8 @@ class Worker:
             for effect in outcome.effects:
                 if isinstance(effect, EndAttempt):
                     self.verdicts += 1
-                    self.lag.append(now - effect.at)
+                    if effect.key.startswith(_OF_NATIVE):
+                        self.lag.append(now - effect.at)
                     verdicts.append(_verdict(effect, now))
                 elif isinstance(effect, CancelRun):
                     self.cancelled()

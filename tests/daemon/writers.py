@@ -16,7 +16,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def held(lock: Path) -> Iterator[None]:
+def held(lock: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Another process holds the lock, and is killed at the end of the block."""
     process = subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -24,7 +24,7 @@ def held(lock: Path) -> Iterator[None]:
     assert process.stdout is not None
     assert process.stdout.readline() == b"held\n"
     try:
-        yield
+        yield process
     finally:
         process.kill()
         process.communicate()
