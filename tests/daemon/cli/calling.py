@@ -8,13 +8,15 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 from unittest import mock
 
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for
 
 import runward.daemon
 from runward.config.json_value import JsonValue
@@ -203,19 +205,27 @@ class Place:
 
     @contextlib.contextmanager
     def daemon(self) -> Iterator[subprocess.Popen[str]]:
-        """A real daemon that is ready, stopped at the end."""
-        process = self.start("daemon")
-        assert process.stderr is not None
-        try:
-            for line in process.stderr:
-                if " ready " in line:
-                    break
-            else:
-                raise AssertionError("the daemon ended before it was ready")
-            yield process
-        finally:
-            process.terminate()
-            process.communicate(timeout=PATIENCE_S)
+        """A real daemon that is ready, stopped at the end. What it says goes to a file, for nobody empties a pipe."""
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                self.argv("daemon"),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                text=True,
+                cwd=self.directory,
+                env=self.environment,
+            )
+            try:
+                wait_for(
+                    lambda: b" ready " in _content(said) or process.poll() is not None,
+                    "a daemon that is ready",
+                )
+                assert process.poll() is None, _content(said).decode()
+                yield process
+            finally:
+                process.terminate()
+                process.wait(PATIENCE_S)
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """What the store says."""
@@ -230,6 +240,11 @@ class Place:
         connection = sqlite3.connect(self.state / "runward.db", isolation_level=None)
         connection.execute(sql, parameters)
         connection.close()
+
+
+def _content(file: IO[bytes]) -> bytes:
+    """What another process wrote into a file up to now; its place in the file is left as it is."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
 
 
 class _Captured(io.TextIOWrapper):
