@@ -318,8 +318,12 @@ def _killed_at(starter: Starter, step: int, use: Callable[[Sequence[str]], None]
             break
     else:
         raise AssertionError(f"killed at step {step} it never began")
-    launcher = starter.launcher(name)
-    wait_for(lambda: not is_alive(launcher) and not members(str(starter.root / name)), "the end of the run")
+    living = [starter.launcher(name)]
+    if (starter.root / name / "process.json").exists():
+        living.append(int(str(starter.read(name, "process.json")["pid"])))  # known before it runs the command
+    wait_for(
+        lambda: not any(map(is_alive, living)) and not members(str(starter.root / name)), "the end of the run"
+    )
     ran = starter.work / f"ran{step}"
     times = ran.read_text() if ran.exists() else ""
     if not times:
