@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
+from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.cli.output import local
 from runward.daemon.store import reading, reading_causes
 from runward.daemon.store.reading import SessionRow
@@ -12,6 +13,7 @@ from runward.daemon.store.reading_causes import JobRow
 from runward.daemon.store.reading_starts import StartRow
 
 _START = "start `runward daemon`"
+_NOT_OVER = "it is not over"
 _SYNCED_WITHIN = 15.0
 """Seconds within which a running daemon has synced what it wrote, if nothing is wrong."""
 
@@ -42,7 +44,8 @@ def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now
             start = None if is_up else _START
             found.append(Hindrance(f"{line.name} lacks {line.length} bytes", "they are still owed", start))
     if row.status == "running":
-        found.append(_not_over(connection, row, is_up))
+        why = _not_over if row.layout == DEFAULT_LAYOUT else _goes_on
+        found.append(why(connection, row, is_up))
     return [*found, *of_directory(connection, row.path)]
 
 
@@ -106,17 +109,32 @@ def of_job(connection: sqlite3.Connection, job: JobRow, is_up: bool, now: float)
         yield Hindrance(what, job.error or "it was given up", None)
 
 
+def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hindrance:
+    """Why another tool's session still counts as running."""
+    from runward.daemon.processes.machine import RealProcesses
+    from runward.daemon.worker.remembered import load_remembered
+
+    text = reading.remembered(connection, row.key)
+    followed = load_remembered(text).followed if text is not None else None
+    turn = f"its turn is {followed.turn}" if followed is not None else "no file of it was read yet"
+    if followed is None or followed.process is None:
+        why = f"{turn}, and nobody can tell whether its process is still there"
+        return Hindrance(_NOT_OVER, why, "`stale_after` of its root ends such a session by its silence")
+    state = RealProcesses().state(followed.process)
+    why = f"{turn}, and its process {followed.process.pid} is {state}"
+    return Hindrance(_NOT_OVER, why, None if is_up else _START)
+
+
 def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hindrance:
-    """Why a session still counts as running."""
+    """Why a native session still counts as running."""
     from runward.daemon.processes.machine import RealProcesses
     from runward.handlers.sessions.observe import NEVER_SEEN, load_watched
 
-    what = "it is not over"
     text = reading.remembered(connection, row.key)
     watched = load_watched(text) if text is not None else NEVER_SEEN
     processes = RealProcesses()
     if watched.host is not None and watched.host != processes.host():
-        return Hindrance(what, f"no end was written, and its processes run on {watched.host}", None)
+        return Hindrance(_NOT_OVER, f"no end was written, and its processes run on {watched.host}", None)
     states = [
         f"its {name} {process.pid} is {processes.state(process)}"
         for name, process in (("launcher", watched.launcher), ("process", watched.process))
@@ -124,8 +142,8 @@ def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> H
     ]
     if not states:
         why = "no end was written, and no process is named that could be gone"
-        return Hindrance(what, why, "write its exit.json")
-    return Hindrance(what, f"no end was written, and {', '.join(states)}", None if is_up else _START)
+        return Hindrance(_NOT_OVER, why, "write its exit.json")
+    return Hindrance(_NOT_OVER, f"no end was written, and {', '.join(states)}", None if is_up else _START)
 
 
 def _place(path: str, line: int | None) -> str:

@@ -82,7 +82,7 @@ def _row(row: reading.SessionRow, now: float) -> tuple[str, ...]:
     took = (row.finished_at or now) - row.started_at
     return (
         safe(row.session_id),
-        coloured(row.status),
+        coloured(row.status) + (f", {row.activity}" if row.activity in ("idle", "waiting") else ""),
         safe(row.reason_code),
         coloured(verified),
         coloured(row.delivery or "-"),

@@ -19,7 +19,7 @@ def summary_of(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, JsonValue
         "layout": row.layout,
         "path": row.path,
         "status": row.status,
-        "activity": None,
+        "activity": activity_of(row),
         "ended_by": row.ended_by,
         "reason": {
             "code": row.reason_code,
@@ -36,10 +36,15 @@ def summary_of(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, JsonValue
         "contract_problem": row.contract_problem,
         "delivery": row.delivery,
         "origin": row.origin,
-        "linked": [],
+        "linked": json.loads(row.linked),
         "containment": row.containment,
         "files": files_of(row, kept),
     }
+
+
+def activity_of(row: SessionRow) -> str | None:
+    """What a session that runs is doing; a native run works as long as its process does."""
+    return (row.activity or "active") if row.status == "running" else None
 
 
 def details_of(

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from runward.config.settings_keys import DEFAULT_LAYOUT
+
 STORE: Final = "runward.db"
 _MIGRATIONS: Final = os.path.join(os.path.dirname(__file__), "migrations")
 
@@ -20,7 +22,11 @@ class StoreUnreadable(Exception):
 
 
 class SessionRow(NamedTuple):
-    """A session as the store has it. Times are Unix seconds, `*_json` and `evidence_refs` JSON texts."""
+    """A session as the store has it. Times are Unix seconds, `*_json`, `evidence_refs` and `linked` JSON texts.
+
+    `activity` is what a running session of another tool does, `linked` are the keys of the sessions that were started
+    inside it, and of the launcher's that it was started in.
+    """
 
     key: str
     session_id: str
@@ -48,6 +54,8 @@ class SessionRow(NamedTuple):
     artifact_verification_json: str | None
     delivery: str | None
     folded: bool
+    activity: str | None
+    linked: str
 
 
 class StatusChange(NamedTuple):
@@ -181,11 +189,14 @@ def session(connection: sqlite3.Connection, key: str) -> SessionRow | None:
 
 def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
     rows = connection.execute(
-        "select key, session_id, layout, root, path, kind, status, attempt, origin, started_at, finished_at,"
+        "select s.key, session_id, layout, s.root, path, kind, status, attempt, origin, started_at, finished_at,"
         " ended_by, reason_code, reason_summary, evidence_refs, playbook, agent, invocation_id, containment,"
         " artifacts_path, artifact_contract_json, contract_basis, contract_problem,"
-        " artifact_verification_json, delivery, folded"
-        " from sessions where key in (select value from json_each(?)) order by started_at desc, key",
+        " artifact_verification_json, delivery, folded, c.activity,"
+        " (select json_group_array(other) from (select linked as other from links where launcher = s.key"
+        "  union all select launcher from links where linked = s.key))"
+        " from sessions s left join cursors c on c.key = s.key"
+        " where s.key in (select value from json_each(?)) order by started_at desc, s.key",
         (json.dumps(keys),),
     )
     return [SessionRow(*row) for row in rows]
@@ -256,9 +267,10 @@ def owed(connection: sqlite3.Connection, key: str, name: str) -> list[bytes]:
 
 
 def remembered(connection: sqlite3.Connection, session_key: str) -> str | None:
-    """What the daemon remembers of a session's run directory between looks, as JSON text."""
-    directory = session_key.partition(":")[2]
-    row = connection.execute("select state from cursors where key = ?", (directory,)).fetchone()
+    """What the daemon remembers of a session between looks, as JSON text: of a native run, of its directory."""
+    layout, _, directory = session_key.partition(":")
+    key = directory if layout == DEFAULT_LAYOUT else session_key
+    row = connection.execute("select state from cursors where key = ?", (key,)).fetchone()
     return None if row is None else str(row[0])
 
 
@@ -272,12 +284,11 @@ def directories_called(connection: sqlite3.Connection, text: str, limit: int) ->
 
 
 def problems(connection: sqlite3.Connection, directory: str | None = None) -> list[ProblemRow]:
-    """What is wrong with people's and agents' files; only those in `directory`, where one is given."""
-    prefix = None if directory is None else f"{directory}/"
+    """What is wrong with people's and agents' files; only `directory` and what is in it, where one is given."""
     rows = connection.execute(
         "select path, line, message, mend, since from problems"
-        " where ?1 is null or substr(path, 1, length(?1)) = ?1 order by path, line",
-        (prefix,),
+        " where ?1 is null or path = ?1 or substr(path, 1, length(?1) + 1) = ?1 || '/' order by path, line",
+        (directory,),
     )
     return [ProblemRow(*row) for row in rows]
 
