@@ -5,7 +5,7 @@ Everything here is pure. `over.judge` says where a session stands; here its atte
 at a number of turns, so it is drawn once, whether the daemon was there when it came or reads of it afterwards.
 """
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import TypeAdapter
 
@@ -21,8 +21,6 @@ from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Close, Resumed, Told, Turn
 from runward.handlers.sessions.observe import Phase
 from runward.handlers.sessions.over import GRACE, SETTLE, Liveness, Standing, Writer, judge
-
-STATE_VERSION: Final = 1
 
 LONG_QUIET: Final = 86_400.0
 """Seconds without a change before a root was first seen, after which what nobody can tell about is history."""
@@ -56,7 +54,7 @@ class Followed(NamedTuple):
     events: int = 0
     ended_at: float | None = None
     is_known: bool = False
-    version: int = STATE_VERSION
+    version: Literal[1] = 1
 
 
 NEVER_FOLLOWED: Final = Followed()
@@ -259,6 +257,9 @@ class _Look:
         if writer.process is not None and writer.process != after.former:
             after = after._replace(process=writer.process, former=None)
         if writer.liveness == "gone" and not (writer.process is not None and writer.process == after.former):
+            if after.phase == "over" and after.due_at is None:
+                self.after = after
+                return "gone", None
             since = after.gone_since
             since = sign.now if since is None or sign.now < since else since
             self.after = after._replace(gone_since=since)

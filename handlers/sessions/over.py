@@ -38,6 +38,9 @@ SETTLE: Final = 2.0
 GRACE: Final = 5.0
 """Seconds between a process that is seen gone and an end because of it."""
 
+_MOMENT: Final = 1e-5
+"""Seconds that nobody waits for: added to a time of today, much less than these are nothing."""
+
 OPEN_TURN: Final = "run.unknown.open_turn"
 NO_PROCESS: Final = "run.unknown.no_process"
 PROCESS_GONE: Final = "run.aborted.process_gone"
@@ -137,7 +140,8 @@ def _verdict(told: Told, liveness: Liveness) -> _Verdict:
 
 
 def _rest(wanted: float, quiet_s: float) -> float | None:
-    return wanted - quiet_s if quiet_s < wanted else None
+    rest = wanted - quiet_s
+    return rest if rest > _MOMENT else None
 
 
 def _activity(status: WriterStatus | None) -> Activity:

@@ -1,0 +1,411 @@
+"""Following a session of another tool: which attempts it has, when each begins and ends, and what is history."""
+
+import pytest
+from pydantic import ValidationError
+from tests.handlers.sessions.following import (
+    DAY,
+    DECLARED,
+    ERROR,
+    ESCAPE,
+    FIRST,
+    HISTORY,
+    KEY,
+    RULE,
+    SECOND,
+    Session,
+)
+
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.follow import LONG_QUIET, NEVER_FOLLOWED, load_followed
+from runward.handlers.sessions.over import GRACE, SETTLE, Writer
+
+GOOD = "run.completed.ok"
+KILLED = "run.aborted.process_gone by process_gone"
+GONE_FILES = "run.aborted.vanished by process_gone"
+FIRST_SEEN = HISTORY.first_seen_at
+
+
+def headless() -> Session:
+    return Session()
+
+
+def seated() -> Session:
+    return Session(headless=False)
+
+
+def ended_well() -> Session:
+    return headless().prompt().wait(5).closes().wait(1)
+
+
+TABLE = [
+    ("nothing was asked of it yet: it has not begun", headless().line().settled(), []),
+    ("it works", headless().prompt().settled("alive"), ["1 started"]),
+    ("it ended well while nobody looked", ended_well().settled(), ["1 started", f"1 {GOOD}"]),
+    (
+        "it ended well under our eyes",
+        headless().prompt().look("alive").wait(9).closes().settled("alive"),
+        ["1 started", f"1 {GOOD}"],
+    ),
+    (
+        "an error is an end of a headless run",
+        headless().prompt().closes(ERROR).settled("alive"),
+        ["1 started", "1 run.failed.api_error"],
+    ),
+    (
+        "it was killed",
+        headless().prompt().look("alive").wait(60).settled("gone"),
+        ["1 started", f"1 {KILLED}"],
+    ),
+    ("nobody can tell whether it was killed", headless().prompt().wait(DAY).settled(), ["1 started"]),
+    ("a person is done with a turn", seated().prompt().closes().settled("alive"), ["1 started"]),
+    (
+        "a person left",
+        seated().prompt().closes().settled("alive").wait(DAY).settled("gone"),
+        ["1 started", f"1 {GOOD} by process_gone"],
+    ),
+    (
+        "a person left after pressing Escape",
+        seated().prompt().closes(ESCAPE).settled("gone"),
+        ["1 started", "1 run.aborted.user by process_gone"],
+    ),
+    (
+        "titles and summaries come after the end",
+        ended_well().settled().line().settled().wait(DAY).line().settled(),
+        ["1 started", f"1 {GOOD}"],
+    ),
+    (
+        "it was resumed after we had seen its end",
+        ended_well().settled().prompt().settled(),
+        ["1 started", f"1 {GOOD}", "2 started"],
+    ),
+    (
+        "it was resumed before we saw its end",
+        ended_well().prompt().settled(),
+        ["1 started", f"1 {GOOD}", "2 started"],
+    ),
+    (
+        "it was resumed twice while the daemon was down",
+        ended_well().prompt().closes(ERROR).prompt().closes().settled(),
+        ["1 started", f"1 {GOOD}", "2 started", "2 run.failed.api_error", "3 started", f"3 {GOOD}"],
+    ),
+    (
+        "a whole attempt was missed after an end that we had seen",
+        ended_well().settled().prompt().closes(ERROR).prompt().look(),
+        ["1 started", f"1 {GOOD}", "2 started", "2 run.failed.api_error", "3 started"],
+    ),
+    (
+        "a person went on with a session that was over",
+        seated().prompt().closes().settled("gone").prompt().settled("alive"),
+        ["1 started", f"1 {GOOD} by process_gone", "2 started"],
+    ),
+    (
+        "a killed session was given another prompt",
+        headless().prompt().settled("gone").prompt().settled("alive"),
+        ["1 started", f"1 {KILLED}", "2 started"],
+    ),
+    (
+        "a closed turn was open again",
+        ended_well().settled().goes_on().settled("alive").closes(ERROR).settled("alive"),
+        ["1 started", f"1 {GOOD}", "2 started", "2 run.failed.api_error"],
+    ),
+    (
+        "its last words came after it was taken for killed",
+        headless().prompt().settled("gone").closes().settled("gone"),
+        ["1 started", f"1 {KILLED}", "2 started", f"2 {GOOD}"],
+    ),
+    (
+        "its last words came late, and then it was resumed",
+        headless().prompt().settled("gone").closes().settled("gone").prompt().settled("alive"),
+        ["1 started", f"1 {KILLED}", "2 started", f"2 {GOOD}", "3 started"],
+    ),
+    (
+        "its last words and the next prompt were read together",
+        headless().prompt().settled("gone").closes().prompt().settled("alive"),
+        ["1 started", f"1 {KILLED}", "2 started", f"2 {GOOD}", "3 started"],
+    ),
+    (
+        "more lines of an open turn say nothing of a killed session",
+        headless().prompt().settled("gone").line().settled("gone").line().settled("unknown"),
+        ["1 started", f"1 {KILLED}"],
+    ),
+    (
+        "its file was moved within a moment",
+        headless().prompt().look("alive").lost().wait(GRACE - 1).look("alive").wait(60).look("alive"),
+        ["1 started"],
+    ),
+    (
+        "its file is gone",
+        headless().prompt().look("alive").lost().wait(GRACE).lost().wait(DAY).lost(),
+        ["1 started", f"1 {GONE_FILES}"],
+    ),
+    (
+        "its file is back as it was",
+        headless().prompt().look("alive").lost().wait(GRACE).lost().wait(9).settled("alive"),
+        ["1 started", f"1 {GONE_FILES}"],
+    ),
+    (
+        "its file is back and has grown",
+        headless().prompt().look("alive").lost().wait(GRACE).lost().line().settled("alive"),
+        ["1 started", f"1 {GONE_FILES}", "2 started"],
+    ),
+    (
+        "its file is back, and says how it ended",
+        headless().prompt().look("alive").lost().wait(GRACE).lost().closes().settled("alive"),
+        ["1 started", f"1 {GONE_FILES}", "2 started", f"2 {GOOD}"],
+    ),
+    (
+        "the file of a session that was over is moved away and back",
+        ended_well().settled().lost().wait(GRACE).lost().settled(),
+        ["1 started", f"1 {GOOD}"],
+    ),
+    ("a file is gone before anything began in it", headless().line().look().lost().wait(9).lost(), []),
+]
+
+
+@pytest.mark.parametrize(("session", "story"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+def test_what_was_done_and_seen_amounts_to_these_events(session: Session, story: list[str]) -> None:
+    assert session.story == story
+    assert len({event.key for event in session.events}) == len(session.events)
+
+
+def test_only_the_first_start_declares_and_each_event_has_its_time() -> None:
+    session = headless().prompt().wait(5).closes().wait(60).prompt().settled()
+    assert [event.declaration for event in session.started] == [DECLARED, None]
+    assert [event.at for event in session.started] == [100.0, 165.0]
+    assert [event.at for event in session.ended] == [105.0]
+    assert {event.session_key for event in session.events} == {KEY}
+    assert [event.seen_over for event in session.started] == [True, False]
+
+
+def test_a_sub_agents_file_is_no_session() -> None:
+    session = headless().prompt().closes()
+    session.told = session.told._replace(is_subagent=True)
+    assert session.settled().wait(DAY).settled().story == []
+    assert session.followed == NEVER_FOLLOWED
+
+
+def test_an_end_in_a_growing_file_waits_until_it_is_quiet() -> None:
+    session = headless().prompt().closes().look("alive")
+    assert session.last is not None
+    assert (session.story, session.last.again_in) == (["1 started"], SETTLE)
+    session.wait(1).line().look("alive").wait(SETTLE - 0.5).look("alive")
+    assert session.story == ["1 started"]
+    assert session.wait(0.5).look("alive").story == ["1 started", f"1 {GOOD}"]
+
+
+def test_an_end_that_was_written_whole_counts_at_once() -> None:
+    session = headless().prompt().closes()
+    session.told = session.told._replace(declared=True)
+    assert session.look().story == ["1 started", f"1 {GOOD}"]
+
+
+def test_a_process_that_is_gone_is_given_time_for_its_last_lines() -> None:
+    session = headless().prompt().look("alive").wait(3600).look("gone").wait(GRACE - 0.1).look("gone")
+    assert session.story == ["1 started"]
+    assert session.closes().settled("gone").story == ["1 started", f"1 {GOOD}"]
+
+
+def test_a_process_that_comes_back_is_given_all_of_the_time_again() -> None:
+    session = headless().prompt().look("gone").wait(4).look("alive").wait(4).look("gone").wait(4).look("gone")
+    assert session.story == ["1 started"]
+    assert session.wait(1).look("gone").story == ["1 started", f"1 {KILLED}"]
+
+
+def test_a_clock_that_was_set_back_ends_nothing_early() -> None:
+    session = headless().prompt().wait(900).look("gone").wait(-500).look("gone").wait(4).look("gone")
+    assert session.story == ["1 started"]
+    assert session.wait(1).look("gone").story == ["1 started", f"1 {KILLED}"]
+
+
+def test_the_process_is_remembered_when_its_traces_are_gone() -> None:
+    session = headless().prompt().look("alive", FIRST).look("unknown")
+    assert session.followed.process == FIRST
+    assert session.look("alive", SECOND).followed.process == SECOND
+
+
+def test_a_process_that_wrote_an_earlier_attempt_says_nothing_of_the_next_one() -> None:
+    session = seated().prompt().look("alive", FIRST).closes().settled("gone", FIRST).prompt()
+    session.settled("gone", FIRST).wait(DAY).settled("gone", FIRST)
+    assert session.story == ["1 started", f"1 {GOOD} by process_gone", "2 started"]
+    assert session.followed.process is None
+    assert session.settled("gone", SECOND).story[3:] == [f"2 {KILLED}"]
+
+
+def test_one_process_may_write_several_attempts() -> None:
+    session = headless().prompt().look("alive", FIRST).closes().prompt().settled("alive", FIRST)
+    assert session.wait(60).settled("gone", FIRST).story == [
+        "1 started",
+        f"1 {GOOD}",
+        "2 started",
+        f"2 {KILLED}",
+    ]
+
+
+def test_a_lock_that_nobody_holds_is_about_whoever_writes_now() -> None:
+    session = headless().prompt().look("alive", FIRST).closes().settled("gone").prompt().settled("gone")
+    assert session.story == ["1 started", f"1 {GOOD}", "2 started", f"2 {KILLED}"]
+
+
+def test_what_was_open_when_the_machine_went_down_was_killed() -> None:
+    session = Session(rule=RULE._replace(booted_at=500.0)).prompt().wait(600).settled()
+    assert session.story == ["1 started", f"1 {KILLED}"]
+    assert session.ended[0].at == 100.0
+    later = Session(rule=RULE._replace(booted_at=50.0)).prompt().wait(600).settled()
+    assert later.story == ["1 started"]
+    alive = Session(rule=RULE._replace(booted_at=500.0)).prompt().wait(600).settled("alive")
+    assert alive.story == ["1 started"]
+
+
+def test_what_rests_until_a_person_comes_outlives_the_machines_going_down() -> None:
+    rule = RULE._replace(booted_at=500.0, names_process=False)
+    session = Session(rule=rule).prompt().line(waiting=True).wait(600).settled()
+    assert session.story == ["1 started"]
+    assert session.line(waiting=False).wait(-550).line().wait(550).settled().story[1:] == [f"1 {KILLED}"]
+
+
+def test_silence_ends_what_nobody_can_judge_where_the_root_says_so() -> None:
+    session = Session(rule=RULE._replace(stale_after=1800.0)).prompt().settled()
+    assert session.story == ["1 started", "1 run.aborted.stale by quiet"]
+    alive = Session(rule=RULE._replace(stale_after=1800.0)).prompt().wait(DAY).settled("alive")
+    assert alive.story == ["1 started"]
+
+
+def test_where_it_stands_is_told_beside_the_events() -> None:
+    session = headless().prompt()
+    active, idle = (session.looked(Writer("alive", status=status)) for status in ("busy", "idle"))
+    assert active.standing is not None
+    assert idle.standing is not None
+    assert (active.standing.activity, idle.standing.activity) == ("active", "idle")
+    assert session.settled().last is not None
+    assert session.last is not None
+    assert session.last.standing is not None
+    assert session.last.standing.state == "unknown"
+
+
+# --- a long first reading, in portions
+
+
+def test_in_the_middle_of_a_long_reading_nothing_ends_that_may_go_on() -> None:
+    session = ended_well().wait(DAY).look("gone", complete=False)
+    assert session.story == []
+    assert session.followed.attempt == 0
+    session.prompt().look("gone", complete=False)
+    assert session.story == ["1 started", f"1 {GOOD}", "2 started"]
+    assert session.closes().wait(DAY).look("gone", complete=False).story[3:] == []
+    assert session.settled("gone").story[3:] == [f"2 {GOOD}"]
+
+
+def test_a_file_that_is_read_again_from_its_beginning_tells_nothing_twice() -> None:
+    session = ended_well().prompt().closes(ERROR).prompt().look("alive")
+    before = session.story
+    again = ended_well().prompt().closes(ERROR)
+    first, story = list(again.unread), session.told
+    session.told, session.unread = again.told, first
+    session.look("alive", complete=False)
+    again.prompt()
+    session.told, session.unread = story, again.unread[1:]
+    assert session.settled("alive").story == before
+
+
+# --- history
+
+
+def past(**rule: float) -> Session:
+    session = Session(rule=HISTORY._replace(**rule))  # type: ignore[arg-type] # names real fields
+    session.now = FIRST_SEEN - 10 * DAY
+    return session
+
+
+def test_what_ended_before_its_root_was_first_seen_is_history_every_attempt_of_it() -> None:
+    session = past().prompt().closes(ERROR).prompt().closes().wait(20 * DAY).settled()
+    assert session.story == [
+        "1 started (history)",
+        "1 run.failed.api_error (history)",
+        "2 started (history)",
+        f"2 {GOOD} (history)",
+    ]
+    assert session.wait(9).prompt().settled().story[4:] == ["3 started"]
+
+
+def test_of_a_session_that_goes_on_only_what_ended_before_is_history() -> None:
+    session = past().prompt().closes().wait(10 * DAY - 3).prompt().wait(5).settled("alive")
+    assert session.story == ["1 started (history)", f"1 {GOOD} (history)", "2 started"]
+    assert session.wait(9).closes().settled("alive").story[3:] == [f"2 {GOOD}"]
+
+
+def test_what_ends_after_its_root_was_first_seen_is_none() -> None:
+    session = past().prompt().wait(11 * DAY).closes().settled()
+    assert session.story == ["1 started", f"1 {GOOD}"]
+
+
+def test_where_the_root_is_live_there_is_none() -> None:
+    session = past(records_history=False).prompt().closes().prompt().closes().wait(20 * DAY).settled()
+    assert session.story == ["1 started", f"1 {GOOD}", "2 started", f"2 {GOOD}"]
+
+
+def test_a_killed_session_of_before_is_history_once_it_had_its_time() -> None:
+    session = past().prompt().wait(20 * DAY).look("gone")
+    assert session.last is not None
+    assert (session.story, session.last.again_in) == ([], GRACE)
+    assert session.wait(GRACE).look("gone").story == ["1 started (history)", f"1 {KILLED} (history)"]
+
+
+def test_one_that_turns_out_to_live_is_none() -> None:
+    session = past().prompt().wait(20 * DAY).look("gone").line().settled("alive")
+    assert session.story == ["1 started"]
+
+
+def test_what_nobody_can_tell_about_and_was_quiet_for_long_is_history() -> None:
+    stale = past().prompt().wait(20 * DAY).settled()
+    assert stale.story == ["1 started (history)", "1 run.aborted.stale by quiet (history)"]
+    assert stale.ended[0].reason_summary == (
+        "nothing had been heard of it for 10 days when its root was first seen"
+    )
+    assert stale.ended[0].at == FIRST_SEEN - 10 * DAY
+    assert stale.last is not None
+    assert stale.last.standing is not None
+    assert (stale.last.standing.state, stale.last.standing.evidence) == ("aborted", "quiet")
+    left = Session(False, HISTORY, FIRST_SEEN - 2 * DAY).prompt().closes().wait(20 * DAY).settled()
+    assert left.story == ["1 started (history)", f"1 {GOOD} by quiet (history)"]
+
+
+@pytest.mark.parametrize("liveness", ["unknown", "alive"])
+def test_what_was_quiet_for_less_or_lives_goes_on(liveness: str) -> None:
+    quiet = LONG_QUIET if liveness == "unknown" else 9 * LONG_QUIET
+    session = Session(False, HISTORY, FIRST_SEEN - quiet).prompt().wait(quiet + 5)
+    assert session.settled(liveness).story == ["1 started"]  # type: ignore[arg-type] # one of the states
+    session.wait(DAY).settled("gone")
+    assert session.story[1:] == [f"1 {KILLED}"]
+
+
+def test_a_session_that_was_history_goes_on_as_any_other() -> None:
+    session = past().prompt().wait(20 * DAY).settled().closes().settled()
+    assert session.story[2:] == ["2 started", f"2 {GOOD}"]
+
+
+def test_a_long_reading_in_portions_knows_history_too() -> None:
+    session = past().prompt().look(complete=False).closes().look(complete=False)
+    assert session.story == []
+    session.prompt().look(complete=False)
+    assert session.story == ["1 started (history)", f"1 {GOOD} (history)"]
+    assert session.closes(ERROR).look(complete=False).story[2:] == []
+    assert session.wait(20 * DAY).settled().story[2:] == [
+        "2 started (history)",
+        "2 run.failed.api_error (history)",
+    ]
+
+
+# --- what is stored
+
+
+@pytest.mark.parametrize("text", ["", "7", '{"phase": "asleep"}', '{"version": 2}'])
+def test_what_this_program_never_wrote_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError):
+        load_followed(text)
+
+
+def test_a_process_is_stored_with_what_is_remembered() -> None:
+    session = headless().prompt().look("alive", RecordedProcess(7, 8, "b")).closes(ERROR).settled("alive")
+    assert session.settled().followed.process == RecordedProcess(7, 8, "b")
+    assert session.followed.close is not None
+    assert session.followed.close.reason_code == "run.failed.api_error"
