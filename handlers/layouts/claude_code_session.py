@@ -325,6 +325,8 @@ class Session(Tally):
     def _goes_on(self) -> None:
         """The model is given more without a person's word: an end that was told is in doubt until it speaks."""
         before = self.ending or self.held
+        if before is None:
+            self._is_asked()  # by a slash command, whose prompt this is
         self._opens()
         self.held, self.is_plain = before, False
 

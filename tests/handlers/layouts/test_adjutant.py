@@ -126,6 +126,7 @@ def test_a_session_that_starts_again_after_its_end_has_begun_the_next_attempt() 
     assert (said.attempt, said.turn) == (2, "open")
     assert said.started_at == resumed.started_at == at("2026-01-13T11:00:00Z")
     assert (resumed.attempt, resumed.before.status) == (2, "failed")
+    assert (resumed.turns, resumed.began_at, said.turns) == (1, at("2026-01-13T10:00:00Z"), 2)
     ended = told([*session("c", "Failed", "Failed"), *again, end("c", "Failed")])
     assert ended.close is not None
     assert ended.counts.tool_calls == 3

@@ -329,6 +329,74 @@ def test_turns_of_an_interactive_session_are_no_attempts() -> None:
     assert (now.attempt, now.headless, now.started_at, resumed) == (1, False, BEGAN, ())
 
 
+def two_prompts(t: Transcript) -> None:
+    good_turn(t)
+    good_turn(t, "more")
+
+
+def a_prompt_while_it_works(t: Transcript) -> None:
+    t.prompt("x")
+    t.result(t.call())
+    t.prompt("and y")
+
+
+def a_command_that_the_model_answers(t: Transcript) -> None:
+    a_command_that_is_a_prompt(t)
+    t.text("It is fine.")
+
+
+def a_stop_hook_that_the_model_answers(t: Transcript) -> None:
+    a_stop_hook_that_goes_on(t)
+    t.result(t.call())
+    t.text("Now it is.")
+
+
+def a_background_task_that_the_model_reads(t: Transcript) -> None:
+    a_background_task_that_ended(t)
+    t.text("It ended.")
+
+
+def a_command_that_a_program_gave(t: Transcript) -> None:
+    t.queued("/review")
+    t.command("review", None)
+    t.text("It is fine.")
+
+
+@pytest.mark.parametrize(
+    ("history", "turns"),
+    [
+        (good_turn, 1),
+        (two_prompts, 2),
+        (a_prompt_while_it_works, 2),
+        (a_command_that_the_model_answers, 1),
+        (a_command_that_a_program_gave, 1),
+        (compacted_at_rest, 2),
+        (cleared_and_left, 0),
+        (left_after_an_error, 1),
+        (a_command_while_it_works, 1),
+        (a_stop_hook_that_goes_on, 1),
+        (a_stop_hook_that_the_model_answers, 2),
+        (a_background_task_that_ended, 1),
+        (a_background_task_that_the_model_reads, 2),
+        (notes_alone, 0),
+        (refused_by_the_api, 1),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_turns_are_counted_by_whoevers_word_they_began(
+    history: Callable[[Transcript], None], turns: int
+) -> None:
+    transcript = Transcript()
+    history(transcript)
+    assert told(transcript).turns == turns
+    counted = [SCANNER.tell(fed(transcript.lines[:end])[0]).turns for end in range(len(transcript.lines))]
+    assert counted == sorted(counted), "they only grow"
+
+
+def test_nothing_that_a_fork_copied_is_a_turn_of_its_own() -> None:
+    assert told(fork()).turns == 0
+
+
 def test_a_session_that_goes_on_headless_after_a_person_left_it_begins_an_attempt() -> None:
     transcript = Transcript(entrypoint="cli")
     good_turn(transcript)

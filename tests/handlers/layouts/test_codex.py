@@ -160,6 +160,7 @@ def test_a_headless_thread_that_is_resumed_begins_the_next_attempt() -> None:
     assert (seen.attempt, seen.started_at, seen.prompt) == (2, again.started_at, "say hello")
     assert again.started_at is not None
     assert again.started_at > BEGAN + 2
+    assert (again.turns, seen.turns, again.began_at) == (1, 2, told(ok()).started_at)
 
 
 def test_a_resume_of_an_unnumbered_thread_begins_the_next_attempt_with_its_prompt() -> None:
@@ -173,13 +174,14 @@ def test_turns_of_a_thread_that_may_be_interactive_are_no_attempts(made: Made) -
     state, begun = fed(made().prompt("further", 3).lines())
     assert begun == ()
     assert (SCANNER.tell(state).attempt, SCANNER.tell(state).turn) == (1, "open")
+    assert SCANNER.tell(state).turns == told(made()).turns + 1
 
 
 def test_a_killed_thread_that_is_resumed_was_never_said_to_have_ended() -> None:
     log = killed_in_tool().start(2).prompt("again", 2)
     state, begun = fed(log.lines())
     assert begun == ()
-    assert SCANNER.tell(state).turn == "open"
+    assert (SCANNER.tell(state).turn, SCANNER.tell(state).turns) == ("open", 2)
     assert code(log.say().tokens().complete(2)) == "run.completed.ok"
 
 

@@ -148,6 +148,7 @@ def test_a_failed_run_that_goes_on_has_begun_the_next_attempt() -> None:
     assert resumed.attempt == 2
     assert resumed.before.status == "failed"
     assert resumed.started_at == said.started_at
+    assert (resumed.turns, resumed.began_at, said.turns) == (1, at("2026-03-01T10:00:00"), 2)
 
 
 def test_a_failed_run_that_goes_on_is_open_while_its_file_still_says_fail() -> None:

@@ -178,7 +178,7 @@ def test_cached_input_is_input_and_each_reply_counts() -> None:
 def test_a_directory_that_is_used_again_after_an_end_is_the_next_attempt() -> None:
     state = SCANNER.see(SCANNER.start("d"), [run("completed")])
     again = SCANNER.see(state, [run("running", started_at=2000.0)])
-    assert SCANNER.tell(again).attempt == 2
+    assert (SCANNER.tell(again).attempt, SCANNER.tell(again).turns) == (2, 2)
     assert SCANNER.tell(again).started_at == 2000.0
     missed = SCANNER.see(state, [run("failed", started_at=2000.0)])
     assert SCANNER.tell(missed).attempt == 2, "its beginning was not seen, but it had one"

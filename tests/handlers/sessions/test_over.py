@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from runward.handlers.events import Status
 from runward.handlers.layouts.transcript import Close, Told, Turn
-from runward.handlers.sessions.over import GRACE, NO_PROCESS, OPEN_TURN, ROWS, SETTLE, Liveness, judge
+from runward.handlers.sessions.over import (
+    GRACE,
+    NO_PROCESS,
+    OPEN_TURN,
+    ROWS,
+    SETTLE,
+    Liveness,
+    WriterStatus,
+    judge,
+)
 from runward.handlers.sessions.reasons import MEANINGS
 
 OK = Close("completed", "run.completed.ok", "the turn ended", 90.0)
@@ -99,6 +108,34 @@ def test_what_the_files_and_the_machine_say_amounts_to(
 )
 def test_beside_the_state_stands_what_it_does(says: Told, liveness: Liveness, activity: str | None) -> None:
     assert judge(says, liveness, True, LONG).activity == activity
+
+
+@pytest.mark.parametrize(
+    ("says", "status", "activity"),
+    [
+        (OPEN, "busy", "active"),
+        (OPEN, "idle", "idle"),
+        (OPEN, "waiting", "waiting"),
+        (OPEN._replace(waiting=True), "idle", "waiting"),
+        (SEATED_OK, "waiting", "idle"),
+        (SEATED_OK, "busy", "idle"),
+        (NOTHING_ASKED, "waiting", "idle"),
+    ],
+)
+def test_a_living_process_may_say_itself_what_it_does_in_an_open_turn(
+    says: Told, status: WriterStatus, activity: str
+) -> None:
+    standing = judge(says, "alive", True, LONG, status=status)
+    assert (standing.state, standing.activity) == ("running", activity)
+    assert judge(says, "gone", True, LONG, status=status) == judge(says, "gone", True, LONG)
+
+
+def test_a_rest_of_a_wait_that_no_clock_can_tell_is_over() -> None:
+    assert judge(HEADLESS_OK, "alive", True, SETTLE - 1e-7).again_in is None
+
+
+def test_a_root_may_have_a_settle_time_of_its_own() -> None:
+    assert judge(HEADLESS_OK, "alive", True, SETTLE, settle=7.0).again_in == 7.0 - SETTLE
 
 
 def test_a_run_that_says_it_waits_for_a_person_needs_no_process_where_its_tool_names_none() -> None:
