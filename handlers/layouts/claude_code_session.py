@@ -244,7 +244,8 @@ class Session(Tally):
             if is_interrupted:
                 self._ends(Ending(INTERRUPTED, stamp))
             else:
-                self._is_asked()
+                if not self.is_plain:
+                    self._is_asked()
                 self._opens()
         return has_results
 
@@ -274,7 +275,8 @@ class Session(Tally):
                     self.note_call(block)
         if is_copied:
             return
-        self._is_asked()
+        if not self.is_plain:
+            self._is_asked()
         reason = message.stop_reason
         if not called and (reason == "end_turn" or reason == "stop_sequence"):
             self._ends(Ending(COMPLETED, stamp))
@@ -304,9 +306,8 @@ class Session(Tally):
 
     def _is_asked(self) -> None:
         """The model works: unless it does so on a prompt, which counts already, another turn has begun."""
-        if not self.is_plain:
-            is_command = self.command is not None and not self._is_headless()
-            self.turns += self.held is not None or is_command
+        is_command = self.command is not None and not self._is_headless()
+        self.turns += self.held is not None or is_command
 
     def _ends(self, ending: Ending) -> None:
         self._opens()

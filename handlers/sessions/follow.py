@@ -137,6 +137,11 @@ class _Look:
     ) -> None:
         self.followed = followed
         self.after = followed._replace(lost_since=None)
+        process = sign.writer.process
+        if process is not None and process != followed.former:
+            self.after = self.after._replace(
+                process=process, former=None
+            )  # its traces may be gone the next time
         self.events: list[Seen] = []
         self._key = key
         self._declaration = declaration
@@ -146,8 +151,8 @@ class _Look:
     def cross(self, resumed: Resumed) -> None:
         """A boundary that the files themselves draw: one attempt ended there, and the next one began."""
         after, close = self.after, resumed.before
-        if resumed.turns < after.turns if after.phase == "over" else resumed.turns <= after.before:
-            return  # it was drawn before
+        if self._is_drawn(resumed.turns):
+            return
         changed_at = self._changed_at()
         at = next((at for at in (close.at, resumed.started_at) if at is not None), changed_at)
         end = _End(at, "declared", close)
@@ -157,7 +162,9 @@ class _Look:
             self._whole(after.due_at, end)
         elif after.phase == "none":
             self._whole(at if resumed.began_at is None else resumed.began_at, end)
-        elif resumed.turns > after.turns or self._is_corrected(close):
+        elif resumed.turns > after.turns:
+            self._whole(self._went_on_at(resumed.began_at, at), end)
+        elif self._is_corrected(close):
             self._whole(at, end)
         began_at = resumed.started_at
         self.after = self.after._replace(
@@ -169,6 +176,16 @@ class _Look:
             ended_at=at,
         )
         self._left_behind()
+
+    def _is_drawn(self, turns: int) -> bool:
+        """Whether the boundary behind so many turns is drawn already, as where a file is read again from its beginning.
+
+        The start of an attempt draws it, whatever said that it began.
+        """
+        after = self.after
+        if after.phase == "open":
+            return turns <= after.before
+        return turns < after.turns or (after.due_at is not None and turns == after.turns)
 
     def meanwhile(self) -> None:
         """There is more to read: only what can't be history is told of already."""
@@ -184,7 +201,7 @@ class _Look:
             began_at = told.started_at
             self.after = after._replace(due_at=self._changed_at() if began_at is None else began_at)
         elif after.phase == "over" and after.due_at is None and self._goes_on():
-            self.after = after._replace(due_at=self._went_on_at())
+            self.after = after._replace(due_at=self._went_on_at(told.started_at, self._changed_at()))
             self._left_behind()
         standing = self._standing()
         due_at = self.after.due_at
@@ -229,10 +246,12 @@ class _Look:
             return True
         return after.vanished and told.counts.events > after.events
 
-    def _went_on_at(self) -> float:
-        began_at, ended_at = self._sign.told.started_at, self.after.ended_at
-        is_news = began_at is not None and (ended_at is None or began_at > ended_at)
-        return began_at if is_news and began_at is not None else self._changed_at()
+    def _went_on_at(self, began_at: float | None, otherwise: float) -> float:
+        """When an attempt began: not before the one that it follows had ended."""
+        ended_at = self.after.ended_at
+        if began_at is None or (ended_at is not None and began_at <= ended_at):
+            return otherwise
+        return began_at
 
     def _is_corrected(self, close: Close) -> bool:
         after = self.after
@@ -260,11 +279,9 @@ class _Look:
         """What is known of the process of the attempt at hand, and since when it is gone."""
         sign, booted_at, after = self._sign, self._rule.booted_at, self.after
         writer = sign.writer
-        if writer.process is not None and writer.process != after.former:
-            after = after._replace(process=writer.process, former=None)
-        if writer.liveness == "gone" and not (writer.process is not None and writer.process == after.former):
+        is_former = writer.process is not None and writer.process == after.former
+        if writer.liveness == "gone" and not is_former:
             if after.phase == "over" and after.due_at is None:
-                self.after = after
                 return "gone", None
             since = after.gone_since
             since = sign.now if since is None or sign.now < since else since

@@ -16,6 +16,7 @@ from tests.handlers.sessions.following import (
 )
 
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.layouts.transcript import Resumed
 from runward.handlers.sessions.follow import LONG_QUIET, NEVER_FOLLOWED, load_followed
 from runward.handlers.sessions.over import GRACE, SETTLE, Writer
 
@@ -280,6 +281,30 @@ def test_where_it_stands_is_told_beside_the_events() -> None:
     assert session.last is not None
     assert session.last.standing is not None
     assert session.last.standing.state == "unknown"
+
+
+def test_a_boundary_that_one_file_told_is_not_drawn_again_when_another_tells_it() -> None:
+    session = headless().prompt().closes(ERROR)
+    session.told = session.told._replace(declared=True)
+    session.look().wait(9)
+    session.told = session.told._replace(declared=False)
+    session.goes_on().look()  # its status file says that it runs again
+    session.line(turns=2)
+    session.unread.append(Resumed(2, ERROR._replace(at=100.0), session.now, 1, 100.0))  # and now its log
+    assert session.look().story == ["1 started", "1 run.failed.api_error", "2 started"]
+    assert session.closes().settled().story[3:] == [f"2 {GOOD}"]
+
+
+def test_the_process_is_remembered_before_anything_was_asked_of_it() -> None:
+    session = seated().line().look("alive", FIRST)
+    assert (session.story, session.followed.process) == ([], FIRST)
+    assert session.prompt().look("alive", SECOND, complete=False).followed.process == SECOND
+
+
+def test_a_missed_attempt_began_when_its_files_say() -> None:
+    session = ended_well().settled().wait(50).prompt().wait(10).closes().wait(9).prompt().look()
+    assert [event.at for event in session.started] == [100.0, session.started[1].at, session.now]
+    assert session.ended[0].at < session.started[1].at == session.ended[1].at - 10
 
 
 # --- a long first reading, in portions
