@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from runward.daemon.rundir.opening import ABSENT
 from runward.daemon.rundir.sparse import data_after, is_empty
 from runward.daemon.rundir.tailing import open_in_run
-from runward.daemon.rundir.unpacking import Unpacked
+from runward.daemon.rundir.unpacking import CannotUnpack, Unpacked
 from runward.handlers.layouts.places import PACKED
 from runward.handlers.layouts.transcript import LogLine
 
@@ -114,11 +114,19 @@ class Growing:
         return self._happened in FROM_THE_BEGINNING
 
     def portion(self, most_bytes: int = MOST_BYTES) -> Portion:
-        """The next whole lines, from about `most_bytes`. Raises `OSError`, and `CannotUnpack` for a packed file."""
+        """The next whole lines, from about `most_bytes`. Raises `OSError`, and `CannotUnpack` for a packed file.
+
+        It raises when all lines before the place where it fails were given.
+        """
         lines: list[LogLine] = []
         before, taken, more = self._cursor, 0, self._happened != "same"
         while more and taken < most_bytes:
-            piece = self._source.read(min(_CHUNK, most_bytes - taken))
+            try:
+                piece = self._source.read(min(_CHUNK, most_bytes - taken))
+            except (OSError, CannotUnpack):
+                if self._cursor == before:
+                    raise
+                break  # what was read is given first
             taken += len(piece)
             more = bool(piece)
             if piece:

@@ -38,8 +38,6 @@ def identify(root: str, place: str, layouts: Layouts) -> Identity | Unreadable |
                 return found
             with opened_below(top, [*parents, name]) as directory:
                 return _directory(directory, name, layouts)
-    except NotRegular:
-        return None
     except OSError as error:
         return None if error.errno in ABSENT or error.errno == LINK else unreadable(error)
 
@@ -48,7 +46,10 @@ def _log(within: int, name: str, path: str, layouts: Layouts) -> Identity | None
     found = log_at(within, name)
     if found is None:
         return None
-    descriptor = open_regular(within, found[0])
+    try:
+        descriptor = open_regular(within, found[0])
+    except NotRegular:
+        return None
     try:
         status = os.fstat(descriptor)
         layout, head = recognise_head(descriptor, found[0], layouts)

@@ -100,8 +100,11 @@ def look(
 
 
 def _no_directory(root: str, error: OSError) -> Unreadable | Gone:
-    if error.errno not in ABSENT and error.errno != errno.ELOOP:
-        return unreadable(error)
+    return unreadable(error) if error.errno not in ABSENT and error.errno != errno.ELOOP else gone(root)
+
+
+def gone(root: str) -> Gone | Unreadable:
+    """What isn't there is gone, if the root that would hold it can be reached."""
     try:
         os.stat(root)
     except OSError as missing:

@@ -56,6 +56,22 @@ def opened_below(within: int, parts: list[str]) -> Iterator[int]:
         os.close(descriptor)
 
 
+def open_place(root: str, parts: list[str]) -> int:
+    """A descriptor of the directory that `parts` lead to below a root, of the root itself without any. Raises `OSError`.
+
+    No link below the root is followed.
+    """
+    if not parts:
+        return open_root(root)
+    first = os.open(f"{root}/{parts[0]}", DIRECTORY)
+    if len(parts) == 1:
+        return first
+    try:
+        return open_below(first, parts[1:])
+    finally:
+        os.close(first)
+
+
 def open_below(within: int, parts: list[str]) -> int:
     """A descriptor of the directory that `parts` lead to, one component at a time.
 

@@ -8,8 +8,9 @@ import hashlib
 import math
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from runward.daemon.rundir.growing import MOST_BYTES, UNREAD, Growing
@@ -40,6 +41,7 @@ _MOST_UNPACKED: Final = 32 << 20
 """Bytes of a packed log that are given at a time, at most: all that was given before is unpacked again for them."""
 
 _BEGINNING: Final = 16 << 10
+_NOTHING: Final[Mapping[str, Signature]] = MappingProxyType({})
 _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -109,26 +111,43 @@ class SessionFiles:
             tuple(logs), tuple(documents), tuple(trusted), tuple(self._beside), failures, retry_at
         )
 
-    def documents(self, wanted: Iterable[str], *, withhold: bool = True) -> None:
-        """Small files that are written whole; those that differ. A half-written one is withheld while it is new."""
+    def documents(
+        self, wanted: Iterable[str], found: Mapping[str, Signature] = _NOTHING, *, withhold: bool = True
+    ) -> None:
+        """Small files that are written whole; those that differ. A half-written one is withheld while it is new.
+
+        `found` are signatures that were just found, of files that needn't be looked at if these are known.
+        """
         there: dict[str, Signature] = {}
         self.withheld = False
         for pattern in wanted:
+            known = self._documents.get(pattern)
+            if known is not None and found.get(pattern) == known:
+                there[pattern] = known
+                self._changed(known[2] / 1e9)
+                continue
 
             def see(directory: int, last: str, name: str, pattern: str = pattern) -> None:
-                found = self._document(directory, last, name, withhold=withhold)
-                if found is not None:
-                    there[name] = found
+                seen = self._document(directory, last, name, withhold=withhold)
+                if seen is not None:
+                    there[name] = seen
                 else:
                     self._listed.pop(pattern, None)
 
             self._each(pattern, self._documents, see)
         self._documents = there
 
-    def logs(self, wanted: Iterable[str], *, come_and_go: bool = False) -> None:
-        """Logs by their paths or globs."""
+    def logs(
+        self, wanted: Iterable[str], found: Mapping[str, Signature] = _NOTHING, *, come_and_go: bool = False
+    ) -> None:
+        """Logs by their paths or globs; `found` as for documents."""
         there: set[str] = set()
         for pattern in wanted:
+            known = self._logs.get(pattern)
+            if known is not None and not known.failed and found.get(pattern) == known.signature:
+                there.add(pattern)
+                self._changed(known.signature[2] / 1e9)
+                continue
 
             def read(directory: int, last: str, name: str) -> None:
                 there.add(name)
@@ -152,9 +171,10 @@ class SessionFiles:
             status = os.stat(last, dir_fd=directory, follow_symlinks=False)
         except OSError as error:
             if error.errno not in ABSENT:
+                self._logs.setdefault(name, LogRead(name))
                 self._fail(name, error)
             return
-        self._changed(status.st_mtime)
+        self._changed(status.st_mtime_ns / 1e9)
         found = signature(status)
         is_same = found == known.signature and not (known.may_pass and not self._waits)
         if is_same or (known.failed and self._waits):
@@ -163,6 +183,7 @@ class SessionFiles:
                 self._fails = True
                 self.hindrances.append(Complaint(name, None, known.failed, None))
         elif self.bytes_read >= self._most:
+            self._logs[name] = known
             self.more = True
         elif not stat.S_ISREG(status.st_mode):
             self._logs[name] = LogRead(name, known.cursor, found, self._fail(name, NotRegular()))

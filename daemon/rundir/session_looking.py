@@ -1,10 +1,11 @@
 """Looking at one session of another tool's: what is new in its files since they were last read."""
 
+import os
 from collections.abc import Callable, Sequence
 
 from runward.daemon.ports import Gone
-from runward.daemon.rundir.looking import signature
-from runward.daemon.rundir.opening import ABSENT, LINK, ROOT, opened, opened_below, unreadable
+from runward.daemon.rundir.looking import gone, signature
+from runward.daemon.rundir.opening import ABSENT, LINK, open_place, unreadable
 from runward.daemon.rundir.session_files import AnotherLog, SessionFiles
 from runward.daemon.rundir.session_places import directory_signature, log_at
 from runward.daemon.rundir.sights import FilesRead, LogPortion, SessionSight
@@ -30,17 +31,15 @@ def look_at_session(
     look = _Look(known, most_bytes, now)
     *parents, name = place.split("/")
     try:
-        with opened(root, ROOT) as top:
-            try:
-                if isinstance(layout, LogLayout):
-                    with opened_below(top, parents) as within:
-                        return look.at_log(within, name, layout)
-                with opened_below(top, [*parents, name]) as directory:
-                    return look.in_directory(directory, layout)
-            except OSError as error:
-                return Gone() if error.errno in ABSENT or error.errno == LINK else unreadable(error)
+        within = open_place(root, parents if isinstance(layout, LogLayout) else [*parents, name])
+        try:
+            if isinstance(layout, LogLayout):
+                return look.at_log(within, name, layout) or gone(root)
+            return look.in_directory(within, layout)
+        finally:
+            os.close(within)
     except OSError as error:
-        return Unreadable(f"the root can't be reached: {error.strerror}")
+        return gone(root) if error.errno in ABSENT or error.errno == LINK else unreadable(error)
 
 
 class _Look:
@@ -49,10 +48,10 @@ class _Look:
         self._most = most_bytes
         self._now = now
 
-    def at_log(self, within: int, name: str, layout: LogLayout) -> SessionSight | Gone:
+    def at_log(self, within: int, name: str, layout: LogLayout) -> SessionSight | None:
         found = log_at(within, name)
         if found is None:
-            return Gone()
+            return None
         file, status = found
 
         def read(files: SessionFiles) -> None:
@@ -64,11 +63,11 @@ class _Look:
 
     def in_directory(self, directory: int, layout: DirectoryLayout) -> SessionSight:
         def read(files: SessionFiles) -> None:
-            files.documents(layout.documents)
-            files.logs(layout.logs, come_and_go=layout.logs_come_and_go)
+            files.documents(layout.documents, found)
+            files.logs(layout.logs, found, come_and_go=layout.logs_come_and_go)
 
-        found = directory_signature(directory, directory_shape(layout))
-        return self._sight(directory, found, self._known, read)
+        own, found = directory_signature(directory, directory_shape(layout))
+        return self._sight(directory, own, self._known, read)
 
     def _sight(
         self, within: int, found: Signature, known: FilesRead, read: Callable[[SessionFiles], None]

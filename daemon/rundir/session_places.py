@@ -5,7 +5,7 @@ from typing import Final
 
 from runward.daemon.ports import Gone, Listing
 from runward.daemon.rundir.looking import signature
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, ROOT, opened, opened_below, unreadable
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, open_place, opened, unreadable
 from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.places import (
     LEVELS,
@@ -40,11 +40,14 @@ def place_signature(root: str, place: str, shape: Shape) -> Signature | None:
     """The signature of a place, as `list_places` tells it; None where there is none or it can't be reached."""
     *parents, name = place.split("/")
     try:
-        with opened(root, ROOT) as top, opened_below(top, parents) as within:
+        within = open_place(root, parents)
+        try:
             if isinstance(shape, DirectoryShape):
                 return signature_in(within, name, shape)
             found = log_at(within, name)
             return signature(found[1]) if found is not None else None
+        finally:
+            os.close(within)
     except OSError:
         return None
 
@@ -68,20 +71,21 @@ def signature_in(within: int, name: str, shape: DirectoryShape) -> Signature:
     A directory's own time says nothing of what grows in it. Raises `OSError`.
     """
     with opened(name, DIRECTORY, within) as directory:
-        return directory_signature(directory, shape)
+        return directory_signature(directory, shape)[0]
 
 
-def directory_signature(directory: int, shape: DirectoryShape) -> Signature:
-    """As `signature_in`, of an open directory."""
+def directory_signature(directory: int, shape: DirectoryShape) -> tuple[Signature, dict[str, Signature]]:
+    """As `signature_in`, of an open directory, and the signatures of what it is made of."""
     inode, size, changed = signature(os.fstat(directory))
+    found: dict[str, Signature] = {}
     for path in shape.beneath():
         try:
-            _, further, at = signature(os.stat(path, dir_fd=directory, follow_symlinks=False))
+            each = found[path] = signature(os.stat(path, dir_fd=directory, follow_symlinks=False))
         except OSError:
             continue
-        size += further
-        changed = max(changed, at)
-    return inode, size, changed
+        size += each[1]
+        changed = max(changed, each[2])
+    return (inode, size, changed), found
 
 
 class _Listing:

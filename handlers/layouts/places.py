@@ -76,7 +76,7 @@ class DirectoryShape(NamedTuple):
 
     def beneath(self) -> tuple[str, ...]:
         """The files and directories in a session's one whose change is the session's: a glob stands for its parent."""
-        return tuple(dict.fromkeys(each.rpartition("/")[0] if is_glob(each) else each for each in self.files))
+        return _beneath(self.files)
 
 
 Shape: TypeAlias = LogShape | DirectoryShape
@@ -119,6 +119,11 @@ def is_storable(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+@cache
+def _beneath(files: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each.rpartition("/")[0] if is_glob(each) else each for each in files))
 
 
 @cache
