@@ -22,14 +22,15 @@ from runward.handlers.layouts.scanner import Signature
 MOST_ENTRIES: Final = 1_000_000
 """Entries of directories that are looked at in all."""
 
-_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ROOT: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_LISTED: Final = _ROOT | os.O_NOFOLLOW
 
 
 def list_places(root: str, shape: Shape) -> Listing | Unreadable | Gone:
     """All places under a root. No link below it is followed, and names that begin with a dot are nobody's."""
     listing = _Listing(shape)
     try:
-        with opened(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as top:
+        with opened(root, _ROOT) as top:
             listing.look(top, "", LEVELS)
     except OSError as error:
         return Gone() if error.errno in ABSENT else unreadable(error)

@@ -101,6 +101,10 @@ class Entry:
         assert not follow_symlinks
         return self.node.kind == stat.S_IFDIR
 
+    def is_file(self, follow_symlinks: bool = True) -> bool:
+        assert not follow_symlinks
+        return self.node.kind == stat.S_IFREG
+
     def stat(self, follow_symlinks: bool = True) -> Status:
         assert not follow_symlinks
         return status_of(self.node)
@@ -143,7 +147,7 @@ class Kernel:
     PathLike = os.PathLike
     LOCK_EX, LOCK_NB = 2, 4
     F_GETFL, F_SETFL = 3, 4
-    SEEK_CUR = os.SEEK_CUR
+    SEEK_CUR, SEEK_DATA = os.SEEK_CUR, os.SEEK_DATA
     O_RDONLY, O_WRONLY, O_RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
     O_CREAT, O_EXCL, O_APPEND = os.O_CREAT, os.O_EXCL, os.O_APPEND
     O_NOFOLLOW, O_NONBLOCK, O_CLOEXEC = os.O_NOFOLLOW, os.O_NONBLOCK, os.O_CLOEXEC
@@ -300,8 +304,14 @@ class Kernel:
         return len(written)
 
     def lseek(self, descriptor: int, offset: int, whence: int) -> int:
-        assert (offset, whence) == (0, self.SEEK_CUR)
-        return self._open[descriptor].position
+        opened = self._open[descriptor]
+        if whence == self.SEEK_DATA:  # nothing here has holes
+            if offset >= len(opened.node.data):
+                raise _error(errno.ENXIO, "")
+            opened.position = offset
+        else:
+            assert (offset, whence) == (0, self.SEEK_CUR)
+        return opened.position
 
     def fsync(self, descriptor: int) -> None:
         self._sync([self._open[descriptor].node])

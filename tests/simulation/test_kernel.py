@@ -98,7 +98,10 @@ def perform(machine: Machine, step: tuple[str, str, str]) -> Answer:
             return sorted(calls.listdir(path))
         case "scan":
             with calls.scandir(path) as entries:
-                return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+                return sorted(
+                    (each.name, each.is_dir(follow_symlinks=False), each.is_file(follow_symlinks=False))
+                    for each in entries
+                )
         case "below":
             return below(calls, path, other.rpartition("/")[2])
         case "read" | "append" | "new":
@@ -117,7 +120,8 @@ def through(calls: Any, path: str, flags: int) -> Answer:
         status = kind(calls.fstat(descriptor))
         if flags & os.O_WRONLY or stat.S_ISDIR(status[0]):
             return written, status
-        return written, status, calls.pread(descriptor, 100, 3), calls.pread(descriptor, 4, 0)
+        data = calls.lseek(descriptor, 2, os.SEEK_DATA) if status[1] > 2 else None
+        return written, status, data, calls.pread(descriptor, 100, 3), calls.pread(descriptor, 4, 0)
     finally:
         calls.close(descriptor)
 
