@@ -28,6 +28,12 @@ def toml_positions(text: str) -> dict[Location, Mark]:
     return scanner.marks
 
 
+def toml_texts(text: str, start: int) -> tuple[list[tuple[int, int]], int]:
+    """Where the items of an array of texts stand that begins at the offset `start`, as offsets, and where it ends."""
+    scanner = _Scanner(text)
+    return scanner.texts(start)
+
+
 class _Scanner:
     """One pass over one text; `_at` is the offset that it has come to."""
 
@@ -47,6 +53,15 @@ class _Scanner:
             else:
                 self._key_and_value(table)
             self._skip(_BLANK)
+
+    def texts(self, start: int) -> tuple[list[tuple[int, int]], int]:
+        self._at = start + 1
+        found = []
+        while self._next_item("]"):
+            item = self._at
+            self._skip(_STRING)
+            found.append((item, self._at))
+        return found, self._at
 
     def _header(self) -> Location:
         """`[a.b]` or `[[a.b]]`: the location of the table that begins there."""

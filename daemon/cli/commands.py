@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "contract": ("contract", "Hold a directory against a contract."),
     "play": ("play", "Playbooks: what they ask for."),
     "root": ("root", "Roots: the directories that the daemon watches."),
+    "hook": ("hook", "Agents' hooks: what they tell the daemon."),
     "config": ("config", "The settings in force."),
     "schema": ("schema", "JSON Schemas of the files that people write."),
     "daemon": ("daemon", "Run the daemon in the foreground, as systemd does."),

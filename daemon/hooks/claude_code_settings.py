@@ -1,0 +1,228 @@
+"""Claude Code's `settings.json`: our hooks put in and taken out, in the text, so that all else stays byte for byte.
+
+A container that was there empty gets our entry behind one space; where we made the container, it begins with a line
+break or with the entry itself. So the way back is known from the text alone.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.config.problem import Problem
+from runward.daemon.hooks.command import is_our_shell_command
+from runward.daemon.hooks.edit import Edited, Refused, refused
+from runward.daemon.hooks.json_places import Span, json_places
+
+AGENT: Final = "claude-code"
+EVENTS: Final = ("SessionStart", "UserPromptSubmit", "Stop", "StopFailure", "SessionEnd")
+"""The hooks that tell something which the daemon can use."""
+
+TIMEOUT: Final = 10
+"""Seconds after which Claude Code goes on without us."""
+
+_WAS_EMPTY: Final = " "
+_BOM: Final = "\ufeff"
+_INDENT: Final = re.compile(r"\n([ \t]+)\S")
+
+
+class _Style(NamedTuple):
+    """How a text is laid out: the indentation of one level, None where all stands on one line, and the line break."""
+
+    unit: str | None
+    line_break: str
+
+
+class _Ours(NamedTuple):
+    """One of our commands in the text, and what it stands in, from the root's member `hooks` inwards."""
+
+    hooks: Span
+    event: Span
+    group: Span
+    entries: Span
+    entry: Span
+    command: Span
+
+    @property
+    def name(self) -> str | None:
+        return self.event.key
+
+
+def install(text: str | None, name: str, command: str) -> Edited:
+    """The settings with our `command` for each of `EVENTS`. Raises `Refused`."""
+    if text is None:
+        return Edited(_pretty({"hooks": {event: [_group(command)] for event in EVENTS}}, "  ") + "\n")
+    before, style = text, _style(text, name)
+    while (following := _towards(text, name, command, style)) is not None:
+        text = following
+    if not _ours(before, name) and uninstall(text, name).text != before:
+        raise Refused(
+            Problem(name, None, None, "can't be edited so that it could be undone", "do it by hand")
+        )
+    return Edited(text)
+
+
+def uninstall(text: str | None, name: str) -> Edited:
+    """The settings without any command of ours, and without what we had to make for it. Raises `Refused`."""
+    while text is not None and (found := _ours(text, name)):
+        text = _without(text, found[-1])
+    return Edited(text)
+
+
+def _towards(text: str, name: str, command: str, style: _Style) -> str | None:
+    """The text one step nearer to what is wanted; None where nothing is left to do."""
+    seen: set[str | None] = set()
+    for each in _ours(text, name):
+        if each.name in seen or each.name not in EVENTS:
+            return _without(text, each)
+        seen.add(each.name)
+        if json.loads(text[each.command.value : each.command.end]) != command:
+            return text[: each.command.value] + _compact(command) + text[each.command.end :]
+    missing = next((event for event in EVENTS if event not in seen), None)
+    return None if missing is None else _with(text, name, missing, command, style)
+
+
+def _with(text: str, name: str, event: str, command: str, style: _Style) -> str:
+    root = _document(text, name)
+    hooks = _only(root, "hooks", text, name)
+    if hooks is None:
+        return _put(text, root, 0, "hooks", {event: [_group(command)]}, style)
+    groups = _only(hooks, event, text, name)
+    if groups is None:
+        return _put(text, hooks, 1, event, [_group(command)], style)
+    return _put(text, groups, 2, None, _group(command), style)
+
+
+def _put(text: str, container: Span, depth: int, key: str | None, value: JsonValue, style: _Style) -> str:
+    """The text with a value at the end of a list, or of an object under `key`."""
+    unit, line_break = style
+    lead = "" if key is None else f"{_compact(key)}: "
+    if unit is None:
+        written, parting = lead + _compact(value), ", "
+    else:
+        margin = line_break + unit * (depth + 1)
+        written, parting = lead + _pretty(value, unit).replace("\n", margin), f",{margin}"
+    if not container.items:
+        at = container.value + 1
+        return text[:at] + _WAS_EMPTY + written + text[at:]
+    at = container.items[-1].end
+    return text[:at] + parting + written + text[at:]
+
+
+def _without(text: str, ours: _Ours) -> str | None:
+    """The text without an entry, and without whatever held it alone and was made for it."""
+    root = _root(text)
+    chain = [
+        (ours.entries, ours.entry),
+        (ours.event, ours.group),
+        (ours.hooks, ours.event),
+        (root, ours.hooks),
+    ]
+    for number, (container, item) in enumerate(chain):
+        place = container.items.index(item)
+        if place:
+            return text[: container.items[place - 1].end] + text[item.end :]
+        if len(container.items) > 1:
+            return text[: item.start] + text[container.items[1].start :]
+        if number and text[container.value + 1 : item.start] == _WAS_EMPTY:
+            return text[: container.value + 1] + text[item.end :]
+    if text.rstrip() == _pretty(json.loads(text.removeprefix(_BOM)), "  "):
+        return None
+    return text[: root.value] + "{}" + text[root.end :]
+
+
+def _ours(text: str, name: str) -> list[_Ours]:
+    return list(_find(text, name))
+
+
+def _find(text: str, name: str) -> Iterator[_Ours]:
+    """Our commands in the text, in its order. Raises `Refused` where what holds hooks isn't what it should be."""
+    hooks = _only(_document(text, name), "hooks", text, name)
+    for event in hooks.items if hooks is not None else ():
+        assert hooks is not None
+        _only(hooks, str(event.key), text, name)
+        _expect(event, "[", f"hooks.{event.key} is no list", text, name)
+        for group in event.items:
+            _expect(group, "{", f"a group of hooks.{event.key} is no object", text, name)
+            entries = _only(group, "hooks", text, name)
+            if entries is None:
+                raise refused(name, text, group.value, f"a group of hooks.{event.key} has no hooks", _MEND)
+            _expect(entries, "[", f"the hooks of a group of hooks.{event.key} are no list", text, name)
+            for entry in entries.items:
+                _expect(entry, "{", f"a hook of hooks.{event.key} is no object", text, name)
+                command = _only(entry, "command", text, name)
+                if command is not None and is_our_shell_command(_read(text, command), AGENT):
+                    yield _Ours(hooks, event, group, entries, entry, command)
+
+
+_MEND: Final = "see Claude Code's documentation of hooks, mend it, and try again"
+
+
+def _document(text: str, name: str) -> Span:
+    """The places in a text that is a JSON object, with hooks in an object if it has any. Raises `Refused`."""
+    try:
+        json.loads(text.removeprefix(_BOM), parse_constant=_no_constant)
+        root = _root(text)
+    except json.JSONDecodeError as error:
+        message, mend = f"is no JSON: {error.msg}", "mend it, and try again"
+        raise Refused(Problem(name, error.lineno, error.colno, message, mend)) from error
+    except (RecursionError, ValueError) as error:
+        message = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON: {error}"
+        raise Refused(Problem(name, None, None, message, "mend it, and try again")) from error
+    _expect(root, "{", "holds no object", text, name)
+    hooks = _only(root, "hooks", text, name)
+    if hooks is not None:
+        _expect(hooks, "{", "hooks is no object", text, name)
+        for event in EVENTS:
+            groups = _only(hooks, event, text, name)
+            if groups is not None:
+                _expect(groups, "[", f"hooks.{event} is no list", text, name)
+    return root
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is none of its numbers")
+
+
+def _root(text: str) -> Span:
+    """The places in the text, whose byte order mark is passed over like a blank."""
+    return json_places(" " + text[1:] if text.startswith(_BOM) else text)
+
+
+def _only(container: Span, key: str, text: str, name: str) -> Span | None:
+    """The member of this key, which must not stand there twice."""
+    found = container.members(key)
+    if len(found) > 1:
+        raise refused(name, text, found[1].start, f"the key {key!r} stands there twice", "keep one of them")
+    return found[0] if found else None
+
+
+def _expect(span: Span, bracket: str, message: str, text: str, name: str) -> None:
+    if text[span.value] != bracket:
+        raise refused(name, text, span.value, message, _MEND)
+
+
+def _read(text: str, span: Span) -> JsonValue:
+    value: JsonValue = json.loads(text[span.value : span.end])
+    return value
+
+
+def _group(command: str) -> JsonValue:
+    return {"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT}]}
+
+
+def _style(text: str, name: str) -> _Style:
+    root, indent = _document(text, name), _INDENT.search(text)
+    line_break = "\r\n" if "\r\n" in text else "\n"
+    if indent is not None:
+        return _Style(indent[1], line_break)
+    return _Style(None if root.items else "  ", line_break)
+
+
+def _pretty(value: JsonValue, unit: str) -> str:
+    return json.dumps(value, indent=unit, ensure_ascii=False)
+
+
+def _compact(value: JsonValue) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,155 @@
+"""Codex's `config.toml`: our program put into `notify` and taken out, in the text; all else stays byte for byte.
+
+Codex knows one program to notify. One that is there already is kept: it stands after ours and a `--`, as it was
+written, and is called by ours.
+"""
+
+import tomllib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.config.problem import Place, Problem
+from runward.config.toml_document import read_toml
+from runward.config.toml_positions import toml_positions, toml_texts
+from runward.daemon.hooks.command import is_ours
+from runward.daemon.hooks.edit import Edited, Refused, refused
+
+AGENT: Final = "codex"
+KEY: Final = "notify"
+_THEN: Final = "--"
+_BOM: Final = "\ufeff"
+_MEND: Final = "make it a list of texts at the top of the file, or take it out, and try again"
+
+
+class _Notify(NamedTuple):
+    """The key `notify` in the text: its words, and the offsets of key, list and words."""
+
+    words: list[str]
+    key: int
+    start: int
+    end: int
+    spans: list[tuple[int, int]]
+
+    @property
+    def own(self) -> int:
+        """How many of the words are ours, the `--` included; 0 where the program is another."""
+        if not is_ours(self.words, AGENT):
+            return 0
+        return self.words.index(_THEN) + 1 if _THEN in self.words else len(self.words)
+
+
+def install(text: str | None, name: str, words: Sequence[str]) -> Edited:
+    """The settings with our program, `words`, in `notify`. Raises `Refused`."""
+    if text is None:
+        return Edited(_line(words) + "\n")
+    before, found = _read(text, name)
+    after = _with(text, name, found, words)
+    parsed, _ = _read(after, name)
+    new = found is None or not found.own
+    if _others(parsed) != _others(before) or (new and uninstall(after, name).text != text):
+        raise Refused(
+            Problem(name, None, None, "can't be edited so that it could be undone", "do it by hand")
+        )
+    return Edited(after)
+
+
+def uninstall(text: str | None, name: str) -> Edited:
+    """The settings without our program, with the one that was there before. Raises `Refused`."""
+    if text is None:
+        return Edited(None)
+    _, found = _read(text, name)
+    if found is None or not found.own:
+        return Edited(text)
+    if found.words[found.own - 1] == _THEN:
+        return Edited(text[: found.spans[0][0]] + text[_after_then(text, found) :])
+    if text == _line(found.words) + "\n":
+        return Edited(None)
+    return Edited(_without_key(text, found))
+
+
+def _with(text: str, name: str, found: _Notify | None, words: Sequence[str]) -> str:
+    if found is None:
+        at = len(_BOM) if text.startswith(_BOM) else 0
+        line_break = "\r\n" if "\r\n" in text else "\n"
+        return text[:at] + _line(words) + (line_break if text[at:] else "") + text[at:]
+    if found.own:
+        wanted = [*words, _THEN] if found.words[found.own - 1] == _THEN else list(words)
+        if found.words[: found.own] == wanted:
+            return text
+        return text[: found.spans[0][0]] + _list(wanted) + text[found.spans[found.own - 1][1] :]
+    if any(is_ours(found.words[number:], AGENT) for number in range(len(found.words))):
+        message = "another program already calls Runward's hook"
+        raise refused(name, text, found.start, message, "take it out there, or leave it as it is")
+    at = found.start + 1
+    return f"{text[:at]}{_list([*words, _THEN])}, {text[at:]}"
+
+
+def _after_then(text: str, found: _Notify) -> int:
+    """Where what was there before begins: behind our `--`, its comma and one space."""
+    end = found.spans[found.own - 1][1]
+    if text[end : end + 1] != ",":
+        return end
+    return end + 2 if text[end + 1] == " " else end + 1
+
+
+def _without_key(text: str, found: _Notify) -> str:
+    """The text without the key and its list, and without their line if there is nothing else on it."""
+    start = text.rfind("\n", 0, found.key) + 1
+    if start == 0 and text.startswith(_BOM):
+        start = len(_BOM)
+    line_end = text.find("\n", found.end)
+    end = len(text) if line_end < 0 else line_end + 1
+    if text[start : found.key].strip() or text[found.end : end].strip():
+        return text[: found.key] + text[found.end :]
+    return text[:start] + text[end:]
+
+
+def _read(text: str, name: str) -> tuple[dict[str, JsonValue], _Notify | None]:
+    """The document and what it says of `notify`. Raises `Refused`."""
+    plain = text.removeprefix(_BOM)
+    try:
+        document = tomllib.loads(plain)
+        marks = toml_positions(plain)
+    except RecursionError as error:
+        raise Refused(Problem(name, None, None, "is nested too deeply", "nest less")) from error
+    except ValueError as error:
+        problems = read_toml(text, name).errors
+        raise Refused(problems[0]) from error
+    if KEY not in document:
+        return document, None
+    words, mark = document[KEY], marks[(KEY,)]
+    shift = len(text) - len(plain)
+    start = _offset(plain, mark.value) + shift
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise refused(name, text, start, f"{KEY} is no list of texts", _MEND)
+    assert mark.key is not None, "a key has a place"
+    spans, end = toml_texts(text, start)
+    return document, _Notify(words, _offset(plain, mark.key) + shift, start, end, spans)
+
+
+def _others(document: dict[str, JsonValue]) -> list[tuple[str, str]]:
+    """What a document says beside `notify`, as something that can be compared: a NaN equals nothing."""
+    return sorted((key, repr(value)) for key, value in document.items() if key != KEY)
+
+
+def _offset(text: str, place: Place) -> int:
+    line, column = place
+    start = 0
+    for _ in range(line - 1):
+        start = text.index("\n", start) + 1
+    return start + column - 1
+
+
+def _line(words: Sequence[str]) -> str:
+    return f"{KEY} = [{_list(words)}]"
+
+
+def _list(words: Sequence[str]) -> str:
+    return ", ".join(_quoted(word) for word in words)
+
+
+def _quoted(word: str) -> str:
+    """A text as TOML has it."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in escaped) + '"'

@@ -1,0 +1,25 @@
+"""What became of a settings text that a hook was to be put into or taken out of: the new text, or why it stays."""
+
+from typing import NamedTuple
+
+from runward.config.document import Lines
+from runward.config.problem import Problem
+
+
+class Edited(NamedTuple):
+    """The text as it should be; None where there should be no file."""
+
+    text: str | None
+
+
+class Refused(Exception):
+    """The text is broken, or not of the shape that can be edited: it is left alone."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.render())
+        self.problem = problem
+
+
+def refused(name: str, text: str, offset: int, message: str, mend: str) -> Refused:
+    """The refusal of a text for what stands at `offset`."""
+    return Refused(Problem(name, *Lines(text).place(offset), message, mend))

@@ -1,0 +1,96 @@
+"""An agent's settings file on the disk: read as it is, and replaced whole, durably, with its mode and its owner."""
+
+import os
+import stat
+from dataclasses import dataclass
+from typing import Final
+
+from runward.config.problem import Problem
+from runward.daemon.hooks.edit import Refused
+from runward.daemon.rundir.durable import sync_directory
+
+MAXIMUM_FILE: Final = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """The file as it was read. `path` is where it lies, behind all links; `text` is None where there is none."""
+
+    path: str
+    text: str | None
+    status: os.stat_result | None
+
+    def replace(self, text: str | None) -> None:
+        """Put `text` in the place of what was read, or take the file away. Raises `Refused` and `OSError`."""
+        if text is None:
+            self._unchanged()
+            os.unlink(self.path)
+            sync_directory(os.path.dirname(self.path))
+            _remove_if_empty(os.path.dirname(self.path))
+            return
+        directory = os.path.dirname(self.path)
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        temporary = f"{directory}/.{os.path.basename(self.path)}.{os.urandom(6).hex()}.tmp"
+        try:
+            self._write(temporary, text.encode())
+            self._unchanged()
+            os.rename(temporary, self.path)
+        except BaseException:
+            if os.path.lexists(temporary):
+                os.unlink(temporary)
+            raise
+        sync_directory(directory)
+
+    def _write(self, path: str, content: bytes) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(path, flags, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            if self.status is not None:
+                made = os.fstat(file.fileno())
+                if (made.st_uid, made.st_gid) != (self.status.st_uid, self.status.st_gid):
+                    os.fchown(file.fileno(), self.status.st_uid, self.status.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(self.status.st_mode))
+            os.fsync(file.fileno())
+
+    def _unchanged(self) -> None:
+        """Raises `Refused` where somebody else wrote the file since it was read."""
+        try:
+            now = os.stat(self.path)
+        except FileNotFoundError:
+            now = None
+        if _signature(now) != _signature(self.status):
+            raise Refused(Problem(self.path, None, None, "was changed meanwhile", "try again"))
+
+
+def read_settings_file(path: str) -> SettingsFile:
+    """The file at `path`, or at the end of its links. Raises `Refused`, and `OSError` where it can't be read."""
+    path = os.path.realpath(path)
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            content = file.read(MAXIMUM_FILE + 1)
+    except FileNotFoundError:
+        return SettingsFile(path, None, None)
+    except IsADirectoryError:
+        raise Refused(Problem(path, None, None, "is a directory", "take it away")) from None
+    if len(content) > MAXIMUM_FILE:
+        message = f"is larger than {MAXIMUM_FILE >> 20} MiB"
+        raise Refused(Problem(path, None, None, message, "make it smaller"))
+    try:
+        return SettingsFile(path, content.decode(), status)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Refused(Problem(path, line, None, "is not UTF-8", "save it as UTF-8")) from error
+
+
+def _signature(status: os.stat_result | None) -> tuple[int, ...] | None:
+    if status is None:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _remove_if_empty(directory: str) -> None:
+    """Take an agent's directory away that holds nothing: the file that we had made was all that was in it."""
+    if not os.path.islink(directory) and not os.listdir(directory):
+        os.rmdir(directory)

@@ -1,0 +1,200 @@
+"""`runward hook install|uninstall`: shown first, written whole, undone to the last byte."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.daemon.cli.calling import Place
+from tests.waiting import PATIENCE_S
+
+from runward.daemon.hooks import settings_file
+from runward.daemon.hooks.edit import Refused
+from runward.daemon.hooks.settings_file import read_settings_file
+
+FILES = {"claude-code": (".claude", "settings.json"), "codex": (".codex", "config.toml")}
+WRITTEN = {
+    "claude-code": '{\r\n\t"model": "opus"\r\n}',
+    "codex": '# mine\nnotify = [ "say" ] # loud\n[tui]\n',
+}
+
+
+def path_of(place: Place, agent: str) -> Path:
+    directory, name = FILES[agent]
+    return place.directory / directory / name
+
+
+def everything(place: Place) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in place.directory.rglob("*")}
+
+
+@pytest.mark.parametrize("agent", FILES)
+def test_into_nothing_and_out_again_leaves_nothing(place: Place, agent: str) -> None:
+    before = everything(place)
+    done = place.call("hook", "install", agent)
+    assert (done.code, done.err) == (0, "")
+    assert "+++ " in done.out
+    assert f"the hook stands in {path_of(place, agent)}" in done.out
+    path = path_of(place, agent)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert str(place.state) in path.read_text()
+    assert place.call("hook", "uninstall", agent).code == 0
+    assert everything(place) == before
+
+
+@pytest.mark.parametrize("agent", FILES)
+def test_a_file_keeps_its_mode_and_its_bytes(place: Place, agent: str) -> None:
+    path = path_of(place, agent)
+    path.parent.mkdir()
+    path.write_bytes(WRITTEN[agent].encode())
+    path.chmod(0o640)
+    if os.getuid() == 0:
+        os.chown(path, 12345, 12346)
+    assert place.call("hook", "install", agent).code == 0
+    installed = path.read_bytes()
+    assert installed != WRITTEN[agent].encode()
+    again = place.call("hook", "install", agent)
+    assert (again.code, again.out.startswith("nothing to change: ")) == (0, True)
+    assert path.read_bytes() == installed
+    assert place.call("hook", "uninstall", agent).code == 0
+    assert path.read_bytes() == WRITTEN[agent].encode()
+    assert path.stat().st_mode & 0o777 == 0o640
+    if os.getuid() == 0:
+        assert (path.stat().st_uid, path.stat().st_gid) == (12345, 12346)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("agent", FILES)
+def test_a_dry_run_shows_the_change_and_makes_none(place: Place, agent: str) -> None:
+    before = everything(place)
+    shown = place.call("hook", "install", agent, "--dry-run")
+    assert shown.code == 0
+    assert "runward_hook.py" in shown.out
+    assert "nothing was changed" in shown.out
+    assert everything(place) == before
+    place.call("hook", "install", agent)
+    before = everything(place)
+    shown = place.call("hook", "uninstall", agent, "--dry-run")
+    assert (shown.code, "/dev/null" in shown.out) == (0, True)
+    assert everything(place) == before
+
+
+def test_a_link_stays_one_and_its_target_is_edited(place: Place) -> None:
+    path = path_of(place, "claude-code")
+    path.parent.mkdir()
+    target = place.directory / "dotfiles.json"
+    target.write_text("{}")
+    path.symlink_to("../dotfiles.json")
+    assert place.call("hook", "install", "claude-code").code == 0
+    assert path.is_symlink()
+    assert "hooks" in json.loads(target.read_text())
+    assert place.call("hook", "uninstall", "claude-code").code == 0
+    assert target.read_text() == "{}"
+
+
+def test_the_agents_own_variables_say_where_its_settings_lie(place: Place) -> None:
+    place.call("hook", "install", "claude-code", CLAUDE_CONFIG_DIR=str(place.directory / "c"))
+    place.call("hook", "install", "codex", CODEX_HOME="d")
+    assert (place.directory / "c/settings.json").exists()
+    assert (place.directory / "d/config.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("agent", "content", "said"),
+    [
+        ("claude-code", b'{"hooks": 1}', ":1:11: hooks is no object (see "),
+        ("claude-code", b'{\n"\xff', ":2: is not UTF-8 (save it as UTF-8)"),
+        ("codex", b"notify = 'x'", ":1:10: notify is no list of texts (make it "),
+        ("codex", b"a b", ":1:3: is no TOML"),
+    ],
+)
+def test_a_broken_file_is_left_alone(place: Place, agent: str, content: bytes, said: str) -> None:
+    path = path_of(place, agent)
+    path.parent.mkdir()
+    path.write_bytes(content)
+    for verb in ("install", "uninstall"):
+        refused = place.call("hook", verb, agent)
+        assert refused.code == 2
+        assert f"{path}{said}" in refused.err
+        assert "was left as it is" in refused.err
+    assert path.read_bytes() == content
+
+
+def test_a_file_that_is_too_large_or_a_directory_is_left_alone(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = path_of(place, "codex")
+    path.mkdir(parents=True)
+    assert place.call("hook", "install", "codex").code == 2
+    path.rmdir()
+    path.write_text("# " + "x" * 100)
+    monkeypatch.setattr(settings_file, "MAXIMUM_FILE", 100)
+    assert place.call("hook", "install", "codex").code == 2
+
+
+@pytest.mark.parametrize("was", ["there", "absent"])
+def test_what_somebody_else_wrote_meanwhile_is_not_lost(tmp_path: Path, was: str) -> None:
+    path = tmp_path / "settings.json"
+    if was == "there":
+        path.write_text("{}")
+    file = read_settings_file(str(path))
+    path.write_text('{"a": 1}')
+    for text in ("ours", None):
+        with pytest.raises(Refused, match="was changed meanwhile"):
+            file.replace(text)
+    assert path.read_text() == '{"a": 1}'
+    assert [each.name for each in tmp_path.iterdir()] == ["settings.json"]
+
+
+def test_a_disk_that_refuses_leaves_the_old_file(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = path_of(place, "claude-code")
+    path.parent.mkdir()
+    path.write_text("{}")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        refused = place.call("hook", "install", "claude-code")
+    assert refused.code == 75
+    assert "No space left" in refused.err
+    assert path.read_text() == "{}"
+    assert [each.name for each in path.parent.iterdir()] == ["settings.json"]
+
+
+def test_what_was_installed_runs_as_the_agents_run_it(place: Place) -> None:
+    place.state.mkdir()
+    for agent in FILES:
+        assert place.call("hook", "install", agent).code == 0
+    entry = json.loads(path_of(place, "claude-code").read_text())["hooks"]["Stop"][0]["hooks"][0]
+    payload = '{"hook_event_name": "Stop"}'
+    subprocess.run(
+        ["sh", "-c", entry["command"]], input=payload.encode(), check=True, timeout=PATIENCE_S, env={}
+    )
+    line = path_of(place, "codex").read_text().removeprefix("notify = ")
+    subprocess.run([*json.loads(line), payload], check=True, timeout=PATIENCE_S, env={})
+    hooks = [json.loads(path.read_text())["hook"] for path in (place.state / "inbox").iterdir()]
+    assert sorted(hooks) == ["claude-code", "codex"]
+    assert shlex.split(entry["command"])[0] == os.path.abspath(sys.executable)
+
+
+def test_the_hooks_can_be_called_by_their_names(place: Place) -> None:
+    place.state.mkdir()
+    payload = b'{"hook_event_name": "Stop"}'
+    words = ["--state", str(place.state)]
+    for agent, more in (("claude-code", words), ("codex", [*words, "--", "echo", payload.decode()])):
+        ended = subprocess.run(
+            place.argv("hook", agent, *more),
+            input=payload,
+            capture_output=True,
+            timeout=PATIENCE_S,
+            env=place.environment,
+            check=False,
+        )
+        assert (ended.returncode, ended.stderr) == (0, b"")
+        assert ended.stdout == (payload + b"\n" if agent == "codex" else b"")
+    assert len(list((place.state / "inbox").iterdir())) == 2
