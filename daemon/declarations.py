@@ -1,5 +1,6 @@
 """What the operator's files declare now: playbooks, agent profiles, and the rules of the settings."""
 
+import os
 from typing import Final, TypeVar
 
 from runward.config.contract import ExpectedArtifact
@@ -8,10 +9,13 @@ from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.settings import NotFound, find_agent, find_playbook
-from runward.handlers.facts import Declarations, Play, Ruled, RuledPlaybook
+from runward.handlers.facts import CoveringRoot, Declarations, Play, RootOf, Ruled, RuledPlaybook
 
 FILE_ENDINGS: Final = (PLAYBOOK_SUFFIX, ".md")
 """What commands take for a file, and look for where they were started."""
+
+AUTO: Final = "auto"
+"""The layout of a root whose sessions' layouts are recognised one by one."""
 
 T = TypeVar("T")
 
@@ -67,6 +71,19 @@ class Declarer:
             except NotFound:
                 agent = None
         return Ruled(agent=agent) if rule is None else Ruled(rule.playbook, agent, rule.named_at.origin)
+
+    def covering(self, session: RootOf) -> CoveringRoot | None:
+        """The innermost root that watches sessions of this layout and holds the file, links followed or not."""
+        fitting = [each for each in self._settings.roots if each.layout in (session.layout, AUTO)]
+        paths = {os.path.normpath(session.path), os.path.realpath(session.path)}
+        holding = [each for each in fitting if any(_holds(each.path, path) for path in paths)]
+        innermost = max(holding, key=lambda each: len(each.path), default=None)
+        return None if innermost is None else CoveringRoot(innermost.name)
+
+
+def _holds(root: str, path: str) -> bool:
+    """Whether a path lies under a root, as that is written or where it leads."""
+    return any(path.startswith(each.rstrip("/") + "/") for each in (root, os.path.realpath(root)))
 
 
 class _Unusable(Exception):

@@ -119,6 +119,7 @@ def _world(settings: Settings, state: Path, declarer: Declarer) -> World:
         declarer,
         declarer.ruled,
         declarer.play,
+        declarer.covering,
     )
 
 

@@ -35,7 +35,16 @@ from runward.daemon.watch.roots import WatchedRoot, mark
 from runward.daemon.watch.rounds import Rounds
 from runward.daemon.worker.background import Background
 from runward.daemon.worker.comparison import Comparison
-from runward.daemon.worker.deciding import Decider, Declared, Playable, Ruling, no_playbooks, no_rules
+from runward.daemon.worker.deciding import (
+    Covering,
+    Decider,
+    Declared,
+    Playable,
+    Ruling,
+    no_playbooks,
+    no_roots,
+    no_rules,
+)
 from runward.daemon.worker.following import Follower, written_by
 from runward.daemon.worker.look import Looker, recorded
 from runward.daemon.worker.orders import CancelOrders
@@ -71,6 +80,7 @@ class World:
     declared: Declared
     ruled: Ruling = no_rules
     playable: Playable = no_playbooks
+    covering: Covering = no_roots
 
 
 class SettingsNotTaken(Exception):
@@ -113,7 +123,9 @@ class Supervisor:
         self.watch = WatchKeeping(
             world.notifications, self.roots, self.rounds, self.hints, self.coverage, log
         )
-        decider = Decider(world.files, world.clock, world.declared, world.ruled, world.playable)
+        decider = Decider(
+            world.files, world.clock, world.declared, world.ruled, world.playable, world.covering
+        )
         self.worker = self._make_worker(decider)
         self.background = self._make_background(decider)
         self.reporting = self._make_reporting()

@@ -10,8 +10,17 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.contracts.file_problems import FileProblem
-from runward.handlers.events import DeliveryState, Event, Evidence, Origin, SessionDeclaration, Status
+from runward.handlers.events import (
+    DeliveryState,
+    Event,
+    Evidence,
+    HookKind,
+    Origin,
+    SessionDeclaration,
+    Status,
+)
 from runward.handlers.facts import Produced, RunProcesses
+from runward.handlers.layouts.scanner import RecordedProcess
 
 ContractBasis: TypeAlias = Literal["launcher", "hook", "first_look", "late"]
 Source: TypeAlias = Literal["daemon", "launcher", "hook", "person", "schedule"]
@@ -203,6 +212,19 @@ class StartRun(NamedTuple):
     metadata: tuple[tuple[str, JsonValue], ...] = ()
 
 
+class NoteHook(NamedTuple):
+    """Keep what a session's hook said last: when (Unix seconds), what, and the processes that it ran under.
+
+    The agent is among `ancestors`, the nearest of which comes first. `launcher_session` is kept once it is known.
+    """
+
+    key: str
+    at: float
+    kind: HookKind
+    ancestors: tuple[RecordedProcess, ...]
+    launcher_session: str | None
+
+
 class ScanRoots(NamedTuple):
     """Have every root scanned soon. Safe to repeat, so it needs no row in the outbox."""
 
@@ -228,6 +250,7 @@ Effect: TypeAlias = (
     | CancelRun
     | StartRun
     | RepairJournal
+    | NoteHook
     | ScanRoots
 )
 Effects: TypeAlias = tuple[Effect, ...]

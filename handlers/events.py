@@ -25,6 +25,7 @@ EVIDENCE_STRENGTH: Final[Mapping[Evidence, int]] = {
 
 Status: TypeAlias = Literal["running", "completed", "failed", "timed_out", "aborted", "cancelled"]
 Origin: TypeAlias = Literal["live", "history"]
+HookKind: TypeAlias = Literal["started", "prompted", "turn_ended", "turn_failed", "ended"]
 DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
 
 
@@ -40,7 +41,7 @@ class OfSession:
 
 
 class Request:
-    """What a person asks for: its key is the name of the inbox file."""
+    """What came through the inbox, from a person or an agent's hook: its key is the name of the inbox file."""
 
     __slots__ = ()
     request: str
@@ -77,7 +78,7 @@ class SessionDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class AttemptStarted(OfSession):
-    """A session's files say that an attempt began; the first one opens the session.
+    """A session's files, or before them its hook, say that an attempt began; the first one opens the session.
 
     `at` is when it began (Unix seconds), `seen_over` that the same look also found its end. A
     further attempt declares nothing: it goes on under what the first one declared.
@@ -92,6 +93,7 @@ class AttemptStarted(OfSession):
     declaration: SessionDeclaration | None
     origin: Origin = "live"
     seen_over: bool = False
+    declared_by: Literal["files", "hook"] = "files"
 
     @property
     def key(self) -> str:
@@ -282,6 +284,41 @@ class PlayRunRequested(Request):
 
 
 @dataclass(frozen=True, slots=True)
+class HookSpoke(Request):
+    """An agent's hook told what happens in a session of its layout. It hastens and names; the files decide.
+
+    `ancestors` are the processes that the hook ran under, the nearest first, each by its number and its start (clock
+    ticks) in the boot `boot_id`: the agent is one of them. `launcher_session` is the id of the run that the agent was
+    launched in. `source` is how the session began (`startup`, `resume`, `clear`, `compact`).
+    """
+
+    type: ClassVar[str] = "HookSpoke"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    layout: str
+    session_id: str
+    kind: HookKind
+    cwd: str | None = None
+    transcript_path: str | None = None
+    prompt: str | None = None
+    source: str | None = None
+    boot_id: str = ""
+    ancestors: tuple[tuple[int, int], ...] = ()
+    launcher_session: str | None = None
+    said_by: str = ""
+
+    @property
+    def session_key(self) -> str:
+        return f"{self.layout}:{self.session_id}"
+
+    @property
+    def lane(self) -> str:
+        return self.session_key
+
+
+@dataclass(frozen=True, slots=True)
 class ScanRequested(Request):
     """A person or `daemon --once` wants every root scanned now."""
 
@@ -307,6 +344,7 @@ Event: TypeAlias = (
     | SessionCancelRequested
     | PlayRunRequested
     | JournalDamaged
+    | HookSpoke
     | ScanRequested
 )
 
@@ -320,6 +358,7 @@ _CLASSES: Final[tuple[type[Event], ...]] = (
     JobDiscardRequested,
     SessionCancelRequested,
     PlayRunRequested,
+    HookSpoke,
     ScanRequested,
 )
 _ADAPTERS: Final[dict[str, TypeAdapter[Event]]] = {each.type: TypeAdapter(each) for each in _CLASSES}

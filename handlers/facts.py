@@ -256,6 +256,23 @@ class Play(NamedTuple):
     problem: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RootOf:
+    """Question: which root watches the file at `path`, of a session of this layout? Answer: `CoveringRoot`, or None.
+
+    No named tuple, which would equal the `DeclaredContract` of such names.
+    """
+
+    layout: str
+    path: str
+
+
+class CoveringRoot(NamedTuple):
+    """A root by its name."""
+
+    name: str
+
+
 FileState: TypeAlias = Literal["file", "absent", "empty", "not_regular", "outside", "denied"]
 
 
@@ -287,6 +304,7 @@ Question: TypeAlias = (
     | ProcessesOf
     | CancellationOf
     | PlayOf
+    | RootOf
 )
 Answer: TypeAlias = (
     Session
@@ -301,6 +319,7 @@ Answer: TypeAlias = (
     | RunProcesses
     | Cancellation
     | Play
+    | CoveringRoot
     | Unreadable
     | None
 )
@@ -345,3 +364,5 @@ def question_as_json(question: Question) -> JsonValue:
             return {"cancellation_of": {"session": key, "attempt": attempt}}
         case PlayOf(playbook=playbook):
             return {"play_of": playbook}
+        case RootOf(layout=layout, path=path):
+            return {"root_of": {"layout": layout, "path": path}}

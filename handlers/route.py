@@ -11,6 +11,7 @@
 | `JobDiscardRequested` | `requests/discard`| gives a held job up                                 |
 | `SessionCancelRequested` | `requests/cancel` | has a running session ended                      |
 | `PlayRunRequested`    | `requests/play`   | has a playbook's command started                    |
+| `HookSpoke`           | `sessions/hooked` | notes who speaks; may open the session before its files |
 | `ScanRequested`       | `requests/scan`   | has every root scanned                              |
 
 A handler is `decide(event, event_hash, facts, now)`: it returns effects, the questions that it
@@ -26,6 +27,7 @@ from runward.handlers.events import (
     AttemptStarted,
     Event,
     FlowPlanned,
+    HookSpoke,
     JobDiscardRequested,
     JobRetryRequested,
     JournalDamaged,
@@ -37,7 +39,7 @@ from runward.handlers.events import (
 from runward.handlers.facts import Facts, Need
 from runward.handlers.journal import repair
 from runward.handlers.requests import cancel, play, queue
-from runward.handlers.sessions import ended, opened
+from runward.handlers.sessions import ended, hooked, opened
 
 Decision: TypeAlias = Effects | Need | TryLater
 
@@ -51,6 +53,7 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     JobDiscardRequested.type: ("requests/discard",),
     SessionCancelRequested.type: ("requests/cancel",),
     PlayRunRequested.type: ("requests/play",),
+    HookSpoke.type: ("sessions/hooked",),
     ScanRequested.type: ("requests/scan",),
 }
 """The names of the handlers of each event type; each gets a job of its own, as `duties` says."""
@@ -107,6 +110,8 @@ def decide(handler: str, event: Event, event_hash: str, facts: Facts, now: float
             return cancel.cancel(event, event_hash, facts, now)
         case "requests/play", PlayRunRequested():
             return play.run(event, event_hash, facts, now)
+        case "sessions/hooked", HookSpoke():
+            return hooked.decide(event, event_hash, facts, now)
         case "requests/scan", ScanRequested():
             return queue.scan(event, event_hash, facts, now)
     raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")

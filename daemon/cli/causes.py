@@ -7,7 +7,7 @@ journals, and jobs that aren't done. `why.py` prints them.
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.output import duration, iso, local
@@ -127,12 +127,22 @@ def _event(event: EventRow) -> Entry:
     )
 
 
+_HOOK_WORDS: Final = {
+    "started": "started",
+    "prompted": "was given a prompt",
+    "turn_ended": "closed a turn",
+    "turn_failed": "failed in a turn",
+    "ended": "ended",
+}
+
+
 def _said(kind: str, fact: Mapping[str, JsonValue]) -> str:
     """An event in words."""
     match kind:
         case "AttemptStarted":
             over = ", and was over when it was first seen" if fact.get("seen_over") else ""
-            return f"attempt {fact.get('attempt')} began{over}"
+            by = ", as its hook said" if fact.get("declared_by") == "hook" else ""
+            return f"attempt {fact.get('attempt')} began{over}{by}"
         case "FlowPlanned":
             legs = fact.get("legs")
             named = (
@@ -157,6 +167,8 @@ def _said(kind: str, fact: Mapping[str, JsonValue]) -> str:
             return f"{fact.get('said_by')} asked to cancel attempt {fact.get('attempt')}{why}"
         case "JobDiscardRequested":
             return f"{fact.get('said_by')} asked to discard job {fact.get('job')}: {fact.get('reason')}"
+        case "HookSpoke":
+            return f"the hook of {fact.get('layout')} said that it {_HOOK_WORDS.get(str(fact.get('kind')))}"
         case _:
             return json.dumps(fact, ensure_ascii=False)
 

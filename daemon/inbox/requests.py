@@ -6,6 +6,7 @@ from typing import Final
 from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
+from runward.daemon.inbox.hook_notes import HOOK, load_note
 from runward.daemon.inbox.spool import InboxFile
 from runward.handlers.events import (
     Event,
@@ -36,13 +37,15 @@ def dump_request(request: Request) -> bytes:
     return f'{head[:-1]},"payload":{dump_payload(request)}}}\n'.encode()
 
 
-def load_request(file: InboxFile) -> Event | str:
-    """The event that a file asks for, said by the file's owner; or why it is none."""
+def load_request(file: InboxFile) -> Event | str | None:
+    """The event that a file asks for or tells of, said by the file's owner; why it is none; None where none follows."""
     value = read_json(file.content)
     if isinstance(value, NotJson):
         return value.message
     if not isinstance(value, dict):
         return "holds no JSON object"
+    if HOOK in value:
+        return load_note(file, value)
     kind, version, payload = value.get("type"), value.get("version"), value.get("payload")
     if kind not in [each.type for each in REQUESTS] or not isinstance(version, int):
         return f"asks for {kind!r}, which is no request"

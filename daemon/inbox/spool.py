@@ -17,6 +17,8 @@ INBOX: Final = "inbox"
 REJECTED: Final = "rejected"
 SUFFIX: Final = ".json"
 MAXIMUM_REQUEST: Final = 1 << 20
+MOST_AT_ONCE: Final = 512
+"""Files that are read in one look: more than a batch, so that it is known that some wait, and no more memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +38,12 @@ def put(state: Path, name: str, content: bytes) -> None:
 
 
 def list_inbox(state: Path) -> tuple[InboxFile, ...]:
-    """What waits in the inbox, oldest first. What is no request file at all is left alone."""
-    found: list[tuple[int, InboxFile]] = []
+    """What waits in the inbox, the oldest `MOST_AT_ONCE` in order. What is no request file at all is left alone."""
+    found: list[InboxFile] = []
     inbox = state / INBOX
-    try:
-        names = sorted(os.listdir(inbox))
-    except FileNotFoundError:
-        return ()
-    for name in names:
-        if name.startswith(".") or not name.endswith(SUFFIX) or not _storable(name):
-            continue
+    for name in _by_age(inbox):
+        if len(found) == MOST_AT_ONCE:
+            break
         try:
             descriptor = os.open(inbox / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -57,9 +55,25 @@ def list_inbox(state: Path) -> tuple[InboxFile, ...]:
             content = os.read(descriptor, MAXIMUM_REQUEST + 1)
         finally:
             os.close(descriptor)
-        request = InboxFile(name.removesuffix(SUFFIX), _owner(status.st_uid), content)
-        found.append((status.st_mtime_ns, request))
-    return tuple(request for _, request in sorted(found, key=lambda each: (each[0], each[1].name)))
+        found.append(InboxFile(name.removesuffix(SUFFIX), _owner(status.st_uid), content))
+    return tuple(found)
+
+
+def _by_age(inbox: Path) -> list[str]:
+    """The names that may be requests, oldest first."""
+    try:
+        names = os.listdir(inbox)
+    except FileNotFoundError:
+        return []
+    aged: list[tuple[int, str]] = []
+    for name in names:
+        if name.startswith(".") or not name.endswith(SUFFIX) or not _storable(name):
+            continue
+        try:
+            aged.append((os.stat(inbox / name, follow_symlinks=False).st_mtime_ns, name))
+        except OSError:
+            continue  # gone
+    return [name for _, name in sorted(aged)]
 
 
 def clear(state: Path, name: str, rejected: bool) -> None:

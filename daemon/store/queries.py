@@ -11,9 +11,9 @@ from runward.daemon.store.rows import Job, OwedLine
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.store.values import as_bytes, as_float, as_int, listed
-from runward.handlers.events import UnknownEvent, load_payload
+from runward.handlers.events import HookKind, UnknownEvent, load_payload
 from runward.handlers.facts import Cancellation, JobState, Produced, ProducedFiles, RunProcesses, Session
-from runward.handlers.layouts.scanner import Signature
+from runward.handlers.layouts.scanner import RecordedProcess, Signature
 from runward.handlers.route import BACKGROUND
 from runward.handlers.sessions.observe import load_watched
 
@@ -51,6 +51,18 @@ ROOT_SEEN: Final = (
 
 _PROCESSES: Final = TypeAdapter(RunProcesses)
 _SIGNATURE: Final = TypeAdapter(Signature)
+
+
+_ANCESTORS: Final = TypeAdapter(tuple[RecordedProcess, ...])
+
+
+class Hook(NamedTuple):
+    """What a session's hook said last: when (Unix seconds), what, under which processes, and in which launched run."""
+
+    at: float
+    kind: HookKind
+    ancestors: tuple[RecordedProcess, ...]
+    launcher_session: str | None
 
 
 class OwedCancellation(NamedTuple):
@@ -239,6 +251,24 @@ async def places_read(store: Store, root: str) -> list[tuple[str, Signature]]:
         "select place, signature from places where root = ? and signature is not null", (root,)
     )
     return [(str(place), _SIGNATURE.validate_json(str(text))) for place, text in rows]
+
+
+async def hooks(store: Store, keys: Iterable[str]) -> dict[str, Hook]:
+    """What the hooks of these sessions said last, by session key."""
+    rows = await store.read(
+        "select session_key, at, kind, ancestors, launcher_session from hooks"
+        " where session_key in (select value from json_each(?))",
+        (listed(keys),),
+    )
+    return {
+        str(key): Hook(
+            as_float(at),
+            kind,  # type: ignore[arg-type] # the schema's own words
+            _ANCESTORS.validate_json(str(ancestors)),
+            None if launcher is None else str(launcher),
+        )
+        for key, at, kind, ancestors, launcher in rows
+    }
 
 
 async def processes_of(store: Store, keys: Iterable[str]) -> dict[str, RunProcesses]:

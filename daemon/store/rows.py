@@ -21,6 +21,7 @@ from runward.handlers.effects import (
     EvidenceRef,
     Explain,
     FoldContract,
+    NoteHook,
     OpenAttempt,
     OpenSession,
     RecordFiles,
@@ -86,6 +87,14 @@ _INSERT_START: Final = "insert into starts (key, event, session_key, name, direc
 _INSERT_FILE: Final = (
     "insert into files (session_key, attempt, id, path, size, modified_ns, sha256, problem, hashed_at)"
     " values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_NOTE_HOOK: Final = (
+    "insert into hooks (session_key, at, kind, ancestors, launcher_session) values (?, ?, ?, ?, ?)"
+    " on conflict (session_key) do update set"
+    " at = max(at, excluded.at),"
+    " kind = case when excluded.at >= at then excluded.kind else kind end,"
+    " ancestors = case when excluded.at >= at and excluded.ancestors <> '[]' then excluded.ancestors else ancestors end,"
+    " launcher_session = coalesce(launcher_session, excluded.launcher_session)"
 )
 _FINISH_JOB: Final = (
     "update jobs set state = ?, run_after = ?, token = null, tries = ?, error = ?, updated_at = ?"
@@ -266,6 +275,11 @@ class Batch:
                 self._start(job, effect)
             case RepairJournal():
                 self._repair(effect)
+            case NoteHook():
+                ancestors = to_json(effect.ancestors).decode()
+                self._row(
+                    _NOTE_HOOK, (effect.key, effect.at, effect.kind, ancestors, effect.launcher_session)
+                )
             case ScanRoots():
                 self.scan = True
 
@@ -446,6 +460,7 @@ _ORDER: Final[tuple[tuple[str, bool], ...]] = (
     (_OWE_LINE, True),
     (_OWE_LINE_AGAIN, True),
     (_INSERT_FILE, True),
+    (_NOTE_HOOK, True),
 )
 """Every statement of the road, in the order that foreign keys and guards want, and its exactness."""
 

@@ -23,6 +23,7 @@ from runward.handlers.facts import (
     ArtifactsUnder,
     Cancellation,
     CancellationOf,
+    CoveringRoot,
     Declarations,
     DeclaredContract,
     HashesOf,
@@ -36,6 +37,7 @@ from runward.handlers.facts import (
     ProducedBy,
     ProducedFiles,
     Question,
+    RootOf,
     Ruled,
     RuledPlaybook,
     RunProcesses,
@@ -67,6 +69,9 @@ Ruling: TypeAlias = Callable[[RuledPlaybook], Ruled]
 Playable: TypeAlias = Callable[[str], Play]
 """What a playbook of this name would start now."""
 
+Covering: TypeAlias = Callable[[RootOf], CoveringRoot | None]
+"""Which root watches a file of another tool's session by the settings in force."""
+
 ProducedBefore: TypeAlias = Mapping[tuple[str, int], ProducedFiles]
 """What attempts had produced, by session key and attempt."""
 
@@ -79,6 +84,11 @@ def no_playbooks(name: str) -> Play:
 def no_rules(question: RuledPlaybook) -> Ruled:
     """The ruling of settings without rules."""
     return Ruled()
+
+
+def no_roots(question: RootOf) -> CoveringRoot | None:
+    """Who watches where there are no roots."""
+    return None
 
 
 @dataclass(slots=True)
@@ -106,12 +116,14 @@ class Decider:
         declared: Declared,
         ruled: Ruling = no_rules,
         playable: Playable = no_playbooks,
+        covering: Covering = no_roots,
     ) -> None:
         self._files = files
         self._clock = clock
         self._declared = declared
         self._ruled = ruled
         self._playable = playable
+        self._covering = covering
         self.go_on: Callable[[int], bool] = lambda read: True
         """Asked while files are hashed, with the bytes that were read; a job that is halted so is put back."""
 
@@ -195,6 +207,8 @@ class Decider:
                 return self._ruled(question)
             case PlayOf(playbook=playbook):
                 return self._playable(playbook)
+            case RootOf():
+                return self._covering(question)
 
 
 def put_back(job: Job) -> Outcome:

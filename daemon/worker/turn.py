@@ -201,7 +201,8 @@ class Worker:
                 self.log.error("inbox.rejected", file=file.name, owner=file.owner, why=event)
                 requests.append((file, None))
             else:
-                requests.append((file, Observation(file.name, () if file.name in known else (event,))))
+                said = () if event is None or file.name in known else (event,)
+                requests.append((file, Observation(file.name, said)))
         self.inbox_waits = len(found) > self.batch
         return requests
 

@@ -1,7 +1,7 @@
 """An attempt started: the first one opens the session and fixes its contract for good.
 
 The contract in force is the launcher's snapshot if there is one, else what is declared at the
-daemon's first look (ADR-0029, section 5): by the playbook and the agent that the session names, or
+daemon's first look, or when the session's hook spoke before that (ADR-0029, section 5): by the playbook and the agent that the session names, or
 where another tool's session names no playbook, by the rules of the settings. A playbook that is
 missing or wrong is the operator's mistake: no contract, and the problem shown.
 """
@@ -71,7 +71,7 @@ def _open(event: AttemptStarted, event_hash: str, facts: Facts) -> Effects | Nee
         return declared
     basis = None
     if declared.contract is not None:
-        basis = "late" if event.seen_over else "first_look"
+        basis = "hook" if event.declared_by == "hook" else "late" if event.seen_over else "first_look"
     if ruled.rule is not None:
         declaration = replace(declaration, playbook=ruled.playbook)
     return _opening(event, event_hash, declaration, declared, basis, ruled.rule)
@@ -130,7 +130,7 @@ def _opening(
             declaration,
             event.origin,
             Reason("run.started.ok", "it started", (EvidenceRef("event", event.key, "AttemptStarted"),)),
-            "daemon",
+            "hook" if event.declared_by == "hook" else "daemon",
             contract_json,
             basis,
             problem,

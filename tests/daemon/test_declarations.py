@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from runward.config.contract_rules import ContractRule
-from runward.config.settings import Settings
+from runward.config.settings import Root, Settings
 from runward.config.settings_layers import Placed
 from runward.daemon.declarations import Declarer
-from runward.handlers.facts import Ruled, RuledPlaybook
+from runward.handlers.facts import CoveringRoot, RootOf, Ruled, RuledPlaybook
 
 PLAYBOOK = "agent: reviewer\nartifacts:\n  expected:\n    - {id: review, path: review.md}\n"
 PROFILE = "---\nartifact_defaults:\n  expected:\n    - {id: report, path: report.md}\n---\n"
@@ -89,3 +89,31 @@ def test_a_reload_brings_other_rules_into_force(settings: Settings) -> None:
     declarer = Declarer(settings)
     declarer.use(settings._replace(contracts=()))
     assert declarer.ruled(RuledPlaybook("codex", None, None, None)) == Ruled()
+
+
+def test_the_innermost_root_of_the_layout_that_holds_a_file_watches_it(
+    settings: Settings, tmp_path: Path
+) -> None:
+    projects = tmp_path / "home" / "projects"
+    projects.mkdir(parents=True)
+    (tmp_path / "link").symlink_to("home")
+    roots = (
+        Root("all", str(tmp_path / "home"), "auto"),
+        Root("claude", f"{tmp_path}/link/projects/", "claude-code"),
+        Root("codex", str(projects / "x"), "codex"),
+        Root("native", str(projects / "x"), "native"),
+    )
+    covering = Declarer(settings._replace(roots=roots)).covering
+    told = {
+        f"{tmp_path}/link/projects/x/s.jsonl": "claude",
+        f"{projects}/x/s.jsonl": "claude",
+        f"{projects}/../s.jsonl": "all",
+        f"{tmp_path}/home/s.jsonl": "all",
+        f"{tmp_path}/homely/s.jsonl": None,
+        str(projects): "all",
+        f"{projects}/../../s.jsonl": None,
+    }
+    for path, name in told.items():
+        assert covering(RootOf("claude-code", path)) == (None if name is None else CoveringRoot(name)), path
+    assert covering(RootOf("codex", f"{projects}/x/s.jsonl")) == CoveringRoot("codex")
+    assert Declarer(settings).covering(RootOf("codex", "/s.jsonl")) is None

@@ -14,6 +14,7 @@ from runward.handlers.events import (
     AttemptEnded,
     AttemptStarted,
     Event,
+    HookSpoke,
     JobDiscardRequested,
     JobRetryRequested,
     JournalDamaged,
@@ -40,6 +41,22 @@ EXAMPLES: list[Event] = [
     JobDiscardRequested("r", 1.0, 7, "why", "ann"),
     SessionCancelRequested("r", 1.0, "k", 2, "why", "ann"),
     PlayRunRequested("r", 1.0, "review", {"pr": 12, "more": {"x": [None, "ä"]}}, "/src", "00-a-b-01", "ann"),
+    HookSpoke("r", 1.0, "codex", "id", "turn_ended"),
+    HookSpoke(
+        "r",
+        1.0,
+        "claude-code",
+        "id",
+        "prompted",
+        "/src",
+        "/p/id.jsonl",
+        "fix\nä",
+        "resume",
+        "b-0",
+        ((7, 1 << 40), (1, 30)),
+        "night",
+        "ann",
+    ),
     ScanRequested("r", 1.0),
 ]
 plain = st.recursive(
@@ -82,6 +99,18 @@ def test_an_end_that_was_stored_before_history_had_one_is_live(event: AttemptEnd
     read = load_payload(event.type, event.version, json.dumps(stored))
     assert isinstance(read, type(event))
     assert read == replace(event, origin="live")
+
+
+def test_a_start_that_was_stored_before_there_were_hooks_was_told_by_files() -> None:
+    event = started()
+    stored = json.loads(dump_payload(event))
+    assert stored.pop("declared_by") == "files"
+    assert load_payload(event.type, event.version, json.dumps(stored)) == event
+
+
+def test_what_a_hook_says_is_in_the_lane_of_its_session() -> None:
+    spoke = HookSpoke("r", 1.0, "codex", "id", "turn_ended")
+    assert (spoke.key, spoke.lane, spoke.session_key) == ("r", "codex:id", "codex:id")
 
 
 def test_the_key_of_an_event_names_its_fact() -> None:

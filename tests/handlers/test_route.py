@@ -10,6 +10,7 @@ from runward.handlers.facts import (
     Need,
     PlayOf,
     ProducedBy,
+    RootOf,
     SessionOf,
     TriedBefore,
     question_as_json,
@@ -58,6 +59,7 @@ def test_a_question_is_kept_as_plain_json() -> None:
     assert question_as_json(LegsBefore("/a", "/", ("x",), 1, 2)) == {
         "legs_before": {"root": "/a", "paths": ["x"]}
     }
+    assert question_as_json(RootOf("codex", "/p")) == {"root_of": {"layout": "codex", "path": "/p"}}
     assert question_as_json(PlayOf("p")) == {"play_of": "p"}
     assert question_as_json(ArtifactsUnder("/a", "/", ("x",))) == {
         "artifacts_under": {"root": "/a", "paths": ["x"]}

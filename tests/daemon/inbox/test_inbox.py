@@ -10,7 +10,7 @@ import pytest
 
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.requests import REQUESTS, Request, dump_request, load_request
-from runward.daemon.inbox.spool import MAXIMUM_REQUEST, InboxFile, clear, list_inbox, put
+from runward.daemon.inbox.spool import MAXIMUM_REQUEST, MOST_AT_ONCE, InboxFile, clear, list_inbox, put
 from runward.handlers.events import (
     JobDiscardRequested,
     JobRetryRequested,
@@ -108,6 +108,16 @@ def test_requests_are_listed_oldest_first(tmp_path: Path) -> None:
         put(tmp_path, name, b"{}")
         os.utime(tmp_path / "inbox" / f"{name}.json", ns=(moment, moment))
     assert [each.name for each in list_inbox(tmp_path)] == ["c", "b", "a"]
+
+
+def test_of_very_many_the_oldest_are_read(tmp_path: Path) -> None:
+    (tmp_path / "inbox").mkdir()
+    for number in range(MOST_AT_ONCE + 3):
+        path = tmp_path / "inbox" / f"{number:04d}.json"
+        path.touch()
+        os.utime(path, ns=(0, 10_000 - number))
+    found = [each.name for each in list_inbox(tmp_path)]
+    assert found == [f"{number:04d}" for number in range(MOST_AT_ONCE + 2, 2, -1)]
 
 
 def test_what_is_no_request_file_is_left_alone_and_never_blocks(tmp_path: Path) -> None:

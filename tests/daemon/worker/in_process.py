@@ -27,7 +27,7 @@ from runward.daemon.supervisor import Supervisor, World
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.deciding import Playable, Ruling, no_playbooks, no_rules
+from runward.daemon.worker.deciding import Covering, Playable, Ruling, no_playbooks, no_roots, no_rules
 from runward.handlers.effects import StartRun
 from runward.handlers.facts import Declarations, RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -198,6 +198,7 @@ async def daemon(
     ruled: Ruling = no_rules,
     playable: Playable = no_playbooks,
     roots: Sequence[Root] = (),
+    covering: Covering = no_roots,
 ) -> AsyncIterator[Daemon]:
     """A daemon that has started, over `base/state`, `base/runs` and further roots; the first two are made if need be."""
     state, root = base / "state", base / "runs"
@@ -207,7 +208,15 @@ async def daemon(
         root.mkdir(exist_ok=True)
     settings = Settings(str(state), (), (), (Root("runs", str(root)), *roots), batch)
     world = World(
-        clock, RealFiles(state), processes, SystemRandomness(), NoNotifications(), declared, ruled, playable
+        clock,
+        RealFiles(state),
+        processes,
+        SystemRandomness(),
+        NoNotifications(),
+        declared,
+        ruled,
+        playable,
+        covering,
     )
     store = Store(wrap(await connect(state / "runward.db")))
     try:

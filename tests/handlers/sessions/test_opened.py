@@ -1,6 +1,7 @@
 """The contract in force, and where it came from, for every way that a session can begin."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.handlers.examples import HASH, KEY, NOW, PATH, session, started
@@ -37,6 +38,13 @@ def answers(event: AttemptStarted, declared: Answer = None) -> Effects:
         (question,) = decision.questions
         known[question] = declared
     raise AssertionError("it still asks")
+
+
+def test_a_session_that_its_hook_began_has_its_contract_from_then() -> None:
+    event = replace(started(playbook="p"), declared_by="hook")
+    opened = answers(event, Declarations((REVIEW,), None))[0]
+    assert isinstance(opened, OpenSession)
+    assert (opened.contract_basis, opened.source) == ("hook", "hook")
 
 
 def foreign(

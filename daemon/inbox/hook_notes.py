@@ -1,0 +1,81 @@
+"""The notes that agents' hooks put into the inbox (see `runward.daemon.hooks.runward_hook`), read as events."""
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from runward.config.json_value import JsonValue
+from runward.daemon.inbox.spool import InboxFile
+from runward.handlers.events import HookSpoke
+from runward.handlers.layouts import claude_code_hook, codex_hook
+from runward.handlers.layouts.foreign_values import seconds_in, text_in
+from runward.handlers.layouts.hook_payload import HookSaid, whole
+
+HOOK: Final = "hook"
+"""The key by which a note is told from a request."""
+
+_Read: TypeAlias = Callable[[dict[str, JsonValue]], HookSaid | str | None]
+
+_READERS: Final[dict[str, _Read]] = {each.LAYOUT: each.read_hook for each in (claude_code_hook, codex_hook)}
+_MOST_ANCESTORS: Final = 16
+_BOOT: Final = re.compile(r"[0-9a-f-]{1,64}")
+
+
+def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | None:
+    """What a hook told, said by the file's owner; why that can't be used; None where it tells nothing of a session."""
+    agent, at = note.get(HOOK), seconds_in(note.get("at"))
+    read = _READERS.get(agent) if isinstance(agent, str) else None
+    if read is None or not isinstance(agent, str):
+        return "is a note of no agent's hook"
+    if note.get("version") != 1 or at is None:
+        return f"is a note of {agent}'s hook in a form that isn't known"
+    payload = _payload(note.get("payload"))
+    if payload is None:
+        return f"holds no payload of {agent}'s hook"
+    said = read(payload)
+    if not isinstance(said, HookSaid):
+        return said
+    boot, launcher = note.get("boot_id"), text_in(note.get("launcher_session"))
+    knows_boot = isinstance(boot, str) and _BOOT.fullmatch(boot) is not None
+    return HookSpoke(
+        file.name,
+        at,
+        agent,
+        said.session_id,
+        said.kind,
+        said.cwd,
+        said.transcript_path,
+        said.prompt,
+        said.source,
+        boot_id=str(boot) if knows_boot else "",
+        ancestors=_ancestors(note.get("ancestors")) if knows_boot else (),
+        launcher_session=None if launcher is None else whole(launcher),
+        said_by=file.owner,
+    )
+
+
+def _payload(text: JsonValue) -> dict[str, JsonValue] | None:
+    """The object that a hook was given. Only its uppermost fields are looked at, so the rest may be as it likes."""
+    if not isinstance(text, str):
+        return None
+    try:
+        value: JsonValue = json.loads(b64decode(text, validate=True).decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _ancestors(value: JsonValue) -> tuple[tuple[int, int], ...]:
+    """The processes that a hook ran under; none where one of them can't be one."""
+    found = []
+    for each in value[:_MOST_ANCESTORS] if isinstance(value, list) else []:
+        match each:
+            case [bool(), _] | [_, bool()]:
+                return ()
+            case [int() as pid, int() as ticks] if 0 < pid < 1 << 31 and 0 <= ticks < 1 << 63:
+                found.append((pid, ticks))
+            case _:
+                return ()
+    return tuple(found)

@@ -1,0 +1,124 @@
+"""What agents' hooks tell, in a whole daemon: a first prompt opens the session, and who spoke is kept."""
+
+import json
+from base64 import b64encode
+from pathlib import Path
+from uuid import uuid4
+
+from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+
+from runward.config.contract import ExpectedArtifact
+from runward.config.json_value import JsonValue
+from runward.daemon.inbox.spool import put
+from runward.daemon.queue.queue import Observation
+from runward.daemon.store.queries import Hook, hooks
+from runward.handlers.events import AttemptStarted, SessionDeclaration
+from runward.handlers.facts import CoveringRoot, Declarations, RootOf, Ruled, RuledPlaybook
+from runward.handlers.layouts.scanner import RecordedProcess
+
+KEY = "claude-code:s-1"
+BOOT = "5b1c1a06-fb49-4a4e-86f0-e95699571b7a"
+
+
+class Hooked:
+    """A daemon whose root of transcripts is `base/projects`, and in which every session is held to a review."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.transcript = str(base / "projects" / "-src" / "s-1.jsonl")
+        self.clock = StillClock()
+        (base / "projects" / "-src").mkdir(parents=True)
+        self.open = daemon(
+            base,
+            self.clock,
+            ToldProcesses(),
+            declared=lambda playbook, agent: Declarations((ExpectedArtifact("review", "review.md"),), None),
+            ruled=self._ruled,
+            covering=self._covering,
+        )
+
+    def _ruled(self, question: RuledPlaybook) -> Ruled:
+        assert (question.cwd, question.prompt) == ("/src", "fix it")
+        return Ruled("feature", None, "/etc/runward.toml:9:1")
+
+    def _covering(self, question: RootOf) -> CoveringRoot | None:
+        return CoveringRoot("claude") if question.path.startswith(f"{self.base}/projects/") else None
+
+    async def says(self, running: Daemon, event: str, at: float = 5.0, **more: JsonValue) -> None:
+        """The hook of the session speaks, and the daemon takes it up."""
+        payload = {"hook_event_name": event, "session_id": "s-1", "cwd": "/src", "prompt": "fix it"}
+        payload |= {"transcript_path": str(more.pop("transcript", self.transcript))}
+        note = {
+            "hook": "claude-code",
+            "version": 1,
+            "at": at,
+            "boot_id": BOOT,
+            "ancestors": [[7, 70]],
+            "launcher_session": None,
+            "payload": b64encode(json.dumps(payload).encode()).decode(),
+            **more,
+        }
+        put(running.state, str(uuid4()), json.dumps(note).encode())
+        running.supervisor.worker.inbox_waits = True
+        while await running.supervisor.worker.turn():
+            pass
+        assert list((running.state / "inbox").iterdir()) == []
+
+
+async def test_a_first_prompt_opens_the_session_and_fixes_its_contract(tmp_path: Path) -> None:
+    hooked = Hooked(tmp_path)
+    async with hooked.open as running:
+        await hooked.says(running, "SessionStart", 4.0)
+        assert await running.rows("select count(*) from sessions") == [(0,)]
+        await hooked.says(running, "UserPromptSubmit", 5.0)
+        await hooked.says(running, "UserPromptSubmit", 6.0)
+        columns = "key, root, path, artifacts_path, status, attempt, started_at, contract_basis, playbook"
+        assert await running.rows(f"select {columns} from sessions") == [
+            (KEY, "claude", hooked.transcript, "/src", "running", 1, 5.0, "hook", "feature")
+        ]
+        assert await running.rows("select source from status_history") == [("hook",)]
+        assert (await hooks(running.store, [KEY]))[KEY].at == 6.0
+
+
+async def test_the_files_own_start_comes_later_and_changes_nothing(tmp_path: Path) -> None:
+    hooked = Hooked(tmp_path)
+    async with hooked.open as running:
+        await hooked.says(running, "UserPromptSubmit")
+        said = SessionDeclaration("s-1", "claude-code", "claude", hooked.transcript, "agent", "/src")
+        running.supervisor.worker.findings.append(Observation("a file", (AttemptStarted(KEY, 1, 5.5, said),)))
+        while await running.supervisor.worker.turn():
+            pass
+        assert await running.rows("select attempt, started_at, contract_basis from sessions") == [
+            (1, 5.0, "hook")
+        ]
+        assert await running.rows("select state from jobs where state <> 'done'") == []
+
+
+async def test_where_no_root_watches_it_is_said_and_nothing_opened(tmp_path: Path) -> None:
+    hooked = Hooked(tmp_path)
+    async with hooked.open as running:
+        await hooked.says(running, "UserPromptSubmit", transcript="/elsewhere/s-1.jsonl")
+        assert await running.rows("select count(*) from sessions") == [(0,)]
+        ((verdict, summary),) = await running.rows("select verdict, summary from decisions")
+        assert verdict == "refused"
+        assert "no root watches /elsewhere/s-1.jsonl; add one to runward.toml" in str(summary)
+
+
+async def test_what_a_hook_said_last_is_kept_and_its_launcher_for_good(tmp_path: Path) -> None:
+    hooked = Hooked(tmp_path)
+    async with hooked.open as running:
+        await hooked.says(running, "SessionStart", 4.0, launcher_session="night", ancestors=[[7, 70], [1, 3]])
+        await hooked.says(running, "SessionEnd", 9.0, ancestors=[])
+        await hooked.says(running, "Stop", 8.0, ancestors=[[9, 90]], launcher_session="another")
+        processes = (RecordedProcess(7, 70, BOOT), RecordedProcess(1, 3, BOOT))
+        assert await hooks(running.store, [KEY, "codex:x"]) == {KEY: Hook(9.0, "ended", processes, "night")}
+
+
+async def test_what_tells_nothing_is_cleared_and_what_is_nothing_is_kept_aside(tmp_path: Path) -> None:
+    hooked = Hooked(tmp_path)
+    async with hooked.open as running:
+        await hooked.says(running, "SubagentStop")
+        assert not (running.state / "rejected").exists()
+        await hooked.says(running, "Stop", payload="nonsense")
+        assert len(list((running.state / "rejected").iterdir())) == 1
+        assert await running.rows("select count(*) from events") == [(0,)]
