@@ -225,6 +225,7 @@ class Supervisor:
         if self._state is not None:
             self._held_epoch = HeldEpoch(self._state, epoch, self._log)
         await self.queue.start()
+        self.worker.has_links = await queries.has_links(self._store)
         await self._set_roots(self._settings)
         await self.comparison.start()
         owed = await queries.owed_lines(self._store)

@@ -57,7 +57,8 @@ class SessionDeclaration:
 
     `contract` is the launcher's snapshot as JSON where the run carries one; `has_snapshot` tells
     an explicit "no contract" from silence. `artifacts_path` is absolute. `cwd` and `prompt` are the
-    session's working directory and its first prompt (see `clip_prompt`) where its layout knows them.
+    session's working directory and its first prompt (see `clip_prompt`) where its layout knows them. `launcher` is the
+    key of the launcher's session that an agent was started in, which has the contract.
     """
 
     session_id: str
@@ -74,6 +75,7 @@ class SessionDeclaration:
     contract: JsonValue = None
     cwd: str | None = None
     prompt: str | None = None
+    launcher: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

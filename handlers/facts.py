@@ -268,9 +268,31 @@ class RootOf:
 
 
 class CoveringRoot(NamedTuple):
-    """A root by its name."""
+    """A root by its name, and the name of the native root that launched runs go to."""
 
     name: str
+    launch_root: str | None = None
+
+
+class LinkedSessionsOf(NamedTuple):
+    """Question: which sessions of other tools were started in this launcher's run? Answer: `LinkedSessions`."""
+
+    launcher: str
+
+
+class LinkedSession(NamedTuple):
+    """How an agent's session stands that was started in a launcher's run."""
+
+    key: str
+    status: Status
+    reason_code: str
+    reason_summary: str
+
+
+class LinkedSessions(NamedTuple):
+    """The answer to `LinkedSessionsOf`, in the order of their keys."""
+
+    sessions: tuple[LinkedSession, ...] = ()
 
 
 FileState: TypeAlias = Literal["file", "absent", "empty", "not_regular", "outside", "denied"]
@@ -305,6 +327,7 @@ Question: TypeAlias = (
     | CancellationOf
     | PlayOf
     | RootOf
+    | LinkedSessionsOf
 )
 Answer: TypeAlias = (
     Session
@@ -320,6 +343,7 @@ Answer: TypeAlias = (
     | Cancellation
     | Play
     | CoveringRoot
+    | LinkedSessions
     | Unreadable
     | None
 )
@@ -366,3 +390,5 @@ def question_as_json(question: Question) -> JsonValue:
             return {"play_of": playbook}
         case RootOf(layout=layout, path=path):
             return {"root_of": {"layout": layout, "path": path}}
+        case LinkedSessionsOf(launcher=launcher):
+            return {"linked_sessions_of": launcher}

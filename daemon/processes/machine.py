@@ -3,6 +3,7 @@
 import socket
 
 from runward.daemon.ports import NotTold, RunPlace, Told, WriterOf
+from runward.daemon.processes.ancestry import launcher_of
 from runward.daemon.processes.identity import ProcessIdentity, booted_at, current_boot_id, state_of
 from runward.daemon.processes.telling import tell_to_end
 from runward.daemon.rundir.liveness import Writers
@@ -33,7 +34,7 @@ class RealProcesses:
         return Writers().writer
 
     def launcher_of(self, process: RecordedProcess) -> str | None:
-        return None
+        return launcher_of(process)
 
     def state(self, process: RecordedProcess) -> ProcessState:
         return state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter
@@ -12,7 +13,16 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.store.values import as_bytes, as_float, as_int, listed
 from runward.handlers.events import HookKind, UnknownEvent, load_payload
-from runward.handlers.facts import Cancellation, JobState, Produced, ProducedFiles, RunProcesses, Session
+from runward.handlers.facts import (
+    Cancellation,
+    JobState,
+    LinkedSession,
+    LinkedSessions,
+    Produced,
+    ProducedFiles,
+    RunProcesses,
+    Session,
+)
 from runward.handlers.layouts.scanner import RecordedProcess, Signature
 from runward.handlers.route import BACKGROUND
 from runward.handlers.sessions.observe import load_watched
@@ -54,6 +64,28 @@ _SIGNATURE: Final = TypeAdapter(Signature)
 
 
 _ANCESTORS: Final = TypeAdapter(tuple[RecordedProcess, ...])
+_AGENTS: Final = MappingProxyType({"claude-code": 1, "codex": 0})
+
+
+async def linked_sessions(store: Store, launchers: Iterable[str]) -> dict[str, LinkedSessions]:
+    """The sessions that were started in these launchers' runs, by the launcher's key; mostly there are none."""
+    rows = await store.read(
+        "select l.launcher, s.key, s.status, s.reason_code, s.reason_summary from links l"
+        " join sessions s on s.key = l.linked"
+        " where l.launcher in (select value from json_each(?)) order by s.key",
+        (listed(launchers),),
+    )
+    found: dict[str, LinkedSessions] = {}
+    for launcher, *session in rows:
+        before = found.get(str(launcher), LinkedSessions())
+        found[str(launcher)] = LinkedSessions((*before.sessions, LinkedSession(*session)))  # type: ignore[arg-type] # the schema's own types
+    return found
+
+
+async def has_links(store: Store) -> bool:
+    """Whether any session was ever started in a launcher's run."""
+    ((found,),) = await store.read("select exists (select 1 from links)")
+    return bool(found)
 
 
 class Hook(NamedTuple):
@@ -63,6 +95,11 @@ class Hook(NamedTuple):
     kind: HookKind
     ancestors: tuple[RecordedProcess, ...]
     launcher_session: str | None
+
+    def agent(self, layout: str) -> RecordedProcess | None:
+        """Who of them is the agent, by how its tool calls hooks: Claude Code through a shell, Codex itself."""
+        place = _AGENTS.get(layout)
+        return self.ancestors[place] if place is not None and place < len(self.ancestors) else None
 
 
 class OwedCancellation(NamedTuple):

@@ -16,7 +16,7 @@ from runward.daemon.ports import Clock, Files, Halted
 from runward.daemon.store.rows import Job, Outcome
 from runward.handlers import route
 from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, ReleaseJob, TryLater
-from runward.handlers.events import MAXIMUM_DEPTH
+from runward.handlers.events import MAXIMUM_DEPTH, AttemptEnded
 from runward.handlers.facts import (
     MAXIMUM_ROUNDS,
     Answer,
@@ -30,6 +30,8 @@ from runward.handlers.facts import (
     JobState,
     JobStateOf,
     LegsBefore,
+    LinkedSessions,
+    LinkedSessionsOf,
     Need,
     Play,
     PlayOf,
@@ -59,6 +61,7 @@ class Orders(NamedTuple):
 
 
 NO_ORDERS: Final = Orders({}, {})
+NOTHING_LINKED: Final = LinkedSessions()
 
 Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
 """What a playbook and an agent of these names declare now."""
@@ -103,6 +106,7 @@ class View:
     left: Counter[str]
     orders: Orders
     produced: ProducedBefore
+    linked: Mapping[str, LinkedSessions]
     stopped: set[str] = field(default_factory=set)
 
 
@@ -134,6 +138,7 @@ class Decider:
         states: Mapping[int, JobState],
         orders: Orders = NO_ORDERS,
         produced: ProducedBefore = MappingProxyType({}),
+        linked: Mapping[str, LinkedSessions] = MappingProxyType({}),
     ) -> list[Outcome]:
         """An outcome for each job, in order. `states` are of the jobs that the events speak of."""
         view = View(
@@ -142,6 +147,7 @@ class Decider:
             Counter(job.lane for job in jobs),
             orders,
             produced,
+            linked,
         )
         return [self._outcome(job, view) for job in jobs]
 
@@ -171,6 +177,8 @@ class Decider:
         if job.depth >= MAXIMUM_DEPTH:
             raise LoopOfEvents(f"{job.event.key} is {job.depth} events deep: they cause one another")
         facts: dict[Question, Answer] = {SessionOf(job.lane): view.sessions[job.lane]}
+        if isinstance(job.event, AttemptEnded):
+            facts[LinkedSessionsOf(job.lane)] = view.linked.get(job.lane, NOTHING_LINKED)
         for _ in range(MAXIMUM_ROUNDS + 1):
             decision = route.decide(job.handler, job.event, job.event_hash, facts, now)
             if not isinstance(decision, Need):
@@ -191,6 +199,8 @@ class Decider:
                 return view.orders.processes.get(key, RunProcesses())
             case CancellationOf(key=key, attempt=attempt):
                 return view.orders.carried_out.get((key, attempt))
+            case LinkedSessionsOf(launcher=key):
+                return view.linked.get(key, NOTHING_LINKED)
             case ArtifactsUnder(root=root, within=within, paths=paths):
                 return self._files.artifacts(root, within, paths)
             case LegsBefore():

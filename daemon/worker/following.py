@@ -33,12 +33,16 @@ from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout, Scan
 from runward.handlers.layouts.scanner import Complaint, RecordedProcess, Signature
 from runward.handlers.layouts.transcript import Resumed, Told
-from runward.handlers.sessions.follow import Follow, FollowRule, Sign, follow, lose
+from runward.handlers.sessions.follow import FollowRule, Sign, follow, lose
+from runward.handlers.sessions.linked import launcher_key
 from runward.handlers.sessions.over import Writer
 
 MOST_BYTES: Final = 4 << 20
 """Bytes of transcripts that are read in one go: what is left waits until the others were looked at."""
 
+
+HOOKED_AFTER: Final = 2.0
+"""Seconds after a hook spoke in which its own helpers may still be there: who lives longer may be the agent."""
 
 _REPORT: Final = "report it with the daemon's log; the others are followed as ever"
 
@@ -46,13 +50,15 @@ _REPORT: Final = "report it with the daemon's log; the others are followed as ev
 class Known(NamedTuple):
     """What is known of a hinted place: its session, what is remembered of that, and its other places.
 
-    A place that holds no session has no key; `unreadable` says why nobody can tell.
+    `hook` is what the session's own hook said last. A place that holds no session has no key; `unreadable` says why
+    nobody can tell.
     """
 
     session_key: str | None
     session_id: str | None = None
     state: str | None = None
     elsewhere: tuple[Target, ...] = ()
+    hook: queries.Hook | None = None
     unreadable: str | None = None
 
 
@@ -119,8 +125,15 @@ async def known_places(
     if new:
         known |= await anyio.to_thread.run_sync(follower.identify, new, roots)
     keys = {each.session_key for each in known.values() if each.session_key is not None}
-    states = await queries.cursors(store, keys) if keys else {}
-    return {target: each._replace(state=states.get(each.session_key or "")) for target, each in known.items()}
+    if not keys:
+        return known
+    states, hooks = await queries.cursors(store, keys), await queries.hooks(store, keys)
+    return {
+        target: each._replace(
+            state=states.get(each.session_key or ""), hook=hooks.get(each.session_key or "")
+        )
+        for target, each in known.items()
+    }
 
 
 class _Batch:
@@ -211,11 +224,21 @@ class _Batch:
             return Looked(root, place, why, "none", (), False, (), (placed,), mark(sight.signature))
         # The process is asked for after its files were read: it may have said its last word meanwhile, so the end of
         # a process is believed only after a time in which nothing more came.
-        writer = self._writer(layout, f"{root.path}/{place}", told.session_id or known.session_id, before)
+        path = f"{root.path}/{place}"
+        writer = self._writer(layout, path, told.session_id or known.session_id, before, known.hook)
         sign = Sign(told, resumed, writer, sight.changed_at, self._now, complete=not sight.more)
-        declared = _declaration(root, place, layout, told, known)
+        launcher = self._launcher(before, writer, known.hook)
+        declared = _declaration(root, place, layout, told, known, launcher)
         found = follow(before.followed, key, declared, self._rule(root, layout), sign)
-        after = self._after(before, found, sight, scan)
+        after = before._replace(
+            followed=found.after,
+            read=sight.read,
+            scan=scan.dump(),
+            activity=found.standing.activity if found.standing is not None else before.activity,
+            problems=(*sight.hindrances, *told.complaints),
+            launcher=launcher,
+            is_asked=before.is_asked or writer.process is not None,
+        )
         self._remembered[key] = after
         rest = _Rest(root, place, layout, key, stored, after)
         settled = not sight.more and not sight.unsettled
@@ -234,6 +257,7 @@ class _Batch:
             unsettled=sight.unsettled,
             again_in=again_in,
             more=sight.more,
+            is_linked=launcher is not None,
         )
 
     def _lost(self, root: WatchedRoot, place: str, why: int, key: str, before: Remembered) -> Looked:
@@ -258,13 +282,22 @@ class _Batch:
         )
 
     def _writer(
-        self, layout: LogLayout | DirectoryLayout, path: str, session_id: str | None, before: Remembered
+        self,
+        layout: LogLayout | DirectoryLayout,
+        path: str,
+        session_id: str | None,
+        before: Remembered,
+        hook: queries.Hook | None,
     ) -> Writer:
-        """What the tool's own traces say of its process, or else the process that they named before."""
+        """What the tool's own traces say of its process, or else the process that they, or its hook, named before."""
         writer = self._writers(layout.name, path, session_id) if session_id is not None else Writer("unknown")
         process = before.followed.process
         if writer.liveness == "unknown" and process is not None:
             return Writer(self._processes.state(process), None, process)
+        if writer.liveness == "unknown" and hook is not None and self._now - hook.at > HOOKED_AFTER:
+            agent = hook.agent(layout.name)
+            if agent is not None and self._processes.state(agent) == "alive":
+                return Writer("alive", None, agent)
         return writer
 
     def _rule(self, root: WatchedRoot, layout: LogLayout | DirectoryLayout) -> FollowRule:
@@ -277,20 +310,15 @@ class _Batch:
             root.stale_after,
         )
 
-    def _after(self, before: Remembered, found: Follow, sight: SessionSight, scan: Scan) -> Remembered:
-        told, process = scan.tell(), found.after.process
-        launcher, is_asked = before.launcher, before.is_asked
-        if process is not None and not is_asked and found.after.phase == "open":
-            launcher, is_asked = self._processes.launcher_of(process), True
-        return before._replace(
-            followed=found.after,
-            read=sight.read,
-            scan=scan.dump(),
-            activity=found.standing.activity if found.standing is not None else before.activity,
-            problems=(*sight.hindrances, *told.complaints),
-            launcher=launcher,
-            is_asked=is_asked,
-        )
+    def _launcher(self, before: Remembered, writer: Writer, hook: queries.Hook | None) -> str | None:
+        """The launcher's session that this one was started in: as its hook says, or the environment of its process."""
+        if before.launcher is not None:
+            return before.launcher
+        session = hook.launcher_session if hook is not None else None
+        if session is None and writer.process is not None and not before.is_asked:
+            session = self._processes.launcher_of(writer.process)
+        launch_root = next((root.name for root in self._roots.values() if root.shape is None), None)
+        return launcher_key(session, launch_root)
 
 
 def _mistaken(root: WatchedRoot, place: str, why: int, error: Exception, now: float) -> Looked:
@@ -318,7 +346,12 @@ def _scanned(
 
 
 def _declaration(
-    root: WatchedRoot, place: str, layout: LogLayout | DirectoryLayout, told: Told, known: Known
+    root: WatchedRoot,
+    place: str,
+    layout: LogLayout | DirectoryLayout,
+    told: Told,
+    known: Known,
+    launcher: str | None,
 ) -> SessionDeclaration:
     """What a session says of itself. Its contract's paths begin at its own directory, or where its agent works."""
     path = f"{root.path}/{place}"
@@ -333,6 +366,7 @@ def _declaration(
         agent=told.agent,
         cwd=told.cwd,
         prompt=told.prompt,
+        launcher=launcher,
     )
 
 

@@ -41,7 +41,8 @@ class Looked(NamedTuple):
     `phase` is that of its session's last attempt, `processes` are those that it names, one of which was seen gone
     where it is `doubted`. `mark` is the place's own mark for the next scan, None where it is gone; `unsettled` says
     that more may have been written meanwhile. `again_in` are the seconds after which it is to be looked at again
-    though nothing changes, `more` that there was more to read than is read at once. `unreadable` says why nothing could be learnt.
+    though nothing changes, `more` that there was more to read than is read at once,
+    `is_linked` that it was started in a launcher's run. `unreadable` says why nothing could be learnt.
     """
 
     root: WatchedRoot
@@ -56,6 +57,7 @@ class Looked(NamedTuple):
     unsettled: bool = False
     again_in: float | None = None
     more: bool = False
+    is_linked: bool = False
     unreadable: str | None = None
 
     def observation(self) -> Observation | None:

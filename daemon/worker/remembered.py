@@ -16,7 +16,7 @@ class Remembered(NamedTuple):
     """Where its files are read (a root's name and a place in it), what followed of them, and how far they were read.
 
     `scan` is the state of its layout's scanner; it is None before anything was read. `problems` are those of its files.
-    `launcher` is the id of the launcher's session that it was started in, where that is known, and `is_asked` tells
+    `launcher` is the key of the launcher's session that it was started in, where that is known, and `is_asked` tells
     that its process was asked for it.
     """
 

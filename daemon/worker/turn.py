@@ -8,7 +8,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -29,9 +29,9 @@ from runward.daemon.worker.following import Follower, known_places
 from runward.daemon.worker.look import Looked, Looker
 from runward.daemon.worker.orders import orders_for
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
-from runward.handlers.effects import CancelRun, EndAttempt, StartRun
-from runward.handlers.events import JobDiscardRequested, JobRetryRequested
-from runward.handlers.facts import JobState, Session
+from runward.handlers.effects import CancelRun, EndAttempt, NoteHook, StartRun
+from runward.handlers.events import AttemptEnded, Event, HookSpoke, JobDiscardRequested, JobRetryRequested
+from runward.handlers.facts import JobState, LinkedSessions, Session
 from runward.handlers.layouts import native
 
 FIRST_PAUSE: Final = 0.25
@@ -41,6 +41,18 @@ _OF_NATIVE: Final = f"{native.LAYOUT}:"
 
 ABOUT_JOBS: Final = (JobRetryRequested, JobDiscardRequested)
 """The events that are about another job than their own."""
+
+
+class _Known(NamedTuple):
+    """What the store knows of what a batch of jobs is about."""
+
+    sessions: Mapping[str, Session]
+    states: Mapping[int, JobState]
+    orders: Orders
+    linked: Mapping[str, LinkedSessions]
+
+    def decide(self, decider: Decider, jobs: Sequence[Job]) -> list[Outcome]:
+        return decider.decide(jobs, self.sessions, self.states, self.orders, linked=self.linked)
 
 
 class StoppedInTrouble(Exception):
@@ -71,6 +83,8 @@ class Worker:
     """Called when an order to end a run is durable."""
     ordered: Callable[[], None] = lambda: None
     """Called when an order to start a run is durable."""
+    has_links: bool = False
+    """Whether any agent's session is known to have been started in a launcher's run."""
     inbox_waits: bool = True
     trouble: str | None = None
     """What keeps the worker from working."""
@@ -240,6 +254,7 @@ class Worker:
                 root.unsettled.add(name)
             else:
                 root.unsettled.discard(name)
+            self.has_links = self.has_links or look.is_linked
             if look.more:
                 self.hints.add_to_backlog([(root.name, name)], Why.AGAIN)
             if look.again_in is not None:
@@ -256,22 +271,27 @@ class Worker:
         if not claim.jobs:
             return
         known = await self._known(claim.jobs)
-        outcomes = await anyio.to_thread.run_sync(self.decider.decide, claim.jobs, *known)
+        outcomes = await anyio.to_thread.run_sync(known.decide, self.decider, claim.jobs)
         for wave in waves(outcomes):
             await self._complete(claim, wave)
 
-    async def _known(
-        self, jobs: Sequence[Job]
-    ) -> tuple[Mapping[str, Session], Mapping[int, JobState], Orders]:
+    async def _known(self, jobs: Sequence[Job]) -> _Known:
         """What the store knows of the sessions, jobs and orders that these jobs are about."""
         asked = [each.event.job for each in jobs if isinstance(each.event, ABOUT_JOBS)]
         while True:
             try:
                 sessions = await queries.sessions(self.store, {job.lane for job in jobs})
                 states = await queries.job_states(self.store, asked) if asked else {}
-                return sessions, states, await orders_for(self.store, jobs)
+                linked = await self._linked(jobs)
+                return _Known(sessions, states, await orders_for(self.store, jobs), linked)
             except sqlite3.Error as error:
                 await self._wait_out(str(error))
+
+    async def _linked(self, jobs: Sequence[Job]) -> Mapping[str, LinkedSessions]:
+        if not self.has_links:
+            return {}
+        ended = {job.lane for job in jobs if isinstance(job.event, AttemptEnded)}
+        return await queries.linked_sessions(self.store, ended) if ended else {}
 
     async def _complete(self, claim: Claim, outcomes: Sequence[Outcome]) -> None:
         left = list(outcomes)
@@ -304,12 +324,22 @@ class Worker:
                     if effect.key.startswith(_OF_NATIVE):
                         self.lag.append(now - effect.at)
                     verdicts.append(_verdict(effect, now))
+                elif isinstance(effect, NoteHook):
+                    self._hint_hooked(outcome.job.event)
                 elif isinstance(effect, CancelRun):
                     self.cancelled()
                 elif isinstance(effect, StartRun):
                     self.ordered()
         if verdicts:
             self.tell(verdicts)
+
+    def _hint_hooked(self, event: Event) -> None:
+        """An agent's hook spoke: what it spoke of may be there by now."""
+        path = event.transcript_path if isinstance(event, HookSpoke) else None
+        for root in self.roots.values() if path is not None else ():
+            if root.shape is not None and path is not None and path.startswith(f"{root.path}/"):
+                place = root.shape.place_of(path.removeprefix(f"{root.path}/"))
+                self.hints.add([(root.name, place)] if place is not None else [], Why.PROCESS)
 
     def _report_trouble(self, outcome: Outcome) -> None:
         job = outcome.job

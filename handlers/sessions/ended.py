@@ -34,6 +34,7 @@ from runward.handlers.facts import (
     Cancellation,
     CancellationOf,
     Facts,
+    LinkedSession,
     Need,
     RootFacts,
     Session,
@@ -99,6 +100,14 @@ def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
         reason_code="run.cancelled.user",
         reason_summary=f"told to stop: cancelled by {order.said_by}{said}",
         source="person",
+    )
+
+
+def _as_inside(event: AttemptEnded, agent: LinkedSession) -> AttemptEnded:
+    """A command that ended well, but not the agent's session in it."""
+    summary = f"{agent.key}, which was started in it: {agent.reason_summary}"
+    return replace(
+        event, status=agent.status, reason_code=agent.reason_code, reason_summary=summary, source="daemon"
     )
 
 

@@ -9,6 +9,7 @@ from runward.handlers.effects import Effect, Effects, Emit, Explain, NoteHook
 from runward.handlers.events import AttemptStarted, HookSpoke, SessionDeclaration
 from runward.handlers.facts import CoveringRoot, Facts, Need, RootOf, SessionOf, UnexpectedAnswer
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.linked import launcher_key
 
 
 def decide(event: HookSpoke, event_hash: str, facts: Facts, now: float) -> Effects | Need:
@@ -41,7 +42,15 @@ def _begun(event: HookSpoke, at: float, facts: Facts) -> tuple[Effect, ...] | Ne
     if not isinstance(root, CoveringRoot):
         raise UnexpectedAnswer(f"{asked} was answered with {root!r}")
     said = SessionDeclaration(
-        event.session_id, event.layout, root.name, path, "agent", cwd, cwd=cwd, prompt=event.prompt
+        event.session_id,
+        event.layout,
+        root.name,
+        path,
+        "agent",
+        cwd,
+        cwd=cwd,
+        prompt=event.prompt,
+        launcher=launcher_key(event.launcher_session, root.launch_root),
     )
     return (
         Emit(AttemptStarted(event.session_key, 1, at, said, declared_by="hook")),

@@ -59,6 +59,8 @@ def _open(event: AttemptStarted, event_hash: str, facts: Facts) -> Effects | Nee
         return (Explain(event.session_key, "refused", summary),)
     if event.origin == "history":  # what ended before the root was first seen gets no contract
         return _opening(event, event_hash, declaration, NO_CONTRACT, None)
+    if declaration.launcher is not None:
+        return _opening(event, event_hash, declaration, NO_CONTRACT, None)
     if declaration.has_snapshot:
         snapshot = snapshot_from_run(declaration.contract)
         basis: ContractBasis | None = "launcher" if snapshot.contract is not None else None
@@ -138,7 +140,7 @@ def _opening(
         Explain(
             event.session_key,
             "refused" if problem else "decided",
-            _explanation(contract, basis, problem, rule),
+            _explanation(contract, basis, problem, rule, declaration.launcher),
             known,
         ),
     ]
@@ -161,8 +163,14 @@ def _opening(
 
 
 def _explanation(
-    contract: Contract | None, basis: ContractBasis | None, problem: str | None, rule: str | None
+    contract: Contract | None,
+    basis: ContractBasis | None,
+    problem: str | None,
+    rule: str | None,
+    launcher: str | None,
 ) -> str:
+    if launcher is not None:
+        return f"it was started in {launcher}, which has the contract of both, if there is one"
     if problem is not None:
         return f"no contract: {problem}"
     by = f" by the rule at {rule}" if rule is not None else ""
