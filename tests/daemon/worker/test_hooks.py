@@ -1,18 +1,19 @@
 """What agents' hooks tell, in a whole daemon: a first prompt opens the session, and who spoke is kept."""
 
 import json
+import os
 from base64 import b64encode
 from pathlib import Path
 from uuid import uuid4
 
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.handlers.layouts.claude_code_lines import Transcript
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
+from runward.config.settings import Root
 from runward.daemon.inbox.spool import put
-from runward.daemon.queue.queue import Observation
 from runward.daemon.store.queries import Hook, hooks
-from runward.handlers.events import AttemptStarted, SessionDeclaration
 from runward.handlers.facts import CoveringRoot, Declarations, RootOf, Ruled, RuledPlaybook
 from runward.handlers.layouts.scanner import RecordedProcess
 
@@ -35,6 +36,7 @@ class Hooked:
             declared=lambda playbook, agent: Declarations((ExpectedArtifact("review", "review.md"),), None),
             ruled=self._ruled,
             covering=self._covering,
+            roots=(Root("claude", str(base / "projects"), "claude-code"),),
         )
 
     def _ruled(self, question: RuledPlaybook) -> Ruled:
@@ -80,16 +82,21 @@ async def test_a_first_prompt_opens_the_session_and_fixes_its_contract(tmp_path:
         assert (await hooks(running.store, [KEY]))[KEY].at == 6.0
 
 
-async def test_the_files_own_start_comes_later_and_changes_nothing(tmp_path: Path) -> None:
+async def test_the_files_go_on_with_the_session_that_the_hook_opened(tmp_path: Path) -> None:
     hooked = Hooked(tmp_path)
+    transcript = Transcript("s-1", now=hooked.clock.wall)
     async with hooked.open as running:
         await hooked.says(running, "UserPromptSubmit")
-        said = SessionDeclaration("s-1", "claude-code", "claude", hooked.transcript, "agent", "/src")
-        running.supervisor.worker.findings.append(Observation("a file", (AttemptStarted(KEY, 1, 5.5, said),)))
-        while await running.supervisor.worker.turn():
-            pass
-        assert await running.rows("select attempt, started_at, contract_basis from sessions") == [
-            (1, 5.0, "hook")
+        transcript.prompt("fix it")
+        transcript.text("done")
+        Path(hooked.transcript).write_bytes(transcript.content())
+        os.utime(hooked.transcript, (hooked.clock.wall, hooked.clock.wall))
+        for _ in range(3):
+            hooked.clock.move(60.0)
+            await running.settle()
+        columns = "key, attempt, started_at, contract_basis, ended_by, reason_code"
+        assert await running.rows(f"select {columns} from sessions") == [
+            (KEY, 1, 5.0, "hook", "declared", "run.failed.missing_artifact")
         ]
         assert await running.rows("select state from jobs where state <> 'done'") == []
 
