@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from runward.daemon.rundir.growing import MOST_BYTES, UNREAD, Growing
 from runward.daemon.rundir.looking import document_at, signature
-from runward.daemon.rundir.opening import ABSENT, LINK, opened, opened_below
+from runward.daemon.rundir.opening import ABSENT, LINK, open_below, opened
 from runward.daemon.rundir.sights import NOT_KNOWN, FilesRead, LogRead
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.daemon.rundir.unpacking import CannotUnpack
@@ -216,12 +216,16 @@ class SessionFiles:
         """
         parent, _, last = pattern.rpartition("/")
         try:
-            with opened_below(self._within, parent.split("/") if parent else []) as directory:
+            directory = open_below(self._within, parent.split("/")) if parent else self._within
+            try:
                 if not is_glob(last):
                     visit(directory, last, pattern)
                     return
                 for name in self._names(directory, pattern, known):
                     visit(directory, name, f"{parent}/{name}" if parent else name)
+            finally:
+                if parent:
+                    os.close(directory)
         except OSError as error:
             if error.errno not in ABSENT and error.errno != LINK:
                 self._fail(parent or ".", error)

@@ -9,8 +9,8 @@ LARGEST_WINDOW: Final = 8 << 20
 """Bytes that unpacking may look back, which is the memory it takes; RFC 8878 asks no decoder for more."""
 
 MOST_PACKED: Final = 2 << 30
-MOST_UNPACKED: Final = 8 << 30
-"""Bytes that are read of one file, and made of it."""
+MOST_UNPACKED: Final = 1 << 30
+"""Bytes that are read of one file, and made of it: reading on unpacks again all that was given before."""
 
 _PIECE: Final = 1 << 17
 
