@@ -7,17 +7,11 @@ For somebody who follows one file on a terminal, see `tailing.py`.
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
-from pydantic import TypeAdapter
-
-from runward.daemon.rundir.opening import ABSENT
 from runward.daemon.rundir.sparse import data_after, is_empty
-from runward.daemon.rundir.tailing import open_in_run
 from runward.daemon.rundir.unpacking import CannotUnpack, Unpacked
-from runward.handlers.layouts.places import PACKED
 from runward.handlers.layouts.transcript import LogLine
 
 LONGEST_LINE: Final = 8 << 20
@@ -30,7 +24,7 @@ _CHUNK: Final = 1 << 20
 _BEFORE: Final = 64
 """Bytes before the cursor by which a file is known again."""
 
-Happened: TypeAlias = Literal["grew", "same", "rewritten", "truncated", "replaced", "gone"]
+Happened: TypeAlias = Literal["grew", "same", "rewritten", "truncated", "replaced"]
 """What became of a log since it was last read. After the three in the middle the lines are those of a new file."""
 
 FROM_THE_BEGINNING: Final = frozenset({"rewritten", "truncated", "replaced"})
@@ -104,10 +98,6 @@ class Growing:
         self._rest = b""
         self._size = os.fstat(descriptor).st_size
         self._source, self._cursor, self._happened = self._find(cursor)
-
-    def changed_at(self) -> float:
-        """When the file last changed, in Unix seconds."""
-        return os.fstat(self._descriptor).st_mtime
 
     def is_another(self) -> bool:
         """Whether this isn't what was read before: then its lines are given from the first one on."""
@@ -202,39 +192,6 @@ class Growing:
         )
 
 
-@contextmanager
-def growing(path: str, cursor: Cursor) -> Iterator[Growing]:
-    """The log at `path`, opened without following a link or blocking. Raises `OSError`, `NotRegular`, `CannotUnpack`.
-
-    One that ends in `.zst` is unpacked.
-    """
-    directory, name = os.path.split(path)
-    descriptor = open_in_run(directory, name)
-    try:
-        yield Growing(descriptor, cursor, is_packed=name.endswith(PACKED))
-    finally:
-        os.close(descriptor)
-
-
-def read(path: str, cursor: Cursor, most_bytes: int = MOST_BYTES) -> Portion:
-    """One portion of the log at `path`; a line that is longer than `most_bytes` is read to its end, or to its cut.
-
-    Raises as `growing` does, but for a file that isn't there any more.
-    """
-    try:
-        with growing(path, cursor) as log:
-            portion = log.portion(most_bytes)
-            happened = portion.happened
-            while portion.more and not portion.lines:
-                portion = log.portion(most_bytes)
-                happened = portion.happened if happened == "same" else happened
-    except OSError as error:
-        if error.errno in ABSENT:
-            return Portion([], cursor, "gone", False)
-        raise
-    return portion._replace(happened=happened)
-
-
 def _lines(number: int, contents: list[bytes], *, may_be_long: bool) -> Iterable[LogLine]:
     if not may_be_long:
         return map(LogLine, range(number, number + len(contents)), contents)
@@ -257,16 +214,3 @@ def _exactly(source: _Source, length: int) -> bytes:
 
 def _hash(last: bytes) -> str:
     return hashlib.blake2b(last, digest_size=16).hexdigest()
-
-
-_ADAPTER: Final = TypeAdapter(Cursor)
-
-
-def dump_cursor(cursor: Cursor) -> str:
-    """The place as JSON text for the store."""
-    return _ADAPTER.dump_json(cursor).decode()
-
-
-def load_cursor(text: str) -> Cursor:
-    """What was stored. Raises `ValueError` for what this program never wrote."""
-    return _ADAPTER.validate_json(text)

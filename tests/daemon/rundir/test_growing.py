@@ -10,6 +10,9 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.daemon.rundir.grown_logs import growing as open_log
+from tests.daemon.rundir.grown_logs import read
+from tests.project.repository import ROOT
 
 from runward.daemon.rundir import growing, unpacking
 from runward.daemon.rundir.growing import (
@@ -18,9 +21,6 @@ from runward.daemon.rundir.growing import (
     UNREAD,
     Cursor,
     Growing,
-    dump_cursor,
-    load_cursor,
-    read,
 )
 from runward.daemon.rundir.tailing import NotRegular
 from runward.daemon.rundir.unpacking import CannotUnpack
@@ -35,7 +35,7 @@ class Reader:
 
     def look(self, most_bytes: int = growing.MOST_BYTES) -> tuple[str, list[bytes]]:
         """What happened, and all the lines that there are now."""
-        portion = read(str(self.path), load_cursor(dump_cursor(self.cursor)), most_bytes)
+        portion = read(str(self.path), self.cursor, most_bytes)
         happened, lines = portion.happened, list(portion.lines)
         while portion.more:
             portion = read(str(self.path), portion.cursor, most_bytes)
@@ -110,7 +110,8 @@ def test_a_log_that_is_gone_keeps_its_place_and_goes_on_when_it_is_moved_back(
     reader.look()
     log.rename(tmp_path / "elsewhere")
     place = reader.cursor
-    assert reader.look() == ("gone", [])
+    with pytest.raises(FileNotFoundError):
+        reader.look()
     assert reader.cursor == place
     (tmp_path / "elsewhere").rename(log)
     append(log, b"more\n")
@@ -215,7 +216,7 @@ def test_a_packed_log_that_grows_by_a_frame_goes_on_where_it_ended(tmp_path: Pat
 def test_a_packed_log_that_grows_while_it_is_read_is_looked_at_again(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl.zst"
     pack(path, b"one\n")
-    with growing.growing(str(path), UNREAD) as log:
+    with open_log(str(path), UNREAD) as log:
         first = log.portion(4)
         append(path, zstandard.compress(b"two\n"))
         following = log.portion()
@@ -258,12 +259,6 @@ def test_a_packed_file_that_unpacks_without_end_is_given_up(
     pack(tmp_path / "log.zst", b"x" * 30_000_000)
     with pytest.raises(CannotUnpack, match="unpacks to more than"):
         Reader(tmp_path / "log.zst").look()
-
-
-def test_what_this_program_never_wrote_is_no_cursor() -> None:
-    for text in ("", "no", '{"device": "x"}'):
-        with pytest.raises(ValueError, match=r".+"):
-            load_cursor(text)
 
 
 pieces = st.lists(st.sampled_from([b"\n", b"a", b"bc\n", b"\0\0", b"}{", b"long" * 20, b"\n\n"]), max_size=12)
@@ -313,7 +308,8 @@ def test_whatever_is_written_in_place_of_a_log_is_read_to_its_end(
 
 _MEASURE = """\
     import sys
-    from runward.daemon.rundir.growing import UNREAD, growing
+    from runward.daemon.rundir.growing import UNREAD
+    from tests.daemon.rundir.grown_logs import growing
     lines = size = cut = 0
     with growing(sys.argv[1], UNREAD) as log:
         more = True
@@ -331,7 +327,10 @@ _MEASURE = """\
 def _measured(path: Path) -> tuple[int, int, int]:
     """The lines of a log, how many were cut, and the MiB that a process of its own took for reading it."""
     said = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(_MEASURE), str(path)], capture_output=True, check=True
+        [sys.executable, "-c", textwrap.dedent(_MEASURE), str(path)],
+        capture_output=True,
+        check=True,
+        cwd=ROOT,
     )
     lines, cut, memory = map(int, said.stdout.split())
     return lines, cut, memory
