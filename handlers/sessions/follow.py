@@ -19,13 +19,9 @@ from runward.handlers.events import (
 )
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Close, Resumed, Told, Turn
+from runward.handlers.sessions.history import End, end_before, end_by, ended
 from runward.handlers.sessions.observe import Phase
 from runward.handlers.sessions.over import GRACE, SETTLE, Liveness, Standing, Writer, judge
-
-LONG_QUIET: Final = 86_400.0
-"""Seconds without a change before a root was first seen, after which what nobody can tell about is history."""
-
-_DAY: Final = 86_400.0
 
 
 class Followed(NamedTuple):
@@ -123,12 +119,6 @@ def follow(
     return Follow(look.after, tuple(look.events), standing, again_in)
 
 
-class _End(NamedTuple):
-    at: float
-    evidence: Evidence
-    close: Close
-
-
 class _Look:
     """One look, while its events are named."""
 
@@ -137,25 +127,23 @@ class _Look:
     ) -> None:
         self.followed = followed
         self.after = followed._replace(lost_since=None)
-        process = sign.writer.process
-        if process is not None and process != followed.former:
-            self.after = self.after._replace(
-                process=process, former=None
-            )  # its traces may be gone the next time
+        self._told, _, self._writer, self._changed_at, self._moment, _ = sign
+        self._at = self._moment if self._changed_at is None else self._changed_at
+        process = self._writer.process
+        if process is not None and process != followed.former:  # the next time its traces may be gone
+            self.after = self.after._replace(process=process, former=None)
         self.events: list[Seen] = []
         self._key = key
         self._declaration = declaration
         self._rule = rule
-        self._sign = sign
 
     def cross(self, resumed: Resumed) -> None:
         """A boundary that the files themselves draw: one attempt ended there, and the next one began."""
         after, close = self.after, resumed.before
         if self._is_drawn(resumed.turns):
             return
-        changed_at = self._changed_at()
-        at = next((at for at in (close.at, resumed.started_at) if at is not None), changed_at)
-        end = _End(at, "declared", close)
+        at = next((at for at in (close.at, resumed.started_at) if at is not None), self._at)
+        end = End(at, "declared", close)
         if after.phase == "open":
             self._end(end, "live")
         elif after.due_at is not None:
@@ -169,7 +157,7 @@ class _Look:
         began_at = resumed.started_at
         self.after = self.after._replace(
             phase="over",
-            due_at=changed_at if began_at is None else began_at,
+            due_at=self._at if began_at is None else began_at,
             turns=resumed.turns,
             turn="closed",
             close=close,
@@ -194,54 +182,70 @@ class _Look:
 
     def conclude(self) -> tuple[Standing | None, float | None]:
         """All was read: draw the conclusions from where the session stands."""
-        told, after = self._sign.told, self.after
-        if after.phase == "none" and after.due_at is None:
-            if told.turn == "none":
-                return None, None
-            began_at = told.started_at
-            self.after = after._replace(due_at=self._changed_at() if began_at is None else began_at)
-        elif after.phase == "over" and after.due_at is None and self._goes_on():
-            self.after = after._replace(due_at=self._went_on_at(told.started_at, self._changed_at()))
-            self._left_behind()
+        if not self._has_begun():
+            return None, None
         standing = self._standing()
         due_at = self.after.due_at
         if due_at is None and self.after.phase == "over":
             return self._over(standing)
         if due_at is not None:
-            if self._may_be_history():
-                end = self._end_of_history(standing)
-                if end is not None and standing.again_in is not None:
-                    return standing, standing.again_in
-                if end is not None:
-                    self._whole(due_at, end)
-                    self._mark()
-                    self.after = self.after._replace(is_known=True)
-                    return _ended(standing, end), None
+            end = self._end_of_history(standing)
+            if end is not None:
+                return self._record(due_at, end, standing)
             self._start(due_at, seen_over=standing.evidence is not None)
         self._mark()
         self.after = self.after._replace(is_known=True)
         if standing.evidence is not None and standing.again_in is None:
-            self._end(self._end_by(standing), "live")
+            self._end(end_by(standing, self._at), "live")
             return standing, None
         return standing, standing.again_in
 
+    def _has_begun(self) -> bool:
+        """Whether there is an attempt to judge; one that began since the last look is due to be told of."""
+        told, after = self._told, self.after
+        if after.due_at is not None:
+            return True
+        if after.phase == "none":
+            if told.turn == "none":
+                return False
+            began_at = told.started_at
+            self.after = after._replace(due_at=self._at if began_at is None else began_at)
+        elif after.phase == "over" and self._goes_on():
+            self.after = after._replace(due_at=self._went_on_at(told.started_at, self._at))
+            self._left_behind()
+        return True
+
+    def _end_of_history(self, standing: Standing) -> End | None:
+        if not self._may_be_history():
+            return None
+        return end_before(self._told, standing, self._at, self._rule.first_seen_at)
+
+    def _record(self, due_at: float, end: End, standing: Standing) -> tuple[Standing, float | None]:
+        """An attempt of history is told of as a whole, once its end can be believed."""
+        if standing.again_in is not None:
+            return standing, standing.again_in
+        self._whole(due_at, end)
+        self._mark()
+        self.after = self.after._replace(is_known=True)
+        return ended(standing, end), None
+
     def _over(self, standing: Standing) -> tuple[Standing | None, float | None]:
         """An attempt that was over still is, unless its files now say better than was known how it ended."""
-        close = self._sign.told.close
+        close = self._told.close
         if standing.evidence is None:
             return None, None
         if close is None or not self._is_corrected(close):
             return standing, None
         if standing.again_in is not None:
             return standing, standing.again_in
-        end = self._end_by(standing)
+        end = end_by(standing, self._at)
         self._whole(end.at, end)
         self._mark()
         return standing, None
 
     def _goes_on(self) -> bool:
         """Whether the files say that the session went on after its attempt's end."""
-        told, after = self._sign.told, self.after
+        told, after = self._told, self.after
         if told.turns > after.turns or (told.turn == "open" and after.turn == "closed"):
             return True
         return after.vanished and told.counts.events > after.events
@@ -261,42 +265,42 @@ class _Look:
 
     def _standing(self) -> Standing:
         """Where the session stands; what is known of its process is remembered."""
-        sign, rule = self._sign, self._rule
+        rule = self._rule
         liveness, gone_since = self._liveness()
-        since = [at for at in (sign.changed_at, gone_since) if at is not None]
-        quiet_s = sign.now - max(since, default=sign.now)
+        since = [at for at in (self._changed_at, gone_since) if at is not None]
+        quiet_s = self._moment - max(since, default=self._moment)
         return judge(
-            sign.told,
+            self._told,
             liveness,
             rule.names_process,
             quiet_s,
             rule.stale_after,
-            sign.writer.status,
+            self._writer.status,
             rule.settle,
         )
 
     def _liveness(self) -> tuple[Liveness, float | None]:
         """What is known of the process of the attempt at hand, and since when it is gone."""
-        sign, booted_at, after = self._sign, self._rule.booted_at, self.after
-        writer = sign.writer
+        told, writer, after = self._told, self._writer, self.after
         is_former = writer.process is not None and writer.process == after.former
         if writer.liveness == "gone" and not is_former:
             if after.phase == "over" and after.due_at is None:
                 return "gone", None
             since = after.gone_since
-            since = sign.now if since is None or sign.now < since else since
+            since = self._moment if since is None or self._moment < since else since
             self.after = after._replace(gone_since=since)
             return "gone", since
         self.after = after._replace(gone_since=None)
         if writer.liveness == "alive":
             return "alive", None
-        is_old = booted_at is not None and sign.changed_at is not None and sign.changed_at < booted_at
-        rests = sign.told.waiting and not self._rule.names_process
+        booted_at, changed_at = self._rule.booted_at, self._changed_at
+        is_old = booted_at is not None and changed_at is not None and changed_at < booted_at
+        rests = told.waiting and not self._rule.names_process
         return ("gone", booted_at) if is_old and not rests else ("unknown", None)
 
     def _left_behind(self) -> None:
         """Another attempt began: a process that was known before, and is gone, is none of its own."""
-        writer, known = self._sign.writer, self.followed.process
+        writer, known = self._writer, self.followed.process
         self.after = self.after._replace(gone_since=None)
         if writer.liveness == "gone" and known is not None and writer.process == known:
             self.after = self.after._replace(process=None, former=known)
@@ -304,33 +308,7 @@ class _Look:
     def _may_be_history(self) -> bool:
         return self._rule.records_history and not self.after.is_known
 
-    def _end_of_history(self, standing: Standing) -> _End | None:
-        """How an attempt ended that was over before the root was first seen; None for one that was not."""
-        rule, sign = self._rule, self._sign
-        if standing.evidence is not None:
-            end = self._end_by(standing)
-            return end if end.at < rule.first_seen_at else None
-        moved_at, changed_at = sign.told.moved_at, sign.changed_at
-        quiet_since = moved_at if changed_at is None else changed_at
-        if standing.state != "unknown" or quiet_since is None:
-            return None
-        quiet_s = rule.first_seen_at - quiet_since
-        if quiet_s <= LONG_QUIET:
-            return None
-        at, close = quiet_since if moved_at is None else moved_at, sign.told.close
-        if sign.told.turn == "closed" and close is not None:
-            return _End(at if close.at is None else close.at, "quiet", close)
-        summary = f"nothing had been heard of it for {quiet_s / _DAY:.0f} days when its root was first seen"
-        return _End(at, "quiet", Close("aborted", "run.aborted.stale", summary))
-
-    def _end_by(self, standing: Standing) -> _End:
-        state = standing.state
-        assert state != "unknown", "what has evidence has ended"
-        assert standing.evidence is not None, "asked for only then"
-        at = self._changed_at() if standing.ended_at is None else standing.ended_at
-        return _End(at, standing.evidence, Close(state, standing.reason_code, standing.reason_summary))
-
-    def _whole(self, started_at: float, end: _End) -> None:
+    def _whole(self, started_at: float, end: End) -> None:
         """An attempt that began and ended before it could be told of."""
         origin: Origin = "live"
         if self._may_be_history() and end.at < self._rule.first_seen_at:
@@ -353,7 +331,7 @@ class _Look:
             is_known=self.after.is_known or origin == "live",
         )
 
-    def _end(self, end: _End, origin: Origin) -> None:
+    def _end(self, end: End, origin: Origin) -> None:
         close = end.close
         self.events.append(
             AttemptEnded(
@@ -373,27 +351,10 @@ class _Look:
 
     def _mark(self) -> None:
         """Remember what the files say: what they say later is held against it."""
-        told = self._sign.told
+        told = self._told
         self.after = self.after._replace(
             turns=told.turns, turn=told.turn, close=told.close, events=told.counts.events
         )
-
-    def _changed_at(self) -> float:
-        return self._sign.now if self._sign.changed_at is None else self._sign.changed_at
-
-
-def _ended(standing: Standing, end: _End) -> Standing:
-    """Where a session stands that ended so."""
-    close = end.close
-    return standing._replace(
-        state=close.status,
-        evidence=end.evidence,
-        reason_code=close.reason_code,
-        reason_summary=close.reason_summary,
-        ended_at=end.at,
-        activity=None,
-        again_in=None,
-    )
 
 
 def lose(followed: Followed, key: str, now: float) -> Follow:

@@ -17,7 +17,8 @@ from tests.handlers.sessions.following import (
 
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Resumed
-from runward.handlers.sessions.follow import LONG_QUIET, NEVER_FOLLOWED, load_followed
+from runward.handlers.sessions.follow import NEVER_FOLLOWED, load_followed
+from runward.handlers.sessions.history import LONG_QUIET
 from runward.handlers.sessions.over import GRACE, SETTLE, Writer
 
 GOOD = "run.completed.ok"
