@@ -16,6 +16,18 @@ from runward.daemon.rundir.liveness import Writers
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.over import Writer
 
+_LEAVE_TO_A_CHILD = """
+import fcntl, os, sys
+file = open(sys.argv[1])
+fcntl.flock(file, fcntl.LOCK_EX)
+gone, going = os.pipe()
+if os.fork():
+    os._exit(0)
+os.close(going)
+os.read(gone, 1)
+print("held", flush=True)
+sys.stdin.read()
+"""
 THREAD = "01a1fd0a-53a7-7c50-98f9-4e09b80d7c4f"
 
 
@@ -169,6 +181,23 @@ def test_a_lock_that_is_held_says_that_its_writer_lives(
     assert Writers().writer("codex", path, THREAD).liveness == "gone"
     lock.unlink()
     assert Writers().writer("codex", path, THREAD).liveness == "unknown"
+
+
+def test_a_lock_that_a_child_holds_on_names_nobody_when_the_one_that_took_it_is_gone(
+    tmp_path: Path, lock: Path
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _LEAVE_TO_A_CHILD, str(lock)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    process.wait()
+    assert writer_locks.writer_of(str(tmp_path), THREAD) == Writer("alive")
+    process.communicate()  # the child ends with its input
 
 
 def test_asking_for_a_held_lock_never_takes_it(

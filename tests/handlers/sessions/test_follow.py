@@ -303,9 +303,44 @@ def test_the_process_is_remembered_before_anything_was_asked_of_it() -> None:
 
 
 def test_a_missed_attempt_began_when_its_files_say() -> None:
-    session = ended_well().settled().wait(50).prompt().wait(10).closes().wait(9).prompt().look()
-    assert [event.at for event in session.started] == [100.0, session.started[1].at, session.now]
-    assert session.ended[0].at < session.started[1].at == session.ended[1].at - 10
+    session = ended_well().settled().wait(50)
+    began_at = session.now
+    session.prompt().wait(10).closes().wait(9).prompt().look()
+    assert [event.at for event in session.started] == [100.0, began_at, began_at + 19]
+    assert [event.at for event in session.ended] == [105.0, began_at + 10]
+
+
+@pytest.mark.parametrize("tells_when", [True, False])
+def test_an_attempt_that_began_without_a_prompt_may_be_missed_as_well(tells_when: bool) -> None:
+    session = ended_well().settled().wait(50)
+    began_at = session.now
+    session.line(turn="open", close=None, turns=2)  # a background task's result, say
+    if tells_when:
+        session.line(started_at=began_at)
+    session.wait(10).closes(ERROR).wait(9).prompt().look()
+    assert session.story[2:] == ["2 started", "2 run.failed.api_error", "3 started"]
+    assert [event.at for event in session.started[1:]] == [
+        began_at if tells_when else began_at + 10,
+        began_at + 19,
+    ]
+
+
+def test_an_attempt_that_goes_on_in_another_time_begins_then() -> None:
+    session = ended_well().settled().wait(50).line(turn="open", close=None, turns=2)
+    session.told = session.told._replace(started_at=session.now - 20)
+    assert session.wait(5).look().started[1].at == session.now - 25
+
+
+def test_a_file_that_is_gone_is_looked_for_again_when_its_time_is_over() -> None:
+    session = headless().prompt().look("alive").lost()
+    assert session.last is not None
+    assert session.last.again_in == GRACE
+    session.wait(GRACE - 2).lost()
+    assert (session.last.again_in, session.story) == (2.0, ["1 started"])
+    assert session.wait(-100).lost().wait(GRACE - 1).lost().story == ["1 started"], "the clock was set back"
+    session.wait(1).lost()
+    assert session.story == ["1 started", f"1 {GONE_FILES}"]
+    assert session.ended[0].at == session.now - GRACE
 
 
 # --- a long first reading, in portions
