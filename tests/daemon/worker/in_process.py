@@ -161,6 +161,8 @@ class Daemon:
         await rounds.check_roots()
         await rounds.scan()
         await rounds.check_processes(frozenset(self.supervisor.roots))
+        rounds.check_writers()
+        rounds.check_due()
         await self.work()
 
     async def work(self) -> None:
