@@ -274,8 +274,12 @@ class CoveringRoot(NamedTuple):
     launch_root: str | None = None
 
 
-class LinkedSessionsOf(NamedTuple):
-    """Question: which sessions of other tools were started in this launcher's run? Answer: `LinkedSessions`."""
+@dataclass(frozen=True, slots=True)
+class LinkedSessionsOf:
+    """Question: which sessions of other tools were started in this launcher's run? Answer: `LinkedSessions`.
+
+    No named tuple, which would equal the `SessionOf` of the same key.
+    """
 
     launcher: str
 
