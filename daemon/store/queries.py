@@ -261,25 +261,25 @@ async def cursors(store: Store, keys: Iterable[str]) -> dict[str, str]:
 
 
 class KnownPlace(NamedTuple):
-    """What the store knows of a place: its session (None: it is none), and the other places of that session."""
+    """What the store knows of a place: its session (None: it is none), and what its file was like, read to its end."""
 
     session_key: str | None
-    elsewhere: tuple[tuple[str, str], ...] = ()
+    signature: Signature | None
 
 
 async def places(store: Store, keys: Iterable[str]) -> dict[str, KnownPlace]:
     """What is known of these places (`root/place`), by their keys; those that were never seen are left out."""
     rows = await store.read(
-        "select p.key, p.session_key, o.root, o.place from json_each(?) asked join places p on p.key = asked.value"
-        " left join places o on o.session_key = p.session_key and o.key <> p.key",
+        "select key, session_key, signature from places where key in (select value from json_each(?))",
         (listed(keys),),
     )
-    found: dict[str, KnownPlace] = {}
-    for key, session_key, root, place in rows:
-        known = found.setdefault(str(key), KnownPlace(None if session_key is None else str(session_key)))
-        if place is not None:
-            found[str(key)] = known._replace(elsewhere=(*known.elsewhere, (str(root), str(place))))
-    return found
+    return {
+        str(key): KnownPlace(
+            None if session is None else str(session),
+            None if text is None else _SIGNATURE.validate_json(str(text)),
+        )
+        for key, session, text in rows
+    }
 
 
 async def places_read(store: Store, root: str) -> list[tuple[str, Signature]]:

@@ -41,8 +41,10 @@ def scan(files: Files, root: WatchedRoot, everything: bool) -> Scanned:
     ]
     if everything and not anew:
         changed += [name for name in root.open if name in found and seen.get(name) == mark(found[name])]
-    changed += [name for name in list(seen) if name not in found]
-    changed += [name for name in list(root.open) if name not in found and name not in seen]
+    missing = [name for name in list(seen) if name not in found]
+    missing += [name for name in list(root.open) if name not in found and name not in seen]
+    unlisted = tuple(f"{directory}/" for directory in listing.unlisted)
+    changed += [name for name in missing if not name.startswith(unlisted)] if unlisted else missing
     return Scanned(root, listing, tuple((root.name, name) for name in changed))
 
 

@@ -31,7 +31,7 @@ from runward.daemon.worker.remembered import Remembered, dump_remembered, load_r
 from runward.handlers.events import SessionDeclaration
 from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout, Scan
-from runward.handlers.layouts.scanner import Complaint, RecordedProcess, Signature
+from runward.handlers.layouts.scanner import RecordedProcess, Signature
 from runward.handlers.layouts.transcript import Resumed, Told
 from runward.handlers.sessions.follow import FollowRule, Sign, follow, lose
 from runward.handlers.sessions.linked import launcher_key
@@ -48,7 +48,7 @@ _REPORT: Final = "report it with the daemon's log; the others are followed as ev
 
 
 class Known(NamedTuple):
-    """What is known of a hinted place: its session, what is remembered of that, and its other places.
+    """What is known of a hinted place: its session, what is remembered of that, and its file as it was read to its end.
 
     `hook` is what the session's own hook said last. A place that holds no session has no key; `unreadable` says why
     nobody can tell.
@@ -57,7 +57,8 @@ class Known(NamedTuple):
     session_key: str | None
     session_id: str | None = None
     state: str | None = None
-    elsewhere: tuple[Target, ...] = ()
+    signature: Signature | None = None
+    is_new: bool = True
     hook: queries.Hook | None = None
     unreadable: str | None = None
 
@@ -107,7 +108,7 @@ class Follower:
             try:
                 looked.append(batch.look(root, place, why, at))
             except Exception as error:  # noqa: BLE001 - a mistake of ours in one session's look harms no other
-                looked.append(_mistaken(root, place, why, error, self._clock.now()))
+                looked.append(_mistaken(root, place, why, at, error, self._clock.now()))
         return Followings(looked, [])
 
 
@@ -120,7 +121,7 @@ async def known_places(
     for key, found in (await queries.places(store, asked)).items():
         name, place = asked[key]
         if found.session_key is not None and found.session_key.startswith(f"{roots[name].layout}:"):
-            known[name, place] = Known(found.session_key, elsewhere=found.elsewhere)
+            known[name, place] = Known(found.session_key, signature=found.signature, is_new=False)
     new = [target for target in targets if target not in known]
     if new:
         known |= await anyio.to_thread.run_sync(follower.identify, new, roots)
@@ -171,8 +172,9 @@ class _Batch:
             return looked._replace(statements=(_forget(root, place),))
         if known.unreadable is not None:
             return looked
-        statements = (_place(root, place, known.session_key, signature),)
-        return looked._replace(mark=mark(signature), statements=statements)
+        if known.is_new or signature != known.signature:
+            looked = looked._replace(statements=(_place(root, place, known.session_key, signature),))
+        return looked._replace(mark=mark(signature))
 
     def _before(self, root: WatchedRoot, place: str, known: Known) -> Remembered:
         assert known.session_key is not None
@@ -215,7 +217,7 @@ class _Batch:
                 unreadable=sight.why,
             )
         if isinstance(sight, Gone):
-            return self._lost(root, place, why, key, before)
+            return self._lost(root, place, why, known, key, before)
         self.bytes_read += sight.bytes_read
         scan, resumed = _scanned(layout, place, before, sight)
         told = scan.tell()
@@ -240,7 +242,7 @@ class _Batch:
             is_asked=before.is_asked or writer.process is not None,
         )
         self._remembered[key] = after
-        rest = _Rest(root, place, layout, key, stored, after)
+        rest = _Rest(root, place, layout, known, stored, after)
         settled = not sight.more and not sight.unsettled
         again_in = found.again_in if sight.read.retry_at <= self._now else sight.read.retry_at - self._now
         is_done = settled and again_in is None
@@ -252,7 +254,7 @@ class _Batch:
             written_by(after),
             False,
             found.events,
-            rest.statements(sight.signature if is_done else None, self._now),
+            rest.statements(key, sight.signature if is_done else None, self._now),
             mark(sight.signature) if settled else UNTRUSTED,
             unsettled=sight.unsettled,
             again_in=again_in,
@@ -260,12 +262,15 @@ class _Batch:
             is_linked=launcher is not None,
         )
 
-    def _lost(self, root: WatchedRoot, place: str, why: int, key: str, before: Remembered) -> Looked:
+    def _lost(
+        self, root: WatchedRoot, place: str, why: int, known: Known, key: str, before: Remembered
+    ) -> Looked:
         """The session's place is gone; it may be on its way to another one."""
         found = lose(before.followed, key, self._now)
         after = before._replace(followed=found.after)
         self._remembered[key] = after
-        statements = _Rest(root, place, LAYOUTS.named(root.layout), key, before, after).changed(self._now)
+        rest = _Rest(root, place, LAYOUTS.named(root.layout), known, before, after)
+        statements = rest.changed(key, self._now)
         if after.followed.phase != "open":
             statements = (*statements, _forget(root, place))
         return Looked(
@@ -321,11 +326,15 @@ class _Batch:
         return launcher_key(session, launch_root)
 
 
-def _mistaken(root: WatchedRoot, place: str, why: int, error: Exception, now: float) -> Looked:
+def _mistaken(root: WatchedRoot, place: str, why: int, known: Known, error: Exception, now: float) -> Looked:
     """A look that we made a mistake in: it is shown, and tried again when the next scan comes by."""
     path = f"{root.path}/{place}"
     row = (path, None, f"can't be followed, by a mistake in Runward itself: {error!r}", _REPORT, now)
-    statements = (Statement(DELETE_PROBLEMS, [(path,)]), Statement(INSERT_PROBLEM, [row]))
+    statements = (
+        _place(root, place, known.session_key, None),
+        Statement(DELETE_PROBLEMS, [(path,)]),
+        Statement(INSERT_PROBLEM, [row]),
+    )
     told = traceback.format_exc(limit=-6)
     return Looked(root, place, why, "none", (), False, (), statements, UNTRUSTED, unreadable=told)
 
@@ -382,47 +391,54 @@ class _Rest(NamedTuple):
     root: WatchedRoot
     place: str
     layout: LogLayout | DirectoryLayout
-    key: str
+    known: Known
     stored: Remembered
     after: Remembered
 
-    def statements(self, read_to_its_end: Signature | None, now: float) -> tuple[Statement, ...]:
-        return (*self.changed(now), _place(self.root, self.place, self.key, read_to_its_end))
+    def statements(self, key: str, read_to_its_end: Signature | None, now: float) -> tuple[Statement, ...]:
+        """What changed of the session, and of the place, where it is new or was read to its end."""
+        found = self.changed(key, now)
+        known = self.known.signature
+        if self.known.is_new or (read_to_its_end is not None and read_to_its_end != known):
+            found += (_place(self.root, self.place, key, read_to_its_end),)
+            if known is None and not self.known.is_new:
+                found += self._problems(now)  # one of ours may stand among them
+        return found
 
-    def changed(self, now: float) -> tuple[Statement, ...]:
+    def changed(self, key: str, now: float) -> tuple[Statement, ...]:
         """The row of the session, where it isn't as it was."""
         if self.after == self.stored:
             return ()
         after, path = self.after, f"{self.root.path}/{self.place}"
         row = (
-            self.key,
+            key,
             after.root,
             after.place,
-            self.key,
+            key,
             after.followed.phase,
             dump_remembered(after),
             after.activity if after.followed.phase == "open" else None,
         )
         found = [Statement(UPSERT_CURSOR, [row])]
         if (self.stored.root, self.stored.place) != (after.root, after.place):
-            found.append(Statement(MOVE_SESSION, [(after.root, path, self.key)]))
+            found.append(Statement(MOVE_SESSION, [(after.root, path, key)]))
         if after.launcher is not None and after.launcher != self.stored.launcher:
-            found.append(Statement(INSERT_LINK, [(self.key, after.launcher)]))
+            found.append(Statement(INSERT_LINK, [(key, after.launcher)]))
         if after.problems != self.stored.problems:
-            within = path if isinstance(self.layout, DirectoryLayout) else path.rpartition("/")[0]
-            found += _problems(within, self.stored.problems, after.problems, now)
+            found += self._problems(now)
         return tuple(found)
 
-
-def _problems(
-    within: str, before: Sequence[Complaint], after: Sequence[Complaint], now: float
-) -> list[Statement]:
-    files = sorted({each.file for each in (*before, *after)})
-    rows = [(f"{within}/{each.file}", each.line, each.message, each.mend, now) for each in after]
-    return [
-        Statement(DELETE_PROBLEMS, [(f"{within}/{name}",) for name in files]),
-        Statement(INSERT_PROBLEM, rows),
-    ]
+    def _problems(self, now: float) -> tuple[Statement, ...]:
+        """The problems of the session's files, in place of those that there were."""
+        path, complaints = f"{self.root.path}/{self.place}", self.after.problems
+        within = path if isinstance(self.layout, DirectoryLayout) else path.rpartition("/")[0]
+        files = {each.file for each in (*self.stored.problems, *complaints)}
+        cleared = sorted({path, *(f"{within}/{name}" for name in files)})
+        rows = [(f"{within}/{each.file}", each.line, each.message, each.mend, now) for each in complaints]
+        return (
+            Statement(DELETE_PROBLEMS, [(each,) for each in cleared]),
+            Statement(INSERT_PROBLEM, rows),
+        )
 
 
 def _place(root: WatchedRoot, place: str, key: str | None, signature: Signature | None) -> Statement:

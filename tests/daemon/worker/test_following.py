@@ -1,0 +1,368 @@
+"""A whole daemon over roots of other tools' transcripts: one session is one session, wherever its files are."""
+
+import json
+import os
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
+
+from runward.config.contract import ExpectedArtifact
+from runward.config.settings import Root
+from runward.daemon.rundir.files import RealFiles
+from runward.daemon.store.transaction import Row
+from runward.daemon.worker import following
+from runward.daemon.worker.remembered import load_remembered
+from runward.handlers.facts import Declarations, Ruled, RuledPlaybook
+from runward.handlers.layouts.registry import LAYOUTS
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.over import Writer
+
+KEY = f"claude-code:{SESSION}"
+AGENT = RecordedProcess(41, 7, "this boot")
+LONG_AGO = 40 * 86_400.0
+
+
+class Home:
+    """The root `base/projects` with one transcript, and the daemon that follows it."""
+
+    def __init__(
+        self, base: Path, entrypoint: str = "sdk-cli", history: Literal["live", "record"] = "live"
+    ) -> None:
+        self.base = base
+        self.projects = base / "projects"
+        self.clock = StillClock()
+        self.processes = ToldProcesses()
+        self.transcript = Transcript(now=self.clock.wall - 100, entrypoint=entrypoint)
+        self.place = self.projects / "-home-dev-app" / f"{SESSION}.jsonl"
+        self.place.parent.mkdir(parents=True)
+        self.further: tuple[Root, ...] = ()
+        self.history = history
+        self.playbooks: dict[str, str] = {}
+
+    def open(self) -> AbstractAsyncContextManager[Daemon]:
+        root = Root("claude", str(self.projects), "claude-code", self.history)
+        return daemon(
+            self.base,
+            self.clock,
+            self.processes,
+            declared=lambda playbook, agent: Declarations((ExpectedArtifact("review", "review.md"),), None),
+            ruled=self._ruled,
+            roots=(root, *self.further),
+        )
+
+    def _ruled(self, question: RuledPlaybook) -> Ruled:
+        playbook = self.playbooks.get(question.cwd or "")
+        return Ruled(playbook, None, "runward.toml:9:1") if playbook is not None else Ruled()
+
+    def write(self, place: Path | None = None) -> None:
+        """The transcript as it is now, written this moment."""
+        self.write_as(self.transcript.content(), place)
+
+    def write_as(self, content: bytes, place: Path | None = None) -> None:
+        place = place or self.place
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("ab") as file:
+            file.truncate(min(len(content), place.stat().st_size))
+            file.write(content[place.stat().st_size :])
+        os.utime(place, (self.clock.wall, self.clock.wall))
+
+    async def rest(self, running: Daemon, seconds: float = 6.0, times: int = 3) -> None:
+        """Time goes by, and the daemon looks at what is due."""
+        for _ in range(times):
+            await running.settle()
+            self.clock.move(seconds)
+        await running.settle()
+
+
+async def sessions(running: Daemon) -> list[Row]:
+    return await running.rows("select key, status, attempt, reason_code, path from sessions order by key")
+
+
+async def attempts(running: Daemon) -> list[Row]:
+    return await running.rows("select attempt, status, ended_by, reason_code from attempts order by attempt")
+
+
+async def test_a_headless_session_is_judged_when_its_transcript_has_come_to_rest(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    home.write()
+    async with home.open() as running:
+        await running.settle()
+        assert await sessions(running) == [(KEY, "running", 1, "run.started.ok", str(home.place))]
+        home.transcript.text("fixed")
+        home.write()
+        await running.settle()
+        assert await attempts(running) == [(1, "running", None, None)]
+        await home.rest(running)
+        assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
+
+
+async def test_a_rule_holds_a_session_to_what_its_working_directory_must_get(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.playbooks["/home/dev/app"] = "feature"
+    home.transcript.prompt("fix it")
+    home.transcript.text("fixed")
+    home.write()
+    async with home.open() as running:
+        await home.rest(running)
+        assert await running.rows(
+            "select playbook, contract_basis, status, reason_code, delivery from sessions"
+        ) == [("feature", "late", "failed", "run.failed.missing_artifact", "missing")]
+
+
+async def test_its_journal_lies_among_runwards_own_state_and_nothing_is_written_beside_the_transcript(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    home.transcript.text("fixed")
+    home.write()
+    async with home.open() as running:
+        await home.rest(running)
+    (journal,) = (running.state / "sessions" / "claude-code").glob("*/*/events.jsonl")
+    told = [json.loads(line)["event"] for line in journal.read_text().splitlines()]
+    assert told == ["session_started", "status_changed", "session_finished"]
+    assert journal.stat().st_mode & 0o777 == 0o600
+    assert {each.stat().st_mode & 0o777 for each in (journal.parent, *journal.parents[1:4])} == {0o700}
+    assert list(home.projects.rglob("*")) == [home.place.parent, home.place]
+
+
+async def test_a_killed_agent_is_over_after_the_grace_though_its_traces_went_meanwhile(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    home.transcript.prompt("fix it")
+    home.write()
+    home.processes.writing[SESSION] = Writer("alive", "busy", AGENT)
+    async with home.open() as running:
+        await home.rest(running, 600)
+        assert await attempts(running) == [(1, "running", None, None)]
+    home.processes.writing.clear()
+    home.processes.gone.add(AGENT.pid)
+    async with home.open() as running:
+        await running.settle()
+        assert await attempts(running) == [(1, "running", None, None)]
+        await home.rest(running)
+        assert await attempts(running) == [(1, "aborted", "process_gone", "run.aborted.process_gone")]
+
+
+async def test_what_a_session_does_is_told_beside_its_status(tmp_path: Path) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    home.transcript.prompt("fix it")
+    home.write()
+    async with home.open() as running:
+        for status, activity in (("busy", "active"), ("waiting", "waiting"), ("idle", "idle")):
+            home.processes.writing[SESSION] = Writer("alive", status, AGENT)  # type: ignore[arg-type] # one of three
+            await running.settle()
+            assert await running.rows("select activity from cursors") == [(activity,)]
+
+
+@pytest.mark.parametrize("is_over", [False, True], ids=["while it runs", "after its end"])
+@pytest.mark.parametrize("way", ["renamed", "copied and removed", "packed"])
+async def test_a_session_that_moves_stays_the_same(tmp_path: Path, way: str, is_over: bool) -> None:
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    if is_over:
+        home.transcript.text("fixed")
+    home.write()
+    async with home.open() as running:
+        await home.rest(running, 1.0 if not is_over else 6.0)
+        place = home.projects / "archive" / home.place.name
+        place.parent.mkdir()
+        if way == "renamed":
+            home.place.rename(place)
+        elif way == "copied and removed":
+            home.write(place)
+            home.place.unlink()
+        else:
+            place = _packed(home)
+        await home.rest(running)
+        before = await attempts(running)
+        assert len(before) == 1
+        if way != "packed":
+            home.transcript.prompt("and now the tests") if is_over else home.transcript.text("fixed")
+            home.write(place)
+            await home.rest(running)
+            if is_over:
+                assert (await attempts(running))[1:] == [(2, "running", None, None)]
+            else:
+                assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
+        ((key, path),) = await running.rows("select key, path from sessions")
+        assert (key, path) == (KEY, str(place).removesuffix(".zst"))
+
+
+def _packed(home: Home) -> Path:
+    import zstandard
+
+    packed = home.place.with_name(f"{home.place.name}.zst")
+    packed.write_bytes(zstandard.ZstdCompressor().compress(home.place.read_bytes()))
+    os.utime(packed, (home.clock.wall, home.clock.wall))
+    home.place.unlink()
+    return packed
+
+
+async def test_a_session_that_is_seen_under_two_roots_is_one_and_is_read_where_it_was_found_first(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path)
+    mirror = tmp_path / "mirror"
+    home.further = (Root("mirror", str(mirror), "claude-code", "live"),)
+    home.transcript.prompt("fix it")
+    home.write()
+    home.write(mirror / home.place.name)
+    async with home.open() as running:
+        await home.rest(running, 1.0)
+        home.transcript.text("fixed")
+        home.write()
+        home.write(mirror / home.place.name)
+        await home.rest(running)
+        assert await sessions(running) == [(KEY, "completed", 1, "run.completed.ok", str(home.place))]
+        assert await running.rows("select count(*) from events where type = 'AttemptEnded'") == [(1,)]
+        home.place.unlink()
+        await home.rest(running)
+        home.transcript.prompt("once more")
+        home.write(mirror / home.place.name)
+        await home.rest(running)
+        path = str(mirror / home.place.name)
+        assert await sessions(running) == [(KEY, "running", 2, "run.started.resumed", path)]
+
+
+async def test_a_session_whose_file_goes_while_it_runs_has_vanished_once_it_is_nowhere_else(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    home.write()
+    async with home.open() as running:
+        await running.settle()
+        home.place.unlink()
+        await running.settle()
+        assert await attempts(running) == [(1, "running", None, None)]
+        await home.rest(running)
+        assert await attempts(running) == [(1, "aborted", "process_gone", "run.aborted.vanished")]
+        home.write()
+        await home.rest(running)
+        assert len(await attempts(running)) == 1, "it says no more than before"
+
+
+async def test_a_restart_looks_at_no_transcript_that_stayed_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    home.transcript.text("fixed")
+    home.write()
+    async with home.open() as running:
+        await home.rest(running)
+    monkeypatch.setattr(RealFiles, "look_at_session", _unexpected)
+    monkeypatch.setattr(RealFiles, "identify", _unexpected)
+    async with home.open() as running:
+        await running.settle()
+        assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
+        assert await running.rows("select * from problems") == []
+
+
+def _unexpected(*given: object) -> None:
+    raise AssertionError("nothing changed")
+
+
+async def test_a_look_that_finds_nothing_new_writes_nothing(tmp_path: Path) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    home.transcript.prompt("fix it")
+    home.write()
+    home.processes.writing[SESSION] = Writer("alive", "busy", AGENT)
+    async with home.open() as running:
+        await home.rest(running, 60)
+        commits = running.store.commits
+        await home.rest(running, 60)
+        assert running.store.commits == commits
+
+
+async def test_the_first_sight_of_a_home_records_its_history_and_fires_nothing(tmp_path: Path) -> None:
+    home = Home(tmp_path, history="record")
+    home.transcript.now -= LONG_AGO
+    home.transcript.prompt("fix it")
+    home.transcript.text("fixed")
+    home.transcript.prompt("and the tests")
+    home.transcript.text("done")
+    home.write()
+    os.utime(home.place, (home.transcript.now, home.transcript.now))
+    async with home.open() as running:
+        await home.rest(running)
+        assert await running.rows("select status, attempt, origin from sessions") == [
+            ("completed", 2, "history")
+        ]
+        finished = "select payload ->> 'origin' from events where type = 'SessionFinished'"
+        assert await running.rows(finished) == [("history",), ("history",)]
+        assert await running.rows("select * from journal_lines") == []
+        home.transcript.now = home.clock.wall
+        home.transcript.prompt("once more")
+        home.write()
+        await home.rest(running)
+        assert (await attempts(running))[2:] == [(3, "running", None, None)]
+    assert len(list((running.state / "sessions").rglob("events.jsonl"))) == 1
+
+
+async def test_a_long_transcript_is_read_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "MOST_BYTES", 5_000)
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    for number in range(50):
+        home.transcript.result(home.transcript.call(command=f"make {number}"), "x" * 500)
+    home.transcript.text("fixed")
+    home.write()
+    async with home.open() as running:
+        await home.rest(running)
+        assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
+        ((text,),) = await running.rows("select state from cursors")
+        scan = load_remembered(str(text)).scan
+        assert scan is not None
+        assert LAYOUTS.named("claude-code").load(scan).tell().counts.tool_calls == 50
+
+
+async def test_what_is_no_session_is_looked_at_again_only_when_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path)
+    home.write_as(b"")
+    async with home.open() as running:
+        await home.rest(running)
+        assert await sessions(running) == []
+        assert await running.rows("select session_key from places") == [(None,)]
+        home.transcript.prompt("fix it")
+        home.write()
+        await home.rest(running)
+        assert [row[:2] for row in await sessions(running)] == [(KEY, "running")]
+
+
+async def test_a_mistake_of_ours_in_one_sessions_look_is_shown_and_harms_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    home.transcript.text("fixed")
+    home.write()
+    home.write(home.projects / "other" / "5d0f8a52-1c7e-4b7b-9a63-0f2d6c1e8b22.jsonl")
+    real = RealFiles.look_at_session
+
+    def look(files: RealFiles, root: str, place: str, *more: object) -> object:
+        if place.startswith("other/"):
+            raise ZeroDivisionError("ours")
+        return real(files, root, place, *more)  # type: ignore[arg-type] # passed on as it came
+
+    monkeypatch.setattr(RealFiles, "look_at_session", look)
+    async with home.open() as running:
+        await home.rest(running)
+        assert [row[:2] for row in await sessions(running)] == [(KEY, "completed")]
+        ((message,),) = await running.rows("select message from problems")
+        assert "by a mistake in Runward itself: ZeroDivisionError('ours')" in str(message)
+    monkeypatch.setattr(RealFiles, "look_at_session", real)
+    async with home.open() as running:
+        await home.rest(running)
+        assert await running.rows("select * from problems") == []
