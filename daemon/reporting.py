@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import anyio.to_thread
 import structlog
@@ -15,6 +16,13 @@ from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.turn import Worker
+
+
+PROGRESS_PERIOD: Final = 5
+"""Reports between two lines in the log about the same long reading."""
+
+FEW: Final = 100
+"""Places that are read before anybody asks how far it has come."""
 
 
 @dataclass(slots=True)
@@ -31,11 +39,14 @@ class Reporting:
     troubles: Iterable[Callable[[], list[str]]]
     log: structlog.typing.FilteringBoundLogger
     _last: Report | None = None
+    _untold: int = 0
+    _is_long: bool = False
     _lags: tuple[int, float | None, float | None] = (-1, None, None)
 
     async def tell(self) -> None:
         """Have `status.json` say what is true now, if that is something new."""
         report = self.report()
+        self._tell_progress(report.coverage.unread)
         if report == self._last or self.state is None:
             return
         try:
@@ -43,6 +54,16 @@ class Reporting:
             self._last = report
         except OSError as error:
             self.log.warning("report.not_written", why=error.strerror)
+
+    def _tell_progress(self, unread: int) -> None:
+        """Log how far a long reading has come, now and then, and its end."""
+        self._untold = self._untold + 1 if unread else 0
+        if self._untold % PROGRESS_PERIOD == 1 and unread > FEW:
+            self.log.info("transcripts.reading", left=unread)
+            self._is_long = True
+        elif not unread and self._is_long:
+            self.log.info("transcripts.read")
+            self._is_long = False
 
     def report(self) -> Report:
         """What this daemon says of itself now."""
@@ -52,7 +73,7 @@ class Reporting:
             self.store.epoch,
             __version__,
             self.since,
-            replace(self.coverage),
+            replace(self.coverage, unread=self.worker.hints.backlog),
             median,
             slowest,
             self.store.fences_refused,

@@ -123,6 +123,7 @@ def _coverage(report: Mapping[str, JsonValue]) -> JsonValue:
         **{key: found.get(key) for key in keys},
         "last_scan_at": iso(_number(found.get("last_scan_at"))),
         "last_scan_s": found.get("last_scan_s"),
+        "unread": found.get("unread"),
     }
 
 

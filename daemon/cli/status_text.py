@@ -48,6 +48,8 @@ def _facts(status: Mapping[str, JsonValue], state: str, now: float) -> Iterator[
         watch = f"{coverage['watched']} directories, {coverage['flat']} roots flat, {coverage['overflows']} overflows"
         yield "watching:", f"{watch}, {coverage['found_by_scan']} found only by a scan"
         yield "last scan:", ago(scanned, now)
+        if coverage["unread"]:
+            yield "reading:", f"{coverage['unread']} places are still to be looked at"
         lag = _table(status["lag"])
         yield (
             "verdicts:",

@@ -13,3 +13,5 @@ class Coverage:
     found_by_scan: int = 0
     last_scan_at: float | None = None
     last_scan_s: float = 0.0
+    unread: int = 0
+    """Places that are still to be looked at, after everything else: a home that is seen for the first time has thousands."""

@@ -65,7 +65,15 @@ def test_a_running_daemon_tells_of_itself_and_of_its_roots(place: Place) -> None
     assert (root["name"], root["path"]) == ("runs", str(place.runs))
     coverage = status["coverage"]
     assert isinstance(coverage, dict)
-    assert list(coverage) == ["watched", "flat", "overflows", "found_by_scan", "last_scan_at", "last_scan_s"]
+    assert list(coverage) == [
+        "watched",
+        "flat",
+        "overflows",
+        "found_by_scan",
+        "last_scan_at",
+        "last_scan_s",
+        "unread",
+    ]
     assert status["lag"] == {"event_to_verdict_p50_s": None, "event_to_verdict_p99_s": None}
 
 
