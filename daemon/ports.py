@@ -89,6 +89,10 @@ class Processes(Protocol):
 
     def state(self, process: RecordedProcess) -> ProcessState: ...
 
+    def descriptor(self, process: RecordedProcess) -> int | None:
+        """A descriptor, its caller's to close, that becomes readable when this process ends; None where there is none."""
+        ...
+
     def writers(self) -> WriterOf:
         """Whom to ask during one batch of looks: what is read for one session isn't read again for the next."""
         ...

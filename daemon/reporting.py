@@ -17,7 +17,6 @@ from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.turn import Worker
 
-
 PROGRESS_PERIOD: Final = 5
 """Reports between two lines in the log about the same long reading."""
 

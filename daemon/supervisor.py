@@ -28,6 +28,7 @@ from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, Statement
 from runward.daemon.watch.coverage import Coverage
+from runward.daemon.watch.exits import Exits
 from runward.daemon.watch.hints import Hints, Why
 from runward.daemon.watch.keeping import WatchKeeping
 from runward.daemon.watch.notifications import Notifications
@@ -119,6 +120,7 @@ class Supervisor:
         self.comparison = Comparison(
             world.files, store, world.clock, log, self.outbox, self._damaged, self.outbox.busy
         )
+        self.exits = Exits(world.processes, self.hints)
         self.rounds = self._make_rounds()
         self.watch = WatchKeeping(
             world.notifications, self.roots, self.rounds, self.hints, self.coverage, log
@@ -165,6 +167,8 @@ class Supervisor:
             cancelled=self.orders.wake,
             ordered=self.starts.wake,
             repaired=self.comparison.repaired,
+            opened=self.exits.watch,
+            closed=self.exits.forget,
         )
 
     def _make_background(self, decider: Decider) -> Background:
@@ -307,6 +311,7 @@ class Supervisor:
             self._log.info("ready", watched=self.coverage.watched, flat=self.coverage.flat)
             notify("READY=1", f"STATUS=watching {len(self.roots)} roots")
             ready()
+            tasks.start_soon(self.exits.run)
             tasks.start_soon(self.rounds.run)
             tasks.start_soon(self.outbox.run)
             tasks.start_soon(self.orders.run)

@@ -99,6 +99,20 @@ def current_boot_id(proc: str = _PROC) -> str:
         return file.read().strip().decode()
 
 
+def descriptor_of(process: ProcessIdentity) -> int | None:
+    """A descriptor of this very process, which becomes readable when it ends; None where it has, or can't be had."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (OSError, OverflowError, ValueError):
+        return None
+    if (
+        state_of(process) != "alive"
+    ):  # asked with the descriptor in hand, so the number can't be another's meanwhile
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
 def booted_at(proc: str = _PROC) -> float | None:
     """When this machine started (Unix seconds), by its clock as it is now; None where nobody may know."""
     try:

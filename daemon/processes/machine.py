@@ -4,7 +4,13 @@ import socket
 
 from runward.daemon.ports import NotTold, RunPlace, Told, WriterOf
 from runward.daemon.processes.ancestry import launcher_of
-from runward.daemon.processes.identity import ProcessIdentity, booted_at, current_boot_id, state_of
+from runward.daemon.processes.identity import (
+    ProcessIdentity,
+    booted_at,
+    current_boot_id,
+    descriptor_of,
+    state_of,
+)
 from runward.daemon.processes.telling import tell_to_end
 from runward.daemon.rundir.liveness import Writers
 from runward.handlers.facts import RunProcesses
@@ -29,6 +35,9 @@ class RealProcesses:
 
     def booted_at(self) -> float | None:
         return booted_at()
+
+    def descriptor(self, process: RecordedProcess) -> int | None:
+        return descriptor_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
 
     def writers(self) -> WriterOf:
         return Writers().writer

@@ -22,7 +22,7 @@ from runward.daemon.store import queries
 from runward.daemon.store.rows import Job, Outcome
 from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
-from runward.daemon.watch.hints import Hint, Hints, Why
+from runward.daemon.watch.hints import Hint, Hints, Target, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.deciding import Decider, Orders, waves
 from runward.daemon.worker.following import Follower, known_places
@@ -33,6 +33,7 @@ from runward.handlers.effects import CancelRun, EndAttempt, NoteHook, StartRun
 from runward.handlers.events import AttemptEnded, Event, HookSpoke, JobDiscardRequested, JobRetryRequested
 from runward.handlers.facts import JobState, LinkedSessions, Session
 from runward.handlers.layouts import native
+from runward.handlers.layouts.scanner import RecordedProcess
 
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
@@ -85,6 +86,10 @@ class Worker:
     """Called when an order to start a run is durable."""
     has_links: bool = False
     """Whether any agent's session is known to have been started in a launcher's run."""
+    opened: Callable[[Target, tuple[RecordedProcess, ...]], None] = lambda target, processes: None
+    """Called with a session that runs, and its processes."""
+    closed: Callable[[Target], None] = lambda target: None
+    """Called with a session that ran, and doesn't any more."""
     inbox_waits: bool = True
     trouble: str | None = None
     """What keeps the worker from working."""
@@ -244,8 +249,11 @@ class Worker:
                 root.seen[name] = look.mark
             if look.phase == "open":
                 root.open[name] = look.processes
-            else:
-                root.open.pop(name, None)
+                self.opened(
+                    (root.name, name), look.processes[:1]
+                )  # a launcher's end is its command's, mostly
+            elif root.open.pop(name, None) is not None:
+                self.closed((root.name, name))
             if look.doubted:
                 root.doubted.add(name)
             else:

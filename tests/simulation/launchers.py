@@ -345,6 +345,9 @@ class SimulatedProcesses:
     def booted_at(self) -> float | None:
         return None
 
+    def descriptor(self, process: RecordedProcess) -> int | None:
+        return None
+
     def writers(self) -> WriterOf:
         return lambda layout, path, session_id: Writer("unknown")
 

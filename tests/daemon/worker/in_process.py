@@ -85,6 +85,9 @@ class ToldProcesses:
     def booted_at(self) -> float | None:
         return 0.0
 
+    def descriptor(self, process: RecordedProcess) -> int | None:
+        return None
+
     def writers(self) -> WriterOf:
         return lambda layout, path, session_id: self.writing.get(session_id, Writer("unknown"))
 
