@@ -24,6 +24,9 @@ class Why:
 Target = tuple[str, str]
 """A root's name and a place in it: the name of a run directory, or the path of a session of another tool's."""
 
+ITSELF: Final = ""
+"""What stands for a place where a root as a whole may hold others than before."""
+
 Hint = tuple[Target, int]
 """A target and the bits of `Why` that say who hinted at it."""
 

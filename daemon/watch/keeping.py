@@ -7,7 +7,7 @@ import anyio
 import structlog
 
 from runward.daemon.watch.coverage import Coverage
-from runward.daemon.watch.hints import Hints, Target, Why
+from runward.daemon.watch.hints import ITSELF, Hints, Target, Why
 from runward.daemon.watch.notifications import CannotWatch, Notifications, Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
@@ -61,4 +61,8 @@ class WatchKeeping:
         self.stands.set()
 
     def _hint(self, targets: list[Target]) -> None:
+        doubtful = [target for target in targets if target[1] == ITSELF]
+        if doubtful:
+            self.rounds.doubt(name for name, _ in doubtful)
+            targets = [target for target in targets if target[1] != ITSELF]
         self.hints.add(targets, Why.WATCH)

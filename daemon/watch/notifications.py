@@ -19,7 +19,7 @@ import anyio.to_thread
 from watchfiles import Change
 from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
-from runward.daemon.watch.hints import Target
+from runward.daemon.watch.hints import ITSELF, Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts.native import is_untelling
 
@@ -210,10 +210,18 @@ class Translator:
 def _place(root: WatchedRoot, path: str) -> str | None:
     """The place whose change a changed path (relative to the root) tells of, if any."""
     if root.shape is not None:
-        return root.shape.place_of(path)
+        place = root.shape.place_of(path)
+        return ITSELF if place is None and _held_places(root, path) else place
     directory, _, rest = path.partition("/")
     name = rest.partition("/")[0]
     return None if name and is_untelling(name) and directory in root.seen else directory
+
+
+def _held_places(root: WatchedRoot, path: str) -> bool:
+    """Whether a changed path is a directory that came, maybe full, or one that went, with places in it."""
+    if os.path.isdir(f"{root.path}/{path}"):
+        return True
+    return any(place.startswith(f"{path}/") for place in list(root.seen))
 
 
 @dataclass(frozen=True, slots=True)

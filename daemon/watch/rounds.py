@@ -7,7 +7,7 @@ is looked at. Now and then everything is scanned.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -69,6 +69,8 @@ class Rounds:
     flat: set[str] = field(default_factory=set)
     _asked: int = 0
     _written: int = 0
+    _doubtful: set[str] = field(default_factory=set)
+    _doubtful_at: float = 0.0
     _scan_at: float = 0.0
     _everything: bool = True
     _wake: anyio.Event = field(default_factory=anyio.Event)
@@ -78,6 +80,10 @@ class Rounds:
         self._scan_at = 0.0
         self._everything = self._everything or everything
         self._wake.set()
+
+    def doubt(self, names: Iterable[str]) -> None:
+        """Directories came or went in these roots: have each scanned, as often as it may cost."""
+        self._doubtful.update(names)
 
     def scan_is_due(self) -> bool:
         """Whether the roots should be scanned now: it was asked for, or the last scan is long ago."""
@@ -99,6 +105,7 @@ class Rounds:
             elif any(root.doubted for root in self.roots.values()):
                 await self.check_processes(frozenset(self.roots), doubted=True)
             await self.check_roots()
+            await self.scan_doubtful()
             await self.check_running()
             self._look_at_flat()
             self.check_due()
@@ -134,6 +141,18 @@ class Rounds:
         self.coverage.last_scan_s = cost
         self._scan_at = min(self._scan_at, self.clock.monotonic() + max(self.period, COST_FACTOR * cost))
         return found
+
+    async def scan_doubtful(self) -> None:
+        """Scan the roots in which directories came or went, if the last such scan was long enough ago."""
+        if not self._doubtful or self.clock.monotonic() < self._doubtful_at:
+            return
+        names, self._doubtful = self._doubtful, set()
+        started = self.clock.monotonic()
+        for root in [self.roots[name] for name in sorted(names) if name in self.roots]:
+            scanned = await anyio.to_thread.run_sync(scan, self.files, root, False)
+            self._settle(scanned, Why.WATCH)
+        now = self.clock.monotonic()
+        self._doubtful_at = now + COST_FACTOR * (now - started)
 
     def _settle(self, scanned: Scanned, why: int) -> int:
         complaint = settle(scanned)
@@ -191,7 +210,7 @@ class Rounds:
         return [
             (root.name, name)
             for root, name, signature in found
-            if signature is not None and root.seen.get(name) != mark(signature)
+            if (root.shape is not None if signature is None else root.seen.get(name) != mark(signature))
         ]
 
     def _signature(self, root: WatchedRoot, place: str) -> Signature | None:

@@ -1,7 +1,12 @@
 """From changed paths to the run directories that somebody should look into."""
 
+from pathlib import Path
+
+from runward.daemon.watch.hints import ITSELF
 from runward.daemon.watch.notifications import Translator
 from runward.daemon.watch.roots import WatchedRoot
+from runward.handlers.layouts.places import shape_of
+from runward.handlers.layouts.registry import LAYOUTS
 
 INBOX = "/state/inbox"
 
@@ -32,6 +37,27 @@ def test_hidden_names_and_strangers_are_nobodys_runs() -> None:
         [],
         False,
     )
+
+
+def test_what_is_to_be_ignored_is_no_hint_either() -> None:
+    root = WatchedRoot("runs", "/runs", "native", ignore=("scratch-*",))
+    assert Translator(INBOX, [root])(["/runs/scratch-1/exit.json", "/runs/a/exit.json"])[0] == [("runs", "a")]
+
+
+def test_of_transcripts_each_path_tells_of_the_session_that_it_belongs_to() -> None:
+    root = WatchedRoot("home", "/p", "claude-code", shape_of(LAYOUTS.named("claude-code")), ignore=("-tmp*",))
+    paths = ["/p/-a/s.jsonl", "/p/-a/s/subagents/agent-1.jsonl", "/p/-a/notes.md", "/p/-tmp-x/s.jsonl"]
+    assert Translator(INBOX, [root])(paths)[0] == [("home", "-a/s.jsonl")]
+
+
+def test_a_directory_of_transcripts_that_came_or_went_puts_its_whole_root_in_doubt(tmp_path: Path) -> None:
+    root = WatchedRoot("home", str(tmp_path), "claude-code", shape_of(LAYOUTS.named("claude-code")))
+    root.seen["-old/s.jsonl"] = 1
+    translate = Translator(INBOX, [root])
+    (tmp_path / "-new").mkdir()
+    assert translate([f"{tmp_path}/-new"])[0] == [("home", ITSELF)]
+    assert translate([f"{tmp_path}/-old"])[0] == [("home", ITSELF)]
+    assert translate([f"{tmp_path}/-never", f"{tmp_path}/-old/notes"])[0] == []
 
 
 def test_a_change_of_the_inbox_is_told() -> None:
