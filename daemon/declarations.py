@@ -78,10 +78,7 @@ class Declarer:
         paths = {os.path.normpath(session.path), os.path.realpath(session.path)}
         holding = [each for each in fitting if any(_holds(each.path, path) for path in paths)]
         innermost = max(holding, key=lambda each: len(each.path), default=None)
-        launching = self._settings.launch_root
-        if innermost is None:
-            return None
-        return CoveringRoot(innermost.name, None if launching is None else launching.name)
+        return None if innermost is None else CoveringRoot(innermost.name)
 
 
 def _holds(root: str, path: str) -> bool:

@@ -167,6 +167,7 @@ class Supervisor:
             cancelled=self.orders.wake,
             ordered=self.starts.wake,
             repaired=self.comparison.repaired,
+            doubt=self.rounds.doubt,
             opened=self.exits.watch,
             closed=self.exits.forget,
         )
@@ -350,6 +351,7 @@ class Supervisor:
                     break
                 await anyio.sleep(patience)
                 await self.rounds.check_processes(frozenset(self.roots), doubted=True)
+                await self.rounds.scan_doubtful()
                 self.rounds.check_due()
                 self.queue.may_be_due = True
         self._check_epoch()

@@ -19,7 +19,7 @@ from runward.handlers.events import (
     SessionDeclaration,
     Status,
 )
-from runward.handlers.facts import Produced, RunProcesses
+from runward.handlers.facts import HookDeclaration, Produced, RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
 
 ContractBasis: TypeAlias = Literal["launcher", "hook", "first_look", "late"]
@@ -215,7 +215,8 @@ class StartRun(NamedTuple):
 class NoteHook(NamedTuple):
     """Keep what a session's hook said last: when (Unix seconds), what, and the processes that it ran under.
 
-    The agent is among `ancestors`, the nearest of which comes first. `launcher_session` is kept once it is known.
+    The agent is among `ancestors`, the nearest of which comes first. `launcher_session` is kept once it is known, and so
+    is what was `declared` for the session when it spoke first.
     """
 
     key: str
@@ -223,6 +224,7 @@ class NoteHook(NamedTuple):
     kind: HookKind
     ancestors: tuple[RecordedProcess, ...]
     launcher_session: str | None
+    declared: HookDeclaration | None = None
 
 
 class ScanRoots(NamedTuple):

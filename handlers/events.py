@@ -80,7 +80,7 @@ class SessionDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class AttemptStarted(OfSession):
-    """A session's files, or before them its hook, say that an attempt began; the first one opens the session.
+    """A session's files say that an attempt began; the first one opens the session.
 
     `at` is when it began (Unix seconds), `seen_over` that the same look also found its end. A
     further attempt declares nothing: it goes on under what the first one declared.
@@ -95,7 +95,6 @@ class AttemptStarted(OfSession):
     declaration: SessionDeclaration | None
     origin: Origin = "live"
     seen_over: bool = False
-    declared_by: Literal["files", "hook"] = "files"
 
     @property
     def key(self) -> str:

@@ -268,10 +268,32 @@ class RootOf:
 
 
 class CoveringRoot(NamedTuple):
-    """A root by its name, and the name of the native root that launched runs go to."""
+    """A root by its name."""
 
     name: str
-    launch_root: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredToHook:
+    """Question: what was declared for a session when its hook told of its first prompt? Answer: `HookDeclaration`, or None.
+
+    No named tuple, which would equal the `SessionOf` of the same key.
+    """
+
+    key: str
+
+
+class HookDeclaration(NamedTuple):
+    """What was declared when a session's hook spoke, at this time (Unix seconds): the playbook, and its contract's snapshot.
+
+    `problem` says why there is no contract, `rule` is the place of the rule that named the playbook.
+    """
+
+    at: float
+    playbook: str | None = None
+    contract_json: str | None = None
+    problem: str | None = None
+    rule: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +354,7 @@ Question: TypeAlias = (
     | PlayOf
     | RootOf
     | LinkedSessionsOf
+    | DeclaredToHook
 )
 Answer: TypeAlias = (
     Session
@@ -348,6 +371,7 @@ Answer: TypeAlias = (
     | Play
     | CoveringRoot
     | LinkedSessions
+    | HookDeclaration
     | Unreadable
     | None
 )
@@ -394,5 +418,7 @@ def question_as_json(question: Question) -> JsonValue:
             return {"play_of": playbook}
         case RootOf(layout=layout, path=path):
             return {"root_of": {"layout": layout, "path": path}}
+        case DeclaredToHook(key=key):
+            return {"declared_to_hook": key}
         case LinkedSessionsOf(launcher=launcher):
             return {"linked_sessions_of": launcher}

@@ -11,7 +11,7 @@
 | `JobDiscardRequested` | `requests/discard`| gives a held job up                                 |
 | `SessionCancelRequested` | `requests/cancel` | has a running session ended                      |
 | `PlayRunRequested`    | `requests/play`   | has a playbook's command started                    |
-| `HookSpoke`           | `sessions/hooked` | notes who speaks; may open the session before its files |
+| `HookSpoke`           | `sessions/hooked` | notes who speaks, and what is declared at a first prompt |
 | `ScanRequested`       | `requests/scan`   | has every root scanned                              |
 
 A handler is `decide(event, event_hash, facts, now)`: it returns effects, the questions that it

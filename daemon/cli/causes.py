@@ -141,8 +141,7 @@ def _said(kind: str, fact: Mapping[str, JsonValue]) -> str:
     match kind:
         case "AttemptStarted":
             over = ", and was over when it was first seen" if fact.get("seen_over") else ""
-            by = ", as its hook said" if fact.get("declared_by") == "hook" else ""
-            return f"attempt {fact.get('attempt')} began{over}{by}"
+            return f"attempt {fact.get('attempt')} began{over}"
         case "FlowPlanned":
             legs = fact.get("legs")
             named = (

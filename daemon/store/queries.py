@@ -15,6 +15,7 @@ from runward.daemon.store.values import as_bytes, as_float, as_int, listed
 from runward.handlers.events import HookKind, UnknownEvent, load_payload
 from runward.handlers.facts import (
     Cancellation,
+    HookDeclaration,
     JobState,
     LinkedSession,
     LinkedSessions,
@@ -60,11 +61,22 @@ ROOT_SEEN: Final = (
 
 
 _PROCESSES: Final = TypeAdapter(RunProcesses)
+_DECLARED: Final = TypeAdapter(HookDeclaration)
 _SIGNATURE: Final = TypeAdapter(Signature)
 
 
 _ANCESTORS: Final = TypeAdapter(tuple[RecordedProcess, ...])
 _AGENTS: Final = MappingProxyType({"claude-code": 1, "codex": 0})
+
+
+async def hook_declarations(store: Store, keys: Iterable[str]) -> dict[str, HookDeclaration]:
+    """What was declared for these sessions when their hooks told of their first prompts, by session key."""
+    rows = await store.read(
+        "select session_key, declared from hooks"
+        " where session_key in (select value from json_each(?)) and declared is not null",
+        (listed(keys),),
+    )
+    return {str(key): _DECLARED.validate_json(str(text)) for key, text in rows}
 
 
 async def linked_sessions(store: Store, launchers: Iterable[str]) -> dict[str, LinkedSessions]:

@@ -89,12 +89,13 @@ _INSERT_FILE: Final = (
     " values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _NOTE_HOOK: Final = (
-    "insert into hooks (session_key, at, kind, ancestors, launcher_session) values (?, ?, ?, ?, ?)"
+    "insert into hooks (session_key, at, kind, ancestors, launcher_session, declared) values (?, ?, ?, ?, ?, ?)"
     " on conflict (session_key) do update set"
     " at = max(at, excluded.at),"
     " kind = case when excluded.at >= at then excluded.kind else kind end,"
     " ancestors = case when excluded.at >= at and excluded.ancestors <> '[]' then excluded.ancestors else ancestors end,"
-    " launcher_session = coalesce(launcher_session, excluded.launcher_session)"
+    " launcher_session = coalesce(launcher_session, excluded.launcher_session),"
+    " declared = coalesce(declared, excluded.declared)"
 )
 _FINISH_JOB: Final = (
     "update jobs set state = ?, run_after = ?, token = null, tries = ?, error = ?, updated_at = ?"
@@ -276,12 +277,15 @@ class Batch:
             case RepairJournal():
                 self._repair(effect)
             case NoteHook():
-                ancestors = to_json(effect.ancestors).decode()
-                self._row(
-                    _NOTE_HOOK, (effect.key, effect.at, effect.kind, ancestors, effect.launcher_session)
-                )
+                self._note_hook(effect)
             case ScanRoots():
                 self.scan = True
+
+    def _note_hook(self, effect: NoteHook) -> None:
+        ancestors = to_json(effect.ancestors).decode()
+        declared = None if effect.declared is None else to_json(effect.declared).decode()
+        row = (effect.key, effect.at, effect.kind, ancestors, effect.launcher_session, declared)
+        self._row(_NOTE_HOOK, row)
 
     def _open(self, effect: OpenSession) -> None:
         said, evidence = effect.declaration, _evidence(effect.reason.evidence_refs)

@@ -20,9 +20,10 @@ class Scanned:
     root: WatchedRoot
     listing: Listing | Unreadable | Gone
     targets: tuple[Target, ...]
+    began_at: float
 
 
-def scan(files: Files, root: WatchedRoot, everything: bool) -> Scanned:
+def scan(files: Files, root: WatchedRoot, everything: bool, now: float) -> Scanned:
     """Compare a root with what was seen in it; with `everything`, look at all of it anew.
 
     Of other tools' sessions only those that are open are looked at without a change: what they say lies in the file
@@ -30,7 +31,7 @@ def scan(files: Files, root: WatchedRoot, everything: bool) -> Scanned:
     """
     listing = files.list_root(root.path) if root.shape is None else files.list_places(root.path, root.shape)
     if not isinstance(listing, Listing):
-        return Scanned(root, listing, ())
+        return Scanned(root, listing, (), now)
     seen = root.seen
     found = listing.directories
     anew = everything and root.shape is None
@@ -45,7 +46,7 @@ def scan(files: Files, root: WatchedRoot, everything: bool) -> Scanned:
     missing += [name for name in list(root.open) if name not in found and name not in seen]
     unlisted = tuple(f"{directory}/" for directory in listing.unlisted)
     changed += [name for name in missing if not name.startswith(unlisted)] if unlisted else missing
-    return Scanned(root, listing, tuple((root.name, name) for name in changed))
+    return Scanned(root, listing, tuple((root.name, name) for name in changed), now)
 
 
 def settle(scanned: Scanned) -> str | None:
@@ -54,6 +55,7 @@ def settle(scanned: Scanned) -> str | None:
     match scanned.listing:
         case Listing(unusable=unusable):
             root.health, root.problem = "ok", _unusable(unusable)
+            root.listed_at = scanned.began_at
         case Gone():
             root.health, root.problem = "missing", "the directory is not there"
         case Unreadable(why=why):

@@ -30,6 +30,8 @@ class WatchedRoot:
     records_history: bool = False
     ignore: tuple[str, ...] = ()
     first_seen_at: float = 0.0
+    listed_at: float = 0.0
+    """When the last scan that could list it began (Unix seconds)."""
     health: Health = "unknown"
     problem: str | None = None
     stands: str | None = None

@@ -134,7 +134,7 @@ class Rounds:
         started = self.clock.monotonic()
         found = 0
         for root in list(self.roots.values()):
-            scanned = await anyio.to_thread.run_sync(scan, self.files, root, everything)
+            scanned = await anyio.to_thread.run_sync(scan, self.files, root, everything, self.clock.now())
             found += self._settle(scanned, Why.START if everything else Why.SCAN)
         cost = self.clock.monotonic() - started
         self.coverage.last_scan_at = self.clock.now()
@@ -149,7 +149,7 @@ class Rounds:
         names, self._doubtful = self._doubtful, set()
         started = self.clock.monotonic()
         for root in [self.roots[name] for name in sorted(names) if name in self.roots]:
-            scanned = await anyio.to_thread.run_sync(scan, self.files, root, False)
+            scanned = await anyio.to_thread.run_sync(scan, self.files, root, False, self.clock.now())
             self._settle(scanned, Why.WATCH)
         now = self.clock.monotonic()
         self._doubtful_at = now + COST_FACTOR * (now - started)
@@ -185,7 +185,7 @@ class Rounds:
             self.log.info("roots.changed", roots=[root.name for root in changed])
             self.watch_again()
         for root in changed:
-            scanned = await anyio.to_thread.run_sync(scan, self.files, root, True)
+            scanned = await anyio.to_thread.run_sync(scan, self.files, root, True, self.clock.now())
             self._settle(scanned, Why.SCAN)
 
     async def _identities(self) -> list[tuple[WatchedRoot, str | None]]:

@@ -26,7 +26,9 @@ from runward.handlers.facts import (
     CoveringRoot,
     Declarations,
     DeclaredContract,
+    DeclaredToHook,
     HashesOf,
+    HookDeclaration,
     JobState,
     JobStateOf,
     LegsBefore,
@@ -107,6 +109,7 @@ class View:
     orders: Orders
     produced: ProducedBefore
     linked: Mapping[str, LinkedSessions]
+    hooked: Mapping[str, HookDeclaration]
     stopped: set[str] = field(default_factory=set)
 
 
@@ -139,6 +142,7 @@ class Decider:
         orders: Orders = NO_ORDERS,
         produced: ProducedBefore = MappingProxyType({}),
         linked: Mapping[str, LinkedSessions] = MappingProxyType({}),
+        hooked: Mapping[str, HookDeclaration] = MappingProxyType({}),
     ) -> list[Outcome]:
         """An outcome for each job, in order. `states` are of the jobs that the events speak of."""
         view = View(
@@ -148,6 +152,7 @@ class Decider:
             orders,
             produced,
             linked,
+            hooked,
         )
         return [self._outcome(job, view) for job in jobs]
 
@@ -199,6 +204,8 @@ class Decider:
                 return view.orders.processes.get(key, RunProcesses())
             case CancellationOf(key=key, attempt=attempt):
                 return view.orders.carried_out.get((key, attempt))
+            case DeclaredToHook(key=key):
+                return view.hooked.get(key)
             case LinkedSessionsOf(launcher=key):
                 return view.linked.get(key, NOTHING_LINKED)
             case ArtifactsUnder(root=root, within=within, paths=paths):

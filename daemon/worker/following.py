@@ -44,6 +44,9 @@ MOST_BYTES: Final = 4 << 20
 HOOKED_AFTER: Final = 2.0
 """Seconds after a hook spoke in which its own helpers may still be there: who lives longer may be the agent."""
 
+_LOOKED_FOR_S: Final = 1.0
+"""Seconds after which a session whose files are gone is asked for again, while they may yet be found elsewhere."""
+
 _REPORT: Final = "report it with the daemon's log; the others are followed as ever"
 
 
@@ -267,6 +270,9 @@ class _Batch:
     ) -> Looked:
         """The session's place is gone; it may be on its way to another one."""
         found = lose(before.followed, key, self._now)
+        since = found.after.lost_since or before.followed.lost_since
+        if found.events and not self._is_looked_for(root, since):
+            found = found._replace(after=before.followed, events=(), again_in=_LOOKED_FOR_S)
         after = before._replace(followed=found.after)
         self._remembered[key] = after
         rest = _Rest(root, place, LAYOUTS.named(root.layout), known, before, after)
@@ -284,7 +290,13 @@ class _Batch:
             statements,
             None,
             again_in=found.again_in,
+            is_lost=after.followed.phase == "open",
         )
+
+    def _is_looked_for(self, root: WatchedRoot, since: float | None) -> bool:
+        """Whether every root that its files may have moved to was listed since they were missed."""
+        others = [each for each in self._roots.values() if each.layout == root.layout and each.health == "ok"]
+        return since is None or all(each.listed_at > since for each in others)
 
     def _writer(
         self,

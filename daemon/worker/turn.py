@@ -6,7 +6,7 @@ run in a thread; nothing is acknowledged or performed before its commit returned
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -30,8 +30,15 @@ from runward.daemon.worker.look import Looked, Looker
 from runward.daemon.worker.orders import orders_for
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
 from runward.handlers.effects import CancelRun, EndAttempt, NoteHook, StartRun
-from runward.handlers.events import AttemptEnded, Event, HookSpoke, JobDiscardRequested, JobRetryRequested
-from runward.handlers.facts import JobState, LinkedSessions, Session
+from runward.handlers.events import (
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    HookSpoke,
+    JobDiscardRequested,
+    JobRetryRequested,
+)
+from runward.handlers.facts import HookDeclaration, JobState, LinkedSessions, Session
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import RecordedProcess
 
@@ -51,9 +58,12 @@ class _Known(NamedTuple):
     states: Mapping[int, JobState]
     orders: Orders
     linked: Mapping[str, LinkedSessions]
+    hooked: Mapping[str, HookDeclaration]
 
     def decide(self, decider: Decider, jobs: Sequence[Job]) -> list[Outcome]:
-        return decider.decide(jobs, self.sessions, self.states, self.orders, linked=self.linked)
+        return decider.decide(
+            jobs, self.sessions, self.states, self.orders, linked=self.linked, hooked=self.hooked
+        )
 
 
 class StoppedInTrouble(Exception):
@@ -86,6 +96,8 @@ class Worker:
     """Called when an order to start a run is durable."""
     has_links: bool = False
     """Whether any agent's session is known to have been started in a launcher's run."""
+    doubt: Callable[[Iterable[str]], None] = lambda names: None
+    """Called with roots in which a session's files may be that are missed elsewhere."""
     opened: Callable[[Target, tuple[RecordedProcess, ...]], None] = lambda target, processes: None
     """Called with a session that runs, and its processes."""
     closed: Callable[[Target], None] = lambda target: None
@@ -263,6 +275,8 @@ class Worker:
             else:
                 root.unsettled.discard(name)
             self.has_links = self.has_links or look.is_linked
+            if look.is_lost:
+                self.doubt(each.name for each in self.roots.values() if each.layout == root.layout)
             if look.more:
                 self.hints.add_to_backlog([(root.name, name)], Why.AGAIN)
             if look.again_in is not None:
@@ -291,7 +305,8 @@ class Worker:
                 sessions = await queries.sessions(self.store, {job.lane for job in jobs})
                 states = await queries.job_states(self.store, asked) if asked else {}
                 linked = await self._linked(jobs)
-                return _Known(sessions, states, await orders_for(self.store, jobs), linked)
+                hooked = await self._hooked(jobs)
+                return _Known(sessions, states, await orders_for(self.store, jobs), linked, hooked)
             except sqlite3.Error as error:
                 await self._wait_out(str(error))
 
@@ -300,6 +315,11 @@ class Worker:
             return {}
         ended = {job.lane for job in jobs if isinstance(job.event, AttemptEnded)}
         return await queries.linked_sessions(self.store, ended) if ended else {}
+
+    async def _hooked(self, jobs: Sequence[Job]) -> Mapping[str, HookDeclaration]:
+        begun = [job.lane for job in jobs if isinstance(job.event, AttemptStarted)]
+        foreign = [lane for lane in begun if not lane.startswith(_OF_NATIVE)]
+        return await queries.hook_declarations(self.store, foreign) if foreign else {}
 
     async def _complete(self, claim: Claim, outcomes: Sequence[Outcome]) -> None:
         left = list(outcomes)

@@ -1,5 +1,6 @@
 """A person wants a running session ended."""
 
+from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.handlers.effects import CancelRun, Effects, Explain
 from runward.handlers.events import SessionCancelRequested
 from runward.handlers.facts import (
@@ -31,6 +32,8 @@ def cancel(event: SessionCancelRequested, event_hash: str, facts: Facts, now: fl
         )
     if session.status != "running":
         return _refused(event, order, f"it is {session.status} already")
+    if session.layout != DEFAULT_LAYOUT:
+        return _refused(event, order, "another tool runs it, and has to end it: only native runs are ended")
     if processes.launcher is None and processes.process is None:
         return _refused(event, order, "its files name no process that could be told")
     return (

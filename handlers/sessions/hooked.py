@@ -1,19 +1,28 @@
-"""An agent's hook spoke: who speaks is noted, and a prompt opens the session before its files are there.
+"""An agent's hook spoke: who speaks is noted, and at the first prompt what is declared for the session.
 
-So the contract is fixed at the first prompt, before the agent works. Whatever else a hook says, the files say as well.
+So its contract is fixed before the agent works. The session begins when its files say so; whatever else a hook says,
+they say as well.
 """
 
 import posixpath
 
-from runward.handlers.effects import Effect, Effects, Emit, Explain, NoteHook
-from runward.handlers.events import AttemptStarted, HookSpoke, SessionDeclaration
-from runward.handlers.facts import CoveringRoot, Facts, Need, RootOf, SessionOf, UnexpectedAnswer
+from runward.handlers.contracts.declared import DeclaredNow, declared_now
+from runward.handlers.effects import Effects, Explain, NoteHook
+from runward.handlers.events import HookSpoke, SessionDeclaration
+from runward.handlers.facts import (
+    CoveringRoot,
+    Facts,
+    HookDeclaration,
+    Need,
+    RootOf,
+    SessionOf,
+    UnexpectedAnswer,
+)
 from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.sessions.linked import launcher_key
 
 
 def decide(event: HookSpoke, event_hash: str, facts: Facts, now: float) -> Effects | Need:
-    """Note what was said; at the first prompt of a session that a root watches, begin its first attempt."""
+    """Note what was said, and at a prompt before the session is known, what is declared for it now."""
     known = SessionOf(event.session_key)
     if known not in facts:
         return Need((known,))
@@ -22,41 +31,51 @@ def decide(event: HookSpoke, event_hash: str, facts: Facts, now: float) -> Effec
     note = NoteHook(event.session_key, at, event.kind, ancestors, event.launcher_session)
     if event.kind != "prompted" or facts[known] is not None:
         return (note,)
-    begun = _begun(event, at, facts)
-    return begun if isinstance(begun, Need) else (note, *begun)
+    why = _not_followed(event, facts)
+    if isinstance(why, Need):
+        return why
+    if why is not None:
+        return note, Explain(event.session_key, "refused", f"nothing is fixed by its hook: {why}")
+    declared = declared_now(_declaration(event), facts)
+    if isinstance(declared, Need):
+        return declared
+    return note._replace(declared=_noted(declared, at)), Explain(
+        event.session_key, "decided", _said(declared)
+    )
 
 
-def _begun(event: HookSpoke, at: float, facts: Facts) -> tuple[Effect, ...] | Need:
-    """The first attempt, or why the hook's word isn't enough for it."""
-    path, cwd = event.transcript_path, event.cwd
-    if path is None or cwd is None:
-        return (_refused(event, "its hook names no transcript or no working directory"),)
+def _not_followed(event: HookSpoke, facts: Facts) -> str | Need | None:
+    """Why no session will follow that could be held to anything, if so."""
+    path = event.transcript_path
+    if path is None or event.cwd is None:
+        return "it names no transcript or no working directory"
     if posixpath.basename(path) != f"{event.session_id}.jsonl":
-        return (_refused(event, f"its hook names another session's transcript: {path}"),)
+        return f"it names another session's transcript: {path}"
     asked = RootOf(event.layout, path)
     if asked not in facts:
         return Need((asked,))
     root = facts[asked]
-    if root is None:
-        return (_refused(event, f"no root watches {path}; add one to runward.toml"),)
-    if not isinstance(root, CoveringRoot):
+    if root is not None and not isinstance(root, CoveringRoot):
         raise UnexpectedAnswer(f"{asked} was answered with {root!r}")
-    said = SessionDeclaration(
-        event.session_id,
-        event.layout,
-        root.name,
-        path,
-        "agent",
-        cwd,
-        cwd=cwd,
-        prompt=event.prompt,
-        launcher=launcher_key(event.launcher_session, root.launch_root),
-    )
-    return (
-        Emit(AttemptStarted(event.session_key, 1, at, said, declared_by="hook")),
-        Explain(event.session_key, "decided", "its hook tells of its first prompt: it is opened"),
+    return f"no root watches {path}; add one to runward.toml" if root is None else None
+
+
+def _declaration(event: HookSpoke) -> SessionDeclaration:
+    path, cwd = event.transcript_path or "", event.cwd or ""
+    return SessionDeclaration(
+        event.session_id, event.layout, "", path, "agent", cwd, cwd=cwd, prompt=event.prompt
     )
 
 
-def _refused(event: HookSpoke, why: str) -> Explain:
-    return Explain(event.session_key, "refused", f"not opened by its hook: {why}")
+def _noted(declared: DeclaredNow, at: float) -> HookDeclaration:
+    snapshot = declared.snapshot
+    return HookDeclaration(at, declared.playbook, snapshot.text, snapshot.problem, declared.rule)
+
+
+def _said(declared: DeclaredNow) -> str:
+    contract, _, problem = declared.snapshot
+    if problem is not None:
+        return f"its hook told of its first prompt: no contract: {problem}"
+    if contract is None:
+        return "its hook told of its first prompt: nothing is declared for it"
+    return f"its hook told of its first prompt: a contract of {len(contract.expected)} artifacts is fixed"

@@ -8,9 +8,10 @@ missing or wrong is the operator's mistake: no contract, and the problem shown.
 
 from dataclasses import replace
 
-from runward.config.contract import Contract, resolve_contract
+from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
-from runward.handlers.contracts.snapshots import NO_CONTRACT, Snapshot, snapshot_from_run, snapshot_of
+from runward.handlers.contracts.declared import DeclaredNow, declared_now
+from runward.handlers.contracts.snapshots import NO_CONTRACT, Snapshot, snapshot_from_run, stored_contract
 from runward.handlers.effects import (
     AppendLines,
     ContractBasis,
@@ -24,12 +25,10 @@ from runward.handlers.effects import (
 )
 from runward.handlers.events import AttemptStarted, SessionDeclaration
 from runward.handlers.facts import (
-    Declarations,
-    DeclaredContract,
+    DeclaredToHook,
     Facts,
+    HookDeclaration,
     Need,
-    Ruled,
-    RuledPlaybook,
     Session,
     SessionOf,
     UnexpectedAnswer,
@@ -65,52 +64,33 @@ def _open(event: AttemptStarted, event_hash: str, facts: Facts) -> Effects | Nee
         snapshot = snapshot_from_run(declaration.contract)
         basis: ContractBasis | None = "launcher" if snapshot.contract is not None else None
         return _opening(event, event_hash, declaration, snapshot, basis)
-    ruled = _ruled(declaration, facts)
-    if isinstance(ruled, Need):
-        return ruled
-    declared = _declared(ruled, facts)
+    declared = None if declaration.layout == LAYOUT else _told_to_hook(event, facts)
+    if declared is not None and not isinstance(declared, Need):
+        basis = "hook"
+    else:
+        declared = declared or declared_now(declaration, facts)
+        basis = "late" if event.seen_over else "first_look"
     if isinstance(declared, Need):
         return declared
-    basis = None
-    if declared.contract is not None:
-        basis = "hook" if event.declared_by == "hook" else "late" if event.seen_over else "first_look"
-    if ruled.rule is not None:
-        declaration = replace(declaration, playbook=ruled.playbook)
-    return _opening(event, event_hash, declaration, declared, basis, ruled.rule)
+    declaration = replace(declaration, playbook=declared.playbook)
+    known_basis = basis if declared.snapshot.contract is not None else None
+    return _opening(event, event_hash, declaration, declared.snapshot, known_basis, declared.rule)
 
 
-def _ruled(declaration: SessionDeclaration, facts: Facts) -> Ruled | Need:
-    """What the session's contract is to be made of: what it names, or what the settings' rules do.
-
-    The playbook that another tool's session names goes before any rule; its agent counts where it has a profile.
-    """
-    if declaration.layout == LAYOUT:
-        return Ruled(declaration.playbook, declaration.agent)
-    question = RuledPlaybook(declaration.layout, declaration.cwd, declaration.agent, declaration.prompt)
-    if question not in facts:
-        return Need((question,))
-    answer = facts[question]
-    if not isinstance(answer, Ruled):
-        raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
-    if declaration.playbook is not None:
-        return Ruled(declaration.playbook, answer.agent)
-    return answer
-
-
-def _declared(ruled: Ruled, facts: Facts) -> Snapshot | Need:
-    """What playbook and agent declare now, or the operator's problem."""
-    if ruled.playbook is None and ruled.agent is None:
-        return NO_CONTRACT
-    question = DeclaredContract(ruled.playbook, ruled.agent)
-    if question not in facts:
-        return Need((question,))
-    answer = facts[question]
-    if not isinstance(answer, Declarations):
-        raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
-    if answer.problem is not None:
-        named = f" (named by the rule at {ruled.rule})" if ruled.rule is not None else ""
-        return Snapshot(None, None, f"{answer.problem}{named}")
-    return snapshot_of(resolve_contract(playbook=answer.playbook, agent=answer.agent))
+def _told_to_hook(event: AttemptStarted, facts: Facts) -> DeclaredNow | Need | None:
+    """What was declared when the session's hook told of its first prompt; None where it didn't, or nothing was."""
+    asked = DeclaredToHook(event.session_key)
+    if asked not in facts:
+        return Need((asked,))
+    answer = facts[asked]
+    if answer is None:
+        return None
+    if not isinstance(answer, HookDeclaration):
+        raise UnexpectedAnswer(f"{asked} was answered with {answer!r}")
+    if answer.contract_json is None and answer.problem is None:
+        return None  # the files may name an agent that a rule asks for
+    contract = None if answer.contract_json is None else stored_contract(answer.contract_json)
+    return DeclaredNow(Snapshot(contract, answer.contract_json, answer.problem), answer.playbook, answer.rule)
 
 
 def _opening(
@@ -132,7 +112,7 @@ def _opening(
             declaration,
             event.origin,
             Reason("run.started.ok", "it started", (EvidenceRef("event", event.key, "AttemptStarted"),)),
-            "hook" if event.declared_by == "hook" else "daemon",
+            "daemon",
             contract_json,
             basis,
             problem,

@@ -101,13 +101,6 @@ def test_an_end_that_was_stored_before_history_had_one_is_live(event: AttemptEnd
     assert read == replace(event, origin="live")
 
 
-def test_a_start_that_was_stored_before_there_were_hooks_was_told_by_files() -> None:
-    event = started()
-    stored = json.loads(dump_payload(event))
-    assert stored.pop("declared_by") == "files"
-    assert load_payload(event.type, event.version, json.dumps(stored)) == event
-
-
 def test_what_a_hook_says_is_in_the_lane_of_its_session() -> None:
     spoke = HookSpoke("r", 1.0, "codex", "id", "turn_ended")
     assert (spoke.key, spoke.lane, spoke.session_key) == ("r", "codex:id", "codex:id")

@@ -5,5 +5,6 @@ create table hooks (
     at real not null,
     kind text not null check (kind in ('started', 'prompted', 'turn_ended', 'turn_failed', 'ended')),
     ancestors text not null,
-    launcher_session text
+    launcher_session text,
+    declared text -- what was declared for the session at its first prompt: HookDeclaration as JSON
 ) strict, without rowid;

@@ -9,6 +9,8 @@ from runward.daemon.rundir.files import RealFiles
 from runward.daemon.watch.reconcile import scan, settle
 from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, mark
 
+NOW = 1000.0
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> WatchedRoot:
@@ -27,7 +29,7 @@ def make(root: WatchedRoot, *names: str) -> None:
 
 
 def found(files: RealFiles, root: WatchedRoot, everything: bool = False) -> list[str]:
-    return sorted(name for _, name in scan(files, root, everything).targets)
+    return sorted(name for _, name in scan(files, root, everything, NOW).targets)
 
 
 def trust(root: WatchedRoot, *names: str) -> None:
@@ -78,22 +80,22 @@ def test_what_the_settings_ignore_is_ignored(files: RealFiles, root: WatchedRoot
 def test_a_root_that_is_away_says_nothing_of_the_runs_inside_it(files: RealFiles, root: WatchedRoot) -> None:
     root.seen["a"], root.open["a"] = 7, ()
     Path(root.path).rmdir()
-    scanned = scan(files, root, everything=True)
+    scanned = scan(files, root, True, NOW)
     assert scanned.targets == ()
     assert settle(scanned) == "the directory is not there"
     assert (root.health, root.seen) == ("missing", {"a": 7})
 
 
 def test_a_complaint_about_a_root_is_made_once_and_taken_back(files: RealFiles, root: WatchedRoot) -> None:
-    assert settle(scan(files, root, False)) is None
+    assert settle(scan(files, root, False, NOW)) is None
     assert (root.health, root.problem) == ("ok", None)
     os.mkdir(os.fsencode(root.path) + b"/\xff")
-    complaint = settle(scan(files, root, False))
+    complaint = settle(scan(files, root, False, NOW))
     assert complaint is not None
     assert "not UTF-8" in complaint
-    assert settle(scan(files, root, False)) is None
+    assert settle(scan(files, root, False, NOW)) is None
     os.rmdir(os.fsencode(root.path) + b"/\xff")
-    assert settle(scan(files, root, False)) is None
+    assert settle(scan(files, root, False, NOW)) is None
     assert root.problem is None
 
 

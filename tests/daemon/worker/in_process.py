@@ -164,6 +164,7 @@ class Daemon:
         await rounds.check_roots()
         await rounds.scan()
         await rounds.check_processes(frozenset(self.supervisor.roots))
+        await rounds.scan_doubtful()
         rounds.check_writers()
         rounds.check_due()
         await self.work()

@@ -1,4 +1,4 @@
-"""What agents' hooks tell, in a whole daemon: a first prompt opens the session, and who spoke is kept."""
+"""What agents' hooks tell, in a whole daemon: a first prompt fixes the session's contract, and who spoke is kept."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.config.settings import Root
 from runward.daemon.inbox.spool import put
-from runward.daemon.store.queries import Hook, hooks
+from runward.daemon.store.queries import Hook, hook_declarations, hooks
 from runward.handlers.facts import CoveringRoot, Declarations, RootOf, Ruled, RuledPlaybook
 from runward.handlers.layouts.scanner import RecordedProcess
 
@@ -28,6 +28,7 @@ class Hooked:
         self.base = base
         self.transcript = str(base / "projects" / "-src" / "s-1.jsonl")
         self.clock = StillClock()
+        self.playbook = "feature"
         (base / "projects" / "-src").mkdir(parents=True)
         self.open = daemon(
             base,
@@ -41,7 +42,7 @@ class Hooked:
 
     def _ruled(self, question: RuledPlaybook) -> Ruled:
         assert (question.cwd, question.prompt) == ("/src", "fix it")
-        return Ruled("feature", None, "/etc/runward.toml:9:1")
+        return Ruled(self.playbook, None, "/etc/runward.toml:9:1")
 
     def _covering(self, question: RootOf) -> CoveringRoot | None:
         return CoveringRoot("claude") if question.path.startswith(f"{self.base}/projects/") else None
@@ -67,26 +68,19 @@ class Hooked:
         assert list((running.state / "inbox").iterdir()) == []
 
 
-async def test_a_first_prompt_opens_the_session_and_fixes_its_contract(tmp_path: Path) -> None:
-    hooked = Hooked(tmp_path)
-    async with hooked.open as running:
-        await hooked.says(running, "SessionStart", 4.0)
-        assert await running.rows("select count(*) from sessions") == [(0,)]
-        await hooked.says(running, "UserPromptSubmit", 5.0)
-        await hooked.says(running, "UserPromptSubmit", 6.0)
-        columns = "key, root, path, artifacts_path, status, attempt, started_at, contract_basis, playbook"
-        assert await running.rows(f"select {columns} from sessions") == [
-            (KEY, "claude", hooked.transcript, "/src", "running", 1, 5.0, "hook", "feature")
-        ]
-        assert await running.rows("select source from status_history") == [("hook",)]
-        assert (await hooks(running.store, [KEY]))[KEY].at == 6.0
-
-
-async def test_the_files_go_on_with_the_session_that_the_hook_opened(tmp_path: Path) -> None:
+async def test_what_is_declared_at_a_first_prompt_holds_for_the_session_that_its_files_begin(
+    tmp_path: Path,
+) -> None:
     hooked = Hooked(tmp_path)
     transcript = Transcript("s-1", now=hooked.clock.wall)
     async with hooked.open as running:
-        await hooked.says(running, "UserPromptSubmit")
+        await hooked.says(running, "SessionStart", 4.0)
+        await hooked.says(running, "UserPromptSubmit", 5.0)
+        await hooked.says(running, "UserPromptSubmit", 6.0)
+        assert await running.rows("select count(*) from sessions") == [(0,)]
+        declared = (await hook_declarations(running.store, [KEY]))[KEY]
+        assert (declared.at, declared.playbook) == (5.0, "feature")
+        hooked.playbook = "another"
         transcript.prompt("fix it")
         transcript.text("done")
         Path(hooked.transcript).write_bytes(transcript.content())
@@ -94,9 +88,9 @@ async def test_the_files_go_on_with_the_session_that_the_hook_opened(tmp_path: P
         for _ in range(3):
             hooked.clock.move(60.0)
             await running.settle()
-        columns = "key, attempt, started_at, contract_basis, ended_by, reason_code"
+        columns = "key, attempt, playbook, contract_basis, ended_by, reason_code"
         assert await running.rows(f"select {columns} from sessions") == [
-            (KEY, 1, 5.0, "hook", "declared", "run.failed.missing_artifact")
+            (KEY, 1, "feature", "hook", "declared", "run.failed.missing_artifact")
         ]
         assert await running.rows("select state from jobs where state <> 'done'") == []
 

@@ -47,6 +47,11 @@ def test_a_reason_need_not_be_given() -> None:
         (None, NAMED, "there is no such session"),
         (session(status="completed"), NAMED, "it is completed already"),
         (session(attempt=2), NAMED, "attempt 1 was meant, and attempt 2 is the last"),
+        (
+            session(layout="codex"),
+            NAMED,
+            "another tool runs it, and has to end it: only native runs are ended",
+        ),
         (session(), RunProcesses(None, None, "here"), "its files name no process that could be told"),
     ],
 )

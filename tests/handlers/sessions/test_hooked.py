@@ -1,13 +1,28 @@
-"""What follows when an agent's hook speaks: who speaks is noted, and a first prompt opens the session."""
+"""What follows when an agent's hook speaks: who speaks is noted, and at a first prompt what is declared for the session."""
 
 from dataclasses import replace
 
 import pytest
 from tests.handlers.examples import HASH, NOW, session
 
-from runward.handlers.effects import Emit, Explain, NoteHook
-from runward.handlers.events import AttemptStarted, HookKind, HookSpoke, SessionDeclaration
-from runward.handlers.facts import Answer, CoveringRoot, Need, Question, RootOf, SessionOf, UnexpectedAnswer
+from runward.config.contract import ExpectedArtifact
+from runward.handlers.contracts.snapshots import stored_contract
+from runward.handlers.effects import Explain, NoteHook
+from runward.handlers.events import HookKind, HookSpoke
+from runward.handlers.facts import (
+    Answer,
+    CoveringRoot,
+    Declarations,
+    DeclaredContract,
+    HookDeclaration,
+    Need,
+    Question,
+    RootOf,
+    Ruled,
+    RuledPlaybook,
+    SessionOf,
+    UnexpectedAnswer,
+)
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.hooked import decide
 
@@ -37,32 +52,66 @@ ASKED = RootOf("claude-code", PATH)
 
 
 CLAUDE = CoveringRoot("claude")
+RULE = RuledPlaybook("claude-code", "/src", None, "fix it")
+DECLARED = DeclaredContract("feature", None)
+REVIEW = ExpectedArtifact("review", "review.md")
 
 
-def facts(root: Answer = CLAUDE, known: Answer = None) -> dict[Question, Answer]:
-    return {SessionOf("claude-code:id"): known, ASKED: root}
+def facts(
+    root: Answer = CLAUDE,
+    known: Answer = None,
+    ruled: Answer = Ruled("feature", None, "f:1:1"),  # noqa: B008 - a value
+    declared: Answer = Declarations((REVIEW,), None),  # noqa: B008 - a value
+) -> dict[Question, Answer]:
+    return {SessionOf("claude-code:id"): known, ASKED: root, RULE: ruled, DECLARED: declared}
 
 
-def test_the_first_prompt_of_a_session_that_a_root_watches_opens_it() -> None:
-    assert decide(PROMPT, HASH, {}, NOW) == Need((SessionOf("claude-code:id"),))
-    assert decide(PROMPT, HASH, {SessionOf("claude-code:id"): None}, NOW) == Need((ASKED,))
-    said = SessionDeclaration(
-        "id", "claude-code", "claude", PATH, "agent", "/src", cwd="/src", prompt="fix it"
-    )
-    decided = decide(PROMPT, HASH, facts(), NOW)
+def test_at_the_first_prompt_of_a_session_that_a_root_watches_what_is_declared_for_it_is_fixed() -> None:
+    given: dict[Question, Answer] = {}
+    for question in (SessionOf("claude-code:id"), ASKED, RULE, DECLARED):
+        assert decide(PROMPT, HASH, given, NOW) == Need((question,))
+        given[question] = facts()[question]
+    decided = decide(PROMPT, HASH, given, NOW)
     assert not isinstance(decided, Need)
-    note, emitted, explained = decided
-    assert note == NOTE
-    assert emitted == Emit(AttemptStarted("claude-code:id", 1, 100.0, said, declared_by="hook"))
+    note, explained = decided
+    assert isinstance(note, NoteHook)
+    assert note._replace(declared=None) == NOTE
+    assert note.declared is not None
+    assert note.declared._replace(contract_json=None) == HookDeclaration(
+        100.0, "feature", None, None, "f:1:1"
+    )
+    assert stored_contract(note.declared.contract_json or "").expected[0].path == "review.md"
     assert isinstance(explained, Explain)
     assert explained.verdict == "decided"
+    assert "a contract of 1 artifacts is fixed" in explained.summary
 
 
-def test_its_key_is_that_of_the_files_own_start() -> None:
-    decided = decide(PROMPT, HASH, facts(), NOW)
+@pytest.mark.parametrize(
+    ("ruled", "declared", "noted", "said"),
+    [
+        (Ruled(), None, HookDeclaration(100.0), "nothing is declared for it"),
+        (
+            Ruled("gone", None, "f:1:1"),
+            Declarations(None, None, "there is no playbook 'gone'"),
+            HookDeclaration(
+                100.0, "gone", None, "there is no playbook 'gone' (named by the rule at f:1:1)", "f:1:1"
+            ),
+            "no contract: there is no playbook 'gone'",
+        ),
+    ],
+    ids=["no rule", "a wrong playbook"],
+)
+def test_what_is_not_declared_or_wrong_is_noted_as_that(
+    ruled: Ruled, declared: Answer, noted: HookDeclaration, said: str
+) -> None:
+    given = facts(ruled=ruled) | {DeclaredContract(ruled.playbook, None): declared}
+    decided = decide(PROMPT, HASH, given, NOW)
     assert not isinstance(decided, Need)
-    (emitted,) = [each for each in decided if isinstance(each, Emit)]
-    assert emitted.event.key == AttemptStarted("claude-code:id", 1, 99.0, None).key
+    note, explained = decided
+    assert isinstance(note, NoteHook)
+    assert note.declared == noted
+    assert isinstance(explained, Explain)
+    assert said in explained.summary
 
 
 @pytest.mark.parametrize("kind", ["started", "turn_ended", "turn_failed", "ended"])
@@ -100,8 +149,10 @@ def test_a_prompt_that_is_not_enough_is_refused_with_the_reason(
 def test_a_hook_whose_clock_is_ahead_is_believed_no_further_than_now() -> None:
     decided = decide(replace(PROMPT, at=NOW + 1e6), HASH, facts(), NOW)
     assert not isinstance(decided, Need)
-    (emitted,) = [each for each in decided if isinstance(each, Emit)]
-    assert emitted.event.at == NOW
+    note = decided[0]
+    assert isinstance(note, NoteHook)
+    assert note.declared is not None
+    assert (note.at, note.declared.at) == (NOW, NOW)
 
 
 def test_a_wrong_answer_is_our_own_mistake() -> None:

@@ -1,7 +1,6 @@
 """The contract in force, and where it came from, for every way that a session can begin."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from tests.handlers.examples import HASH, KEY, NOW, PATH, session, started
@@ -14,6 +13,8 @@ from runward.handlers.facts import (
     Answer,
     Declarations,
     DeclaredContract,
+    DeclaredToHook,
+    HookDeclaration,
     Need,
     Question,
     Ruled,
@@ -40,11 +41,35 @@ def answers(event: AttemptStarted, declared: Answer = None) -> Effects:
     raise AssertionError("it still asks")
 
 
-def test_a_session_that_its_hook_began_has_its_contract_from_then() -> None:
-    event = replace(started(playbook="p"), declared_by="hook")
-    opened = answers(event, Declarations((REVIEW,), None))[0]
+@pytest.mark.parametrize(
+    ("told", "basis", "playbook"),
+    [
+        (HookDeclaration(5.0, "p", json.dumps(SNAPSHOT), None, "f:1:1"), "hook", "p"),
+        (HookDeclaration(5.0, "gone", None, "there is no playbook 'gone'", "f:1:1"), None, "gone"),
+        (HookDeclaration(5.0), "first_look", "now"),
+        (None, "first_look", "now"),
+    ],
+    ids=["a contract", "a problem", "nothing", "no hook"],
+)
+def test_what_was_declared_when_its_hook_told_of_its_first_prompt_goes_before_what_is_there_now(
+    told: HookDeclaration | None, basis: str | None, playbook: str
+) -> None:
+    event = started(layout="claude-code", cwd="/src")
+    known: dict[Question, Answer] = {SessionOf(KEY): None}
+    while isinstance(decision := decide(event, HASH, known, NOW), Need):
+        (question,) = decision.questions
+        match question:
+            case DeclaredToHook():
+                known[question] = told
+            case RuledPlaybook():
+                known[question] = Ruled("now", None, "f:2:1")
+            case _:
+                known[question] = Declarations((REVIEW,), None)
+    opened = decision[0]
     assert isinstance(opened, OpenSession)
-    assert (opened.contract_basis, opened.source) == ("hook", "hook")
+    assert (opened.contract_basis, opened.declaration.playbook) == (basis, playbook)
+    assert (opened.contract_json is None) == (basis is None)
+    assert opened.contract_problem == (told.problem if told is not None else None)
 
 
 def foreign(
@@ -55,7 +80,7 @@ def foreign(
 ) -> tuple[OpenSession, Explain]:
     """How another tool's session is opened under such a ruling, and what is kept for `why`."""
     event = started(seen_over=seen_over, layout="claude-code", cwd="/src", prompt="fix it", agent=agent)
-    known: dict[Question, Answer] = {SessionOf(KEY): None}
+    known: dict[Question, Answer] = {SessionOf(KEY): None, DeclaredToHook(KEY): None}
     while isinstance(decision := decide(event, HASH, known, NOW), Need):
         (question,) = decision.questions
         known[question] = ruled if isinstance(question, RuledPlaybook) else declared
@@ -155,7 +180,7 @@ def test_a_run_that_names_nothing_is_held_to_nothing() -> None:
 
 
 def asked(event: AttemptStarted) -> tuple[Question, ...]:
-    decision = decide(event, HASH, {SessionOf(KEY): None}, NOW)
+    decision = decide(event, HASH, {SessionOf(KEY): None, DeclaredToHook(KEY): None}, NOW)
     return decision.questions if isinstance(decision, Need) else ()
 
 
@@ -199,7 +224,11 @@ def test_the_playbook_that_a_rule_names_is_held_to_as_if_the_session_named_it(
 def test_the_playbook_that_another_tools_session_names_goes_before_any_rule() -> None:
     event = started(layout="lionagi", playbook="own", agent="somebody")
     (question,) = asked(event)
-    known: dict[Question, Answer] = {SessionOf(KEY): None, question: Ruled("feature", None, "f:1")}
+    known: dict[Question, Answer] = {
+        SessionOf(KEY): None,
+        DeclaredToHook(KEY): None,
+        question: Ruled("feature", None, "f:1"),
+    }
     assert decide(event, HASH, known, NOW) == Need((DeclaredContract("own", None),))
     known[DeclaredContract("own", None)] = Declarations((REVIEW,), None)
     decision = decide(event, HASH, known, NOW)
@@ -213,6 +242,7 @@ def test_playbook_and_agent_of_a_ruling_are_asked_about_in_one_question() -> Non
     event = started(layout="codex", agent="somebody")
     known: dict[Question, Answer] = {
         SessionOf(KEY): None,
+        DeclaredToHook(KEY): None,
         RuledPlaybook("codex", None, "somebody", None): Ruled("feature", None, "f:1"),
     }
     assert decide(event, HASH, known, NOW) == Need((DeclaredContract("feature", None),))
