@@ -1,8 +1,10 @@
-"""`make demo`: real commands through `runward run`, judged by a real daemon in a scratch directory.
+"""`make demo`: real commands through `runward run`, and other tools' sessions, judged by a real daemon.
 
-Five runs: a git checkout that is tested and delivers its report; one that exits 0 without its
-required artifact; one that misses an optional one; one that crashes; one that ran while the daemon
-was down. Exits 1 if any verdict is not the expected one.
+Everything is in a scratch directory. Five runs: a git checkout that is tested and delivers its report;
+one that exits 0 without its required artifact; one that misses an optional one; one that crashes; one
+that ran while the daemon was down. Four sessions, which `agents.py` writes as Claude Code and Codex do:
+one each that is killed, one that delivers what a rule of the settings asks for, one that doesn't.
+Exits 1 if any verdict is not the expected one.
 """
 
 import json
@@ -17,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+AGENTS = Path(__file__).with_name("agents.py")
 RUNWARD = Path(sys.executable).with_name("runward")
 PATIENCE = 60.0
 
@@ -27,6 +30,24 @@ playbooks = ["playbooks"]
 [[roots]]
 name = "runs"
 path = "runs"
+
+[[roots]]
+name = "claude"
+path = "home/.claude/projects"
+layout = "claude-code"
+
+[[roots]]
+name = "codex"
+path = "home/.codex"
+layout = "codex"
+
+[[contracts]]
+match = {cwd = "work/release"}
+playbook = "report"
+
+[[contracts]]
+match = {cwd = "work/review"}
+playbook = "review"
 """
 
 REPORT = """\
@@ -80,6 +101,72 @@ class Story:
     reason: str
     delivery: str | None
     exit_code: int
+
+
+@dataclass(frozen=True)
+class SessionStory:
+    """A session of another tool, and the verdict that it must get. Without an `artifact` it is killed."""
+
+    session_id: str
+    says: str
+    layout: str
+    home: str
+    directory: str
+    artifact: str | None
+    status: str
+    reason: str
+    delivery: str | None
+
+
+SESSION_STORIES = (
+    SessionStory(
+        "c1a0de00-0000-4000-8000-000000000001",
+        "Claude Code, delivers the report that a rule asks for",
+        "claude-code",
+        "home/.claude",
+        "work/release",
+        "report.md",
+        "completed",
+        "run.completed.ok",
+        "passed",
+    ),
+    SessionStory(
+        "c1a0de00-0000-4000-8000-000000000002",
+        "Claude Code, killed while it runs a tool",
+        "claude-code",
+        "home/.claude",
+        "work/elsewhere",
+        None,
+        "aborted",
+        "run.aborted.process_gone",
+        None,
+    ),
+    SessionStory(
+        "01a1fd0a-0000-7000-8000-000000000001",
+        "Codex, says that it is done, without the review that a rule asks for",
+        "codex",
+        "home/.codex",
+        "work/review",
+        "-",
+        "failed",
+        "run.failed.missing_artifact",
+        "missing",
+    ),
+    SessionStory(
+        "01a1fd0a-0000-7000-8000-000000000002",
+        "Codex, killed while it runs a tool",
+        "codex",
+        "home/.codex",
+        "work/elsewhere",
+        None,
+        "aborted",
+        "run.aborted.process_gone",
+        None,
+    ),
+)
+
+
+KILLED = SESSION_STORIES[1].session_id
 
 
 def stories(repository: Path) -> tuple[Story, ...]:
@@ -144,6 +231,7 @@ class Demo:
     def __init__(self, place: Path) -> None:
         self.place = place
         self.config = place / "runward.toml"
+        self.agents: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("RUNWARD_", "GIT_"))},
             "GIT_CONFIG_GLOBAL": os.devnull,
@@ -156,7 +244,10 @@ class Demo:
     def prepare(self) -> Path:
         """Write what a person would write; returns the repository."""
         self.config.write_text(SETTINGS)
-        (self.place / "runs").mkdir()
+        for directory in ("runs", "home/.claude/projects", "home/.codex"):
+            (self.place / directory).mkdir(parents=True)
+        for story in SESSION_STORIES:
+            (self.place / story.directory).mkdir(parents=True, exist_ok=True)
         (self.place / "playbooks").mkdir()
         (self.place / "playbooks/report.playbook.yaml").write_text(REPORT)
         (self.place / "playbooks/review.playbook.yaml").write_text(REVIEW)
@@ -219,6 +310,21 @@ class Demo:
             return []
         return [f"{story.name}: runward run ended {ended.returncode}, not {story.exit_code}: {ended.stderr}"]
 
+    def begin(self, story: SessionStory) -> None:
+        """Start an agent, and wait until its transcript is there."""
+        print(f"  {story.session_id}  {story.says}", flush=True)
+        home = self.place / story.home
+        given = [str(home), story.session_id, str(self.place / story.directory)]
+        artifact = [] if story.artifact is None else [story.artifact]
+        command = [sys.executable, str(AGENTS), story.layout, *given, *artifact]
+        self.agents[story.session_id] = subprocess.Popen(command)
+        self.wait(lambda: any(home.rglob(f"*{story.session_id}.jsonl")), f"{story.session_id} to begin")
+
+    def wait_for_followed(self) -> None:
+        """Until the daemon knows of every agent's session."""
+        names = {story.session_id for story in SESSION_STORIES}
+        self.wait(lambda: names <= self.verdicts().keys(), "the sessions to be followed")
+
     def verdicts(self) -> dict[str, dict[str, object]]:
         listed = self.runward("session", "list", "--json", quiet=True)
         return {each["session_id"]: each for each in json.loads(listed.stdout or "[]")}
@@ -237,20 +343,24 @@ class Demo:
                 raise SystemExit(
                     f"waited {PATIENCE:.0f} s for {what} in vain; the log is in {self.place}/state/log"
                 )
-            time.sleep(0.05)
+            time.sleep(0.1)
 
 
 def check(demo: Demo, told: tuple[Story, ...]) -> list[str]:
     """What differs between the verdicts and the expected ones."""
     wrong, found = [], demo.verdicts()
-    for story in told:
-        session = found[story.name]
+    expected: list[tuple[str, Story | SessionStory]] = [
+        *((story.name, story) for story in told),
+        *((story.session_id, story) for story in SESSION_STORIES),
+    ]
+    for name, story in expected:
+        session = found[name]
         reason = session["reason"]
         assert isinstance(reason, dict)
         got = (session["status"], reason["code"], session["delivery"])
         wanted = (story.status, story.reason, story.delivery)
         if got != wanted:
-            wrong.append(f"{story.name}: {got}, not {wanted}")
+            wrong.append(f"{name}: {got}, not {wanted}")
     return wrong
 
 
@@ -261,13 +371,24 @@ def main() -> int:
     *while_up, while_down = told
     wrong: list[str] = []
 
-    print(f"A daemon over {place}/runs, and real commands through `runward run`:")
     daemon = demo.start_daemon()
     try:
+        print(f"A daemon over {place}, and agents' sessions that it finds and follows:")
+        for session in SESSION_STORIES:
+            demo.begin(session)
+        demo.wait_for_followed()
+        for session in SESSION_STORIES:
+            if session.artifact is None:
+                demo.agents[session.session_id].kill()
+        print("\nReal commands through `runward run`:")
         for story in while_up:
             wrong += demo.launch(story)
-        demo.wait_for_verdicts([story.name for story in while_up])
+        named = [story.name for story in while_up] + [session.session_id for session in SESSION_STORIES]
+        demo.wait_for_verdicts(named)
     finally:
+        for agent in demo.agents.values():
+            agent.kill()
+            agent.wait()
         demo.stop_daemon(daemon)
     wrong += demo.launch(while_down)
     daemon = demo.start_daemon()
@@ -280,17 +401,22 @@ def main() -> int:
         demo.runward("session", "show", "silent-reviewer")
         print("\n$ runward why silent-reviewer", flush=True)
         demo.runward("why", "silent-reviewer")
+        print(f"\n$ runward why {KILLED}", flush=True)
+        demo.runward("why", KILLED)
     finally:
         demo.stop_daemon(daemon)
 
     print("\nThe journals:")
-    for journal in sorted(place.glob("runs/*/*.jsonl")):
-        print(f"  {journal}  ({len(journal.read_bytes().splitlines())} lines)")
+    for journal in sorted(
+        (*place.glob("runs/*/events.jsonl"), *place.glob("state/sessions/*/*/*/events.jsonl"))
+    ):
+        lines = len(journal.read_bytes().splitlines())
+        print(f"  {journal}  ({lines} lines, and REPLAY.jsonl beside it)")
     print(f"\nKept for you to look at; remove it with: rm -r {place}")
     if wrong:
         print("\nNot the expected verdicts:", *wrong, sep="\n  ", file=sys.stderr)
         return 1
-    print("\nAll five verdicts are as expected.")
+    print("\nAll nine verdicts are as expected.")
     return 0
 
 
