@@ -325,6 +325,7 @@ class _Batch:
             self._booted_at,
             root.settle,
             root.stale_after,
+            isinstance(layout, LogLayout),
         )
 
     def _launcher(self, before: Remembered, writer: Writer, hook: queries.Hook | None) -> str | None:

@@ -60,7 +60,8 @@ class FollowRule(NamedTuple):
     """What a session's root and its layout say about following it; times are Unix seconds.
 
     `records_history`: what ended before `first_seen_at` is recorded only. `booted_at` is when this machine started,
-    `stale_after` the seconds of silence that end what nobody can judge.
+    `stale_after` the seconds of silence that end what nobody can judge. `names_directory`: the files say where the
+    agent works, if not in their first lines; the contract may depend on it.
     """
 
     names_process: bool
@@ -69,6 +70,7 @@ class FollowRule(NamedTuple):
     booted_at: float | None = None
     settle: float = SETTLE
     stale_after: float | None = None
+    names_directory: bool = False
 
 
 class Sign(NamedTuple):
@@ -182,6 +184,9 @@ class _Look:
 
     def conclude(self) -> tuple[Standing | None, float | None]:
         """All was read: draw the conclusions from where the session stands."""
+        rest_s = self._until_it_names_its_directory()
+        if rest_s > 0:
+            return None, rest_s
         if not self._has_begun():
             return None, None
         standing = self._standing()
@@ -242,6 +247,14 @@ class _Look:
         self._whole(end.at, end)
         self._mark()
         return standing, None
+
+    def _until_it_names_its_directory(self) -> float:
+        """The seconds for which a session isn't told of that began, but hasn't said yet where its agent works."""
+        told, after = self._told, self.after
+        is_new = after.phase == "none" and after.due_at is None and told.turn != "none"
+        if not (is_new and self._rule.names_directory and told.cwd is None):
+            return 0.0
+        return self._rule.settle - max(0.0, self._moment - self._at)
 
     def _goes_on(self) -> bool:
         """Whether the files say that the session went on after its attempt's end."""

@@ -46,14 +46,14 @@ class Homes:
         self.day.mkdir(parents=True, exist_ok=True)
         self.set_up(("claude", "claude-code", self.projects), ("codex", "codex", self.codex))
 
-    def set_up(self, *roots: tuple[str, str, Path], further: str = "") -> None:
-        """Write the settings: these roots, beside the native one."""
-        self.place.set_up(further=further)
+    def set_up(self, *roots: tuple[str, str, Path], contracts: str = "") -> None:
+        """Write the settings: these roots, beside the native one, and rules for contracts."""
+        self.place.set_up()
         text = self.place.settings.read_text()
         for name, layout, path in roots:
             text += f'[[roots]]\nname = "{name}"\npath = "{path}"\nlayout = "{layout}"\n'
             text += f'settle = "{self.settle}"\nhistory = "{self.history}"\n'
-        self.place.settings.write_text(text)
+        self.place.settings.write_text(text + contracts)
 
     # Sessions.
 
