@@ -282,23 +282,32 @@ def test_a_session_whose_file_went_while_the_daemon_was_down_has_vanished(homes:
         homes.wait_standing(SESSION, "aborted", "run.aborted.vanished", 1)
 
 
-@pytest.mark.parametrize("is_up", [True, False], ids=["up", "down"])
-def test_an_open_session_whose_whole_directory_moves_stays_the_same(homes: Homes, is_up: bool) -> None:
+def test_an_open_session_whose_whole_directory_moves_while_the_daemon_is_down_stays_the_same(
+    homes: Homes,
+) -> None:
     transcript, elsewhere = good(homes), homes.projects / "-home-dev-elsewhere"
     gone_on = elsewhere / f"{SESSION}.jsonl"
     with homes.place.serving():
         add(homes.log_of(SESSION), transcript.lines[:-1])
         homes.wait_standing(SESSION, *RUNNING)
-        if is_up:
-            homes.project.rename(elsewhere)
-            wait_for(lambda: homes.path(SESSION) == str(gone_on), "the place that it was moved to")
-    if not is_up:
-        homes.project.rename(elsewhere)
+    homes.project.rename(elsewhere)
     with homes.place.serving():
         wait_for(lambda: homes.path(SESSION) == str(gone_on), "the place that it was moved to")
         add(gone_on, transcript.lines[-1:])
         homes.wait_standing(SESSION, *OK, 1)
     assert homes.attempts(SESSION) == [(1, "completed")]
+
+
+@pytest.mark.prove
+@pytest.mark.xfail(strict=True, reason="what is in a directory that was moved is found by the next scan only")
+def test_an_open_session_whose_whole_directory_moves_stays_the_same(homes: Homes) -> None:
+    elsewhere = homes.projects / "-home-dev-elsewhere"
+    with homes.place.serving():
+        add(homes.log_of(SESSION), good(homes).lines[:-1])
+        homes.wait_standing(SESSION, *RUNNING)
+        homes.project.rename(elsewhere)
+        wait_for(lambda: homes.path(SESSION) == str(elsewhere / f"{SESSION}.jsonl"), "its new place")
+    assert homes.attempts(SESSION) == [(1, "running")]
 
 
 def test_a_packed_session_that_is_unpacked_and_resumed_has_a_second_attempt(homes: Homes) -> None:
@@ -334,7 +343,6 @@ def test_a_session_that_moves_to_another_root_stays_the_same(homes: Homes) -> No
     assert homes.attempts(SESSION) == [(1, "completed")]
 
 
-@pytest.mark.prove
 def test_a_link_that_takes_the_place_of_an_open_transcript_is_not_followed(homes: Homes) -> None:
     transcript, secret = good(homes), homes.place.directory / "secret.jsonl"
     secret.write_bytes(transcript.content())
@@ -343,9 +351,12 @@ def test_a_link_that_takes_the_place_of_an_open_transcript_is_not_followed(homes
         homes.wait_standing(SESSION, *RUNNING)
         homes.log_of(SESSION).unlink()
         homes.log_of(SESSION).symlink_to(secret)
+        wait_for(lambda: homes.place.rows("select 1 from problems"), "the problem")
         _let_pass(homes)
-        wait_for(lambda: homes.standing(SESSION) != (*RUNNING, 1), "an end")
-        assert homes.standing(SESSION) == ("aborted", "run.aborted.vanished", 1)
+    assert homes.place.rows("select path, message from problems") == [
+        (str(homes.log_of(SESSION)), "is not a regular file")
+    ]
+    assert homes.standing(SESSION) == (*RUNNING, 1)
 
 
 def _let_pass(homes: Homes) -> None:
