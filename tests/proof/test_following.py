@@ -544,25 +544,44 @@ def test_a_home_of_old_transcripts_is_history_and_sets_off_nothing(homes: Homes)
 @pytest.mark.prove
 @pytest.mark.timeout(300)
 def test_verdicts_on_native_runs_stay_quick_while_a_large_transcript_is_read(homes: Homes) -> None:
-    transcript = good(homes)
-    call = transcript.call()
-    transcript.result(call, "x" * 4000)
-    filler = b"".join(line + b"\n" for line in transcript.lines[-2:])
     with homes.place.serving():
         alone = [_verdict(homes, f"alone-{number}") for number in range(20)]
-        large = homes.place.directory / "large.jsonl"
-        with large.open("wb") as file:
-            file.write(b"".join(line + b"\n" for line in transcript.lines[:3]))
-            for _ in range((60 << 20) // len(filler)):
-                file.write(filler)
-        size = large.stat().st_size
-        large.rename(homes.log_of(SESSION))
+        size = _put_large(homes)
         busy: list[float] = []
         while _read_to(homes) < size:
             busy.append(_verdict(homes, f"busy-{len(busy)}"))
         assert homes.standing(SESSION) == (*RUNNING, 1)
     assert len(busy) > 2, "it was read before a verdict could be measured"
     assert max(busy) < max(10 * max(alone), 0.25), f"{max(busy):.3f} s, and {max(alone):.3f} s without it"
+
+
+def _put_large(homes: Homes) -> int:
+    """Put 60 MB of Claude Code's session, whose turn is open, at once; returns the size."""
+    transcript = good(homes)
+    opening = len(transcript.lines) - 1
+    transcript.result(transcript.call(), "x" * 4000)
+    round_of_the_tool = b"".join(line + b"\n" for line in transcript.lines[-2:])
+    large = homes.place.directory / "large.jsonl"
+    add(large, transcript.lines[:opening])
+    with large.open("ab") as file:
+        file.write(round_of_the_tool * ((60 << 20) // len(round_of_the_tool)))
+    return large.rename(homes.log_of(SESSION)).stat().st_size
+
+
+@pytest.mark.prove
+def test_a_daemon_that_is_killed_in_the_middle_of_a_large_transcript_reads_on(homes: Homes) -> None:
+    daemon = homes.place.daemon()
+    homes.place.wait_ready(daemon)
+    size = _put_large(homes)
+    wait_for(lambda: _read_to(homes) > 0, "the first part")
+    daemon.kill()
+    read = _read_to(homes)
+    assert 0 < read < size, "it was read before the daemon could be killed"
+    add(homes.log_of(SESSION), good(homes).lines[-1:])
+    with homes.place.serving():
+        homes.wait_standing(SESSION, *OK, 1)
+    assert _read_to(homes) == homes.log_of(SESSION).stat().st_size
+    assert homes.attempts(SESSION) == [(1, "completed")]
 
 
 def _verdict(homes: Homes, name: str) -> float:
