@@ -298,8 +298,6 @@ def test_an_open_session_whose_whole_directory_moves_while_the_daemon_is_down_st
     assert homes.attempts(SESSION) == [(1, "completed")]
 
 
-@pytest.mark.prove
-@pytest.mark.xfail(strict=True, reason="what is in a directory that was moved is found by the next scan only")
 def test_an_open_session_whose_whole_directory_moves_stays_the_same(homes: Homes) -> None:
     elsewhere = homes.projects / "-home-dev-elsewhere"
     with homes.place.serving():
