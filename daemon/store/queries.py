@@ -294,6 +294,15 @@ async def places(store: Store, keys: Iterable[str]) -> dict[str, KnownPlace]:
     }
 
 
+async def places_of(store: Store, keys: Iterable[str]) -> list[tuple[str, str]]:
+    """Where files of these sessions were seen: roots and places."""
+    rows = await store.read(
+        "select root, place from places where session_key in (select value from json_each(?))",
+        (listed(keys),),
+    )
+    return [(str(root), str(place)) for root, place in rows]
+
+
 async def places_read(store: Store, root: str) -> list[tuple[str, Signature]]:
     """The places in a root whose files were read to their ends, each with what they were like then."""
     rows = await store.read(

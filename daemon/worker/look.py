@@ -42,7 +42,8 @@ class Looked(NamedTuple):
     where it is `doubted`. `mark` is the place's own mark for the next scan, None where it is gone; `unsettled` says
     that more may have been written meanwhile. `again_in` are the seconds after which it is to be looked at again
     though nothing changes, `more` that there was more to read than is read at once,
-    `is_linked` that it was started in a launcher's run, `is_lost` that its files are gone and may be elsewhere. `unreadable` says why nothing could be learnt.
+    `is_linked` that it was started in a launcher's run, `lost` is the key of a running
+    session whose files are gone, and may be elsewhere. `unreadable` says why nothing could be learnt.
     """
 
     root: WatchedRoot
@@ -58,7 +59,7 @@ class Looked(NamedTuple):
     again_in: float | None = None
     more: bool = False
     is_linked: bool = False
-    is_lost: bool = False
+    lost: str | None = None
     unreadable: str | None = None
 
     def observation(self) -> Observation | None:

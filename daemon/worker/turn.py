@@ -25,10 +25,11 @@ from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hint, Hints, Target, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.deciding import Decider, Orders, waves
-from runward.daemon.worker.following import Follower, known_places
+from runward.daemon.worker.following import Follower
 from runward.daemon.worker.look import Looked, Looker
 from runward.daemon.worker.orders import orders_for
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
+from runward.daemon.worker.places import known_places
 from runward.handlers.effects import CancelRun, EndAttempt, NoteHook, StartRun
 from runward.handlers.events import (
     AttemptEnded,
@@ -216,9 +217,16 @@ class Worker:
 
     async def _follow(self, hints: Sequence[Hint]) -> list[Looked]:
         """Looks at sessions of other tools; those that were not come to wait again."""
-        known = await known_places(self.store, self.follower, [target for target, _ in hints], self.roots)
+        known = await known_places(self.store, self.files, [target for target, _ in hints], self.roots)
         found = await anyio.to_thread.run_sync(self.follower.look, hints, self.roots, known)
         self.hints.add_to_backlog([target for target, _ in found.left], Why.AGAIN)
+        lost = [look.lost for look in found.looked if look.lost is not None]
+        if lost:
+            layouts = {look.root.layout for look in found.looked if look.lost is not None}
+            self.doubt([root.name for root in self.roots.values() if root.layout in layouts])
+            seen = {(look.root.name, look.place) for look in found.looked}
+            elsewhere = await queries.places_of(self.store, lost)
+            self.hints.add([target for target in elsewhere if target not in seen], Why.PROCESS)
         return found.looked
 
     async def _requests(self) -> list[tuple[InboxFile, Observation | None]]:
@@ -275,8 +283,6 @@ class Worker:
             else:
                 root.unsettled.discard(name)
             self.has_links = self.has_links or look.is_linked
-            if look.is_lost:
-                self.doubt(each.name for each in self.roots.values() if each.layout == root.layout)
             if look.more:
                 self.hints.add_to_backlog([(root.name, name)], Why.AGAIN)
             if look.again_in is not None:

@@ -13,9 +13,9 @@ from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 from runward.config.contract import ExpectedArtifact
 from runward.config.settings import Root
 from runward.daemon.rundir.files import RealFiles
-from runward.daemon.store.transaction import Row
+from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.worker import following
-from runward.daemon.worker.remembered import load_remembered
+from runward.daemon.worker.remembered import dump_remembered, load_remembered
 from runward.handlers.facts import Declarations, Ruled, RuledPlaybook
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -229,6 +229,35 @@ async def test_a_session_that_is_seen_under_two_roots_is_one_and_is_read_where_i
         await home.rest(running)
         path = str(mirror / home.place.name)
         assert await sessions(running) == [(KEY, "running", 2, "run.started.resumed", path)]
+
+
+async def test_a_session_goes_on_in_its_copy_where_its_own_file_goes_while_it_runs(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    home.write()
+    copy = home.projects / "copies" / home.place.name
+    home.write(copy)
+    async with home.open() as running:
+        await home.rest(running, 60)
+        home.place.unlink()
+        await home.rest(running, 60)
+        assert await sessions(running) == [(KEY, "running", 1, "run.started.ok", str(copy))]
+
+
+async def test_what_another_version_of_a_scanner_kept_is_read_anew(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    home.write()
+    async with home.open() as running:
+        await home.rest(running, 1.0)
+        ((text,),) = await running.rows("select state from cursors")
+        older = dump_remembered(load_remembered(str(text))._replace(scan='{"version": 0}'))
+        await running.store.run([Statement("update cursors set state = ?", [(older,)])], "older")
+        home.transcript.text("fixed")
+        home.write()
+        await home.rest(running)
+        assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
+        assert await running.rows("select * from problems") == []
 
 
 async def test_a_session_whose_file_goes_while_it_runs_has_vanished_once_it_is_nowhere_else(

@@ -1,0 +1,83 @@
+"""What is stored of a look at another tool's session, in the same transaction as its events: rows and no decisions."""
+
+from pydantic_core import to_json
+
+from runward.daemon.store.rows import (
+    DELETE_PROBLEMS,
+    FORGET_PLACE,
+    INSERT_LINK,
+    INSERT_PROBLEM,
+    MOVE_SESSION,
+    UPSERT_CURSOR,
+    UPSERT_PLACE,
+)
+from runward.daemon.store.transaction import Statement
+from runward.daemon.worker.places import Hinted
+from runward.daemon.worker.remembered import Remembered, dump_remembered
+from runward.handlers.layouts.registry import DirectoryLayout
+from runward.handlers.layouts.scanner import Signature
+
+Statements = tuple[Statement, ...]
+
+
+def after_reading(
+    hinted: Hinted, key: str, stored: Remembered, after: Remembered, whole: Signature | None, now: float
+) -> Statements:
+    """What changed of the session, and of the place where that is new, or was read to its end (`whole`)."""
+    found, known = changed(hinted, key, stored, after, now), hinted.known
+    if known.is_new or (whole is not None and whole != known.signature):
+        found += placed(hinted, key, whole)
+        if known.signature is None and not known.is_new:
+            found += _problems(hinted, stored, after, now)  # that of a mistake of ours may stand among them
+    return found
+
+
+def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now: float) -> Statements:
+    """The row of the session and what hangs on it, where it isn't as it was."""
+    if after == stored:
+        return ()
+    phase = after.followed.phase
+    activity = after.activity if phase == "open" else None
+    row = (key, after.root, after.place, key, phase, dump_remembered(after), activity)
+    found: Statements = (Statement(UPSERT_CURSOR, [row]),)
+    if (stored.root, stored.place) != (after.root, after.place):
+        found += (Statement(MOVE_SESSION, [(after.root, hinted.path, key)]),)
+    if after.launcher is not None and after.launcher != stored.launcher:
+        found += (Statement(INSERT_LINK, [(key, after.launcher)]),)
+    if after.problems != stored.problems:
+        found += _problems(hinted, stored, after, now)
+    return found
+
+
+def placed(hinted: Hinted, key: str | None, signature: Signature | None) -> Statements:
+    """Whose this place is, and what its file was like when it was read to its end."""
+    root, place = hinted.root.name, hinted.place
+    text = None if signature is None else to_json(signature).decode()
+    return (Statement(UPSERT_PLACE, [(f"{root}/{place}", root, place, key, text)]),)
+
+
+def forgotten(hinted: Hinted) -> Statements:
+    """There is nothing at this place any more."""
+    return (Statement(FORGET_PLACE, [(f"{hinted.root.name}/{hinted.place}",)]),)
+
+
+def mistaken(hinted: Hinted, message: str, mend: str, now: float) -> Statements:
+    """A problem of ours with this place, which the next whole reading clears."""
+    return (
+        *placed(hinted, hinted.known.session_key, None),
+        Statement(DELETE_PROBLEMS, [(hinted.path,)]),
+        Statement(INSERT_PROBLEM, [(hinted.path, None, message, mend, now)]),
+    )
+
+
+def _problems(hinted: Hinted, stored: Remembered, after: Remembered, now: float) -> Statements:
+    """The problems of the session's files, in place of those that there were."""
+    path = hinted.path
+    within = path if isinstance(hinted.layout, DirectoryLayout) else path.rpartition("/")[0]
+    files = {each.file for each in (*stored.problems, *after.problems)}
+    cleared = sorted({path, *(f"{within}/{name}" for name in files)})
+    rows = [(f"{within}/{each.file}", each.line, each.message, each.mend, now) for each in after.problems]
+    return (
+        Statement(DELETE_PROBLEMS, [(each,) for each in cleared]),
+        Statement(INSERT_PROBLEM, rows),
+    )

@@ -1,0 +1,92 @@
+"""Places of other tools' sessions, as hints name them: whose they are, and what is remembered there."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import anyio.to_thread
+
+from runward.daemon.ports import Files
+from runward.daemon.store import queries
+from runward.daemon.store.store import Store
+from runward.daemon.watch.hints import Target
+from runward.daemon.watch.roots import WatchedRoot
+from runward.handlers.facts import Unreadable
+from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
+from runward.handlers.layouts.scanner import Signature
+
+
+class Known(NamedTuple):
+    """What is known of a place: its session, what is remembered of that, and its file as it was read to its end.
+
+    `hook` is what the session's own hook said last. A place that holds no session has no key; `unreadable` says why
+    nobody can tell.
+    """
+
+    session_key: str | None
+    session_id: str | None = None
+    state: str | None = None
+    signature: Signature | None = None
+    is_new: bool = True
+    hook: queries.Hook | None = None
+    unreadable: str | None = None
+
+
+class Hinted(NamedTuple):
+    """A place that somebody hinted at."""
+
+    root: WatchedRoot
+    place: str
+    why: int
+    known: Known
+
+    @property
+    def path(self) -> str:
+        """The session's log, as if it weren't packed, or its directory; absolute."""
+        return f"{self.root.path}/{self.place}"
+
+    @property
+    def layout(self) -> LogLayout | DirectoryLayout:
+        return LAYOUTS.named(self.root.layout)
+
+
+async def known_places(
+    store: Store, files: Files, targets: Sequence[Target], roots: Mapping[str, WatchedRoot]
+) -> dict[Target, Known]:
+    """What is known of these places; those that no session was seen at are looked at anew."""
+    asked = {f"{name}/{place}": (name, place) for name, place in targets}
+    known: dict[Target, Known] = {}
+    for key, found in (await queries.places(store, asked)).items():
+        name, place = asked[key]
+        if found.session_key is not None and found.session_key.startswith(f"{roots[name].layout}:"):
+            known[name, place] = Known(found.session_key, signature=found.signature, is_new=False)
+    new = [target for target in targets if target not in known]
+    if new:
+        known |= await anyio.to_thread.run_sync(_identify, files, new, roots)
+    keys = {each.session_key for each in known.values() if each.session_key is not None}
+    if not keys:
+        return known
+    states, hooks = await queries.cursors(store, keys), await queries.hooks(store, keys)
+    return {
+        target: each._replace(
+            state=states.get(each.session_key or ""), hook=hooks.get(each.session_key or "")
+        )
+        for target, each in known.items()
+    }
+
+
+def _identify(
+    files: Files, targets: Sequence[Target], roots: Mapping[str, WatchedRoot]
+) -> dict[Target, Known]:
+    """Which sessions lie at these places. Runs in a thread."""
+    return {(name, place): _identity(files, roots[name], place) for name, place in targets}
+
+
+def _identity(files: Files, root: WatchedRoot, place: str) -> Known:
+    found = files.identify(root.path, place, LAYOUTS.only(root.layout))
+    if isinstance(found, Unreadable):
+        return Known(None, unreadable=found.why)
+    if found is None or found.is_subagent:
+        return Known(None)
+    # By the tool's id, or where that is no more than a directory's name, by its place.
+    own = found.session_id if found.layout.goes_by_id else f"{root.name}/{place}"
+    return Known(f"{found.layout.name}:{own}", found.session_id)
