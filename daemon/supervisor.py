@@ -14,8 +14,9 @@ from typing import Final
 import anyio
 import structlog
 
-from runward.config.settings import Root, Settings
+from runward.config.settings import Settings
 from runward.daemon import __version__
+from runward.daemon.known_roots import KnownRoots
 from runward.daemon.notify import notify
 from runward.daemon.ports import Clock, Files, Processes, Randomness
 from runward.daemon.queue.queue import Observation, Queue
@@ -26,13 +27,13 @@ from runward.daemon.store import queries
 from runward.daemon.store.epoch import HeldEpoch
 from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.store.store import Store
-from runward.daemon.store.transaction import CommitUnknown, Statement
+from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.exits import Exits
 from runward.daemon.watch.hints import Hints, Why
 from runward.daemon.watch.keeping import WatchKeeping
 from runward.daemon.watch.notifications import Notifications
-from runward.daemon.watch.roots import WatchedRoot, mark
+from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
 from runward.daemon.worker.background import Background
 from runward.daemon.worker.comparison import Comparison
@@ -46,18 +47,14 @@ from runward.daemon.worker.deciding import (
     no_roots,
     no_rules,
 )
-from runward.daemon.worker.following import Follower, written_by
-from runward.daemon.worker.look import Looker, recorded
+from runward.daemon.worker.following import Follower
+from runward.daemon.worker.look import Looker
 from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import Outbox
-from runward.daemon.worker.remembered import load_remembered
 from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import StoppedInTrouble, Worker
 from runward.handlers.effects import StartRun
 from runward.handlers.events import JournalDamaged
-from runward.handlers.layouts import native, registry
-from runward.handlers.layouts.places import shape_of
-from runward.handlers.sessions.observe import load_watched
 
 SOON: Final = 10.0
 """`daemon --once` waits for what is due within this many seconds, settling and grace included."""
@@ -111,6 +108,7 @@ class Supervisor:
         self._alarm_at: float | None = None
         self._held_epoch: HeldEpoch | None = None
         self.roots: dict[str, WatchedRoot] = {}
+        self._known_roots = KnownRoots(store, world.clock, self.roots)
         self.coverage = Coverage()
         self.hints = Hints(self.wake)
         self.queue = Queue(store, world.clock, world.randomness)
@@ -231,7 +229,7 @@ class Supervisor:
             self._held_epoch = HeldEpoch(self._state, epoch, self._log)
         await self.queue.start()
         self.worker.has_links = await queries.has_links(self._store)
-        await self._set_roots(self._settings)
+        await self._use_roots(self._settings)
         await self.comparison.start()
         owed = await queries.owed_lines(self._store)
         self.outbox.add(owed)
@@ -247,45 +245,9 @@ class Supervisor:
             owed_lines=len(owed),
         )
 
-    async def _set_roots(self, settings: Settings) -> None:
-        """Watch the roots of these settings, keeping what is known of those that stay."""
-        now = self._world.clock.now()
-        await self._store.run(
-            [
-                Statement(
-                    queries.ROOT_SEEN, [(root.name, root.path, root.layout, now) for root in settings.roots]
-                )
-            ],
-            "roots",
-        )
-        first_seen = await queries.roots_seen(self._store)
-        open_cursors = await queries.open_cursors(self._store)
-        wanted: dict[str, WatchedRoot] = {}
-        for root in settings.roots:
-            known = self.roots.get(root.name)
-            if known is None or (known.path, known.layout) != (root.path, root.layout):
-                known = await self._new_root(root)
-            known.settle, known.stale_after = root.settle, root.stale_after
-            known.records_history = root.history == "record"
-            known.ignore = root.ignore
-            known.first_seen_at = first_seen[root.name]
-            wanted[root.name] = known
-        self.roots.clear()
-        self.roots.update(wanted)
+    async def _use_roots(self, settings: Settings) -> None:
+        await self._known_roots.use(settings)
         await self.rounds.learn_roots()
-        for name, place, text in open_cursors:
-            watched = self.roots.get(name)
-            if watched is not None and place not in watched.open:
-                _remember_open(watched, place, text)
-
-    async def _new_root(self, root: Root) -> WatchedRoot:
-        """A root that this daemon didn't watch before, with what earlier ones read in it."""
-        if root.layout == native.LAYOUT:
-            return WatchedRoot(root.name, root.path, root.layout)
-        made = WatchedRoot(root.name, root.path, root.layout, shape_of(registry.LAYOUTS.named(root.layout)))
-        read = await queries.places_read(self._store, root.name)
-        made.seen = {place: mark(signature) for place, signature in read}
-        return made
 
     async def reload(self, settings: Settings) -> None:
         """Go on under other settings; what the old ones had in hand is finished under the new ones.
@@ -293,7 +255,7 @@ class Supervisor:
         Raises `SettingsNotTaken`, after which the old ones hold.
         """
         try:
-            await self._set_roots(settings)
+            await self._use_roots(settings)
         except (CommitUnknown, sqlite3.Error) as error:
             raise SettingsNotTaken(str(error)) from error
         self._settings = settings
@@ -437,14 +399,3 @@ class Supervisor:
     def report(self) -> Report:
         """What this daemon says of itself now."""
         return self.reporting.report()
-
-
-def _remember_open(root: WatchedRoot, place: str, text: str) -> None:
-    """A session was going on when the daemon before this one ended."""
-    if root.shape is not None:
-        root.open[place] = written_by(load_remembered(text))
-        return
-    watched = load_watched(text)
-    root.open[place] = recorded(watched)
-    if watched.gone_since is not None:
-        root.doubted.add(place)

@@ -371,10 +371,19 @@ async def owed_cancellations(store: Store) -> list[OwedCancellation]:
     ]
 
 
-async def open_cursors(store: Store) -> list[tuple[str, str, str]]:
-    """Every place with an open attempt: root, place, what is remembered."""
-    rows = await store.read("select root, directory, state from cursors where phase = 'open'")
-    return [(str(root), str(directory), str(state)) for root, directory, state in rows]
+class OpenCursor(NamedTuple):
+    """A place with an open attempt, whose it is, and what is remembered."""
+
+    root: str
+    place: str
+    session_key: str
+    state: str
+
+
+async def open_cursors(store: Store) -> list[OpenCursor]:
+    """Every place with an open attempt."""
+    rows = await store.read("select root, directory, session_key, state from cursors where phase = 'open'")
+    return [OpenCursor(*map(str, row)) for row in rows]
 
 
 async def roots_seen(store: Store) -> dict[str, float]:

@@ -395,3 +395,15 @@ async def test_a_mistake_of_ours_in_one_sessions_look_is_shown_and_harms_no_othe
     async with home.open() as running:
         await home.rest(running)
         assert await running.rows("select * from problems") == []
+
+
+async def test_a_root_that_gets_another_layout_remembers_nothing_of_the_one_before(tmp_path: Path) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    home.transcript.prompt("fix it")
+    home.write()
+    async with home.open() as running:
+        await home.rest(running, 60)
+    root = Root("claude", str(home.projects))
+    async with daemon(tmp_path, home.clock, home.processes, roots=(root,)) as running:
+        await running.settle()
+        assert running.supervisor.roots["claude"].open == {}
