@@ -35,6 +35,8 @@ from runward.handlers.facts import (
     CancellationOf,
     Facts,
     LinkedSession,
+    LinkedSessions,
+    LinkedSessionsOf,
     Need,
     RootFacts,
     Session,
@@ -44,6 +46,8 @@ from runward.handlers.facts import (
 )
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
+from runward.handlers.layouts import native
+from runward.handlers.sessions.linked import inside
 
 
 def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Effects | Need | TryLater:
@@ -72,6 +76,11 @@ def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Ef
             if order.is_owed:
                 return TryLater("a person ordered its end, and what came of that is not known yet")
             event = _as_ordered(event, order)
+    if event.status == "completed" and session.layout == native.LAYOUT:
+        said = _by_those_inside(event, facts, now)
+        if not isinstance(said, AttemptEnded):
+            return said
+        event = said
     if session.contract_json is None or event.origin == "history":
         return _conclude(event, event_hash, session, None, None, None)
     contract = stored_contract(session.contract_json)
@@ -101,6 +110,20 @@ def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
         reason_summary=f"told to stop: cancelled by {order.said_by}{said}",
         source="person",
     )
+
+
+def _by_those_inside(event: AttemptEnded, facts: Facts, now: float) -> AttemptEnded | Need | TryLater:
+    """The end of a command as the agents' sessions that were started in it leave it."""
+    asked = LinkedSessionsOf(event.session_key)
+    if asked not in facts:
+        return Need((asked,))
+    answer = facts[asked]
+    if not isinstance(answer, LinkedSessions):
+        raise UnexpectedAnswer(f"{asked} was answered with {answer!r}")
+    found = inside(event, answer, now)
+    if isinstance(found, LinkedSession):
+        return _as_inside(event, found)
+    return event if found is None else found
 
 
 def _as_inside(event: AttemptEnded, agent: LinkedSession) -> AttemptEnded:

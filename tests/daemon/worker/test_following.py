@@ -75,6 +75,7 @@ class Home:
         for _ in range(times):
             await running.settle()
             self.clock.move(seconds)
+            running.supervisor.queue.may_be_due = True  # as the alarm would say
         await running.settle()
 
 
@@ -407,3 +408,78 @@ async def test_a_root_that_gets_another_layout_remembers_nothing_of_the_one_befo
     async with daemon(tmp_path, home.clock, home.processes, roots=(root,)) as running:
         await running.settle()
         assert running.supervisor.roots["claude"].open == {}
+
+
+class Launched:
+    """A launched run in `base/runs`, in which the agent of a home was started."""
+
+    def __init__(self, home: Home, name: str = "night") -> None:
+        self.directory = home.base / "runs" / name
+        self.key = f"native:runs/{name}"
+        home.processes.launchers[AGENT.pid] = name
+        home.processes.writing[SESSION] = Writer("alive", None, AGENT)
+        self.home = home
+
+    def begin(self) -> None:
+        self.directory.mkdir(parents=True)
+        (self.directory / "run.json").write_text(
+            json.dumps({"schema": "runward-run-v1", "session_id": self.directory.name})
+        )
+
+    def end(self) -> None:
+        """The command ends well, and with it the agent."""
+        (self.directory / "exit.json").write_text(json.dumps({"exit_code": 0, "cause": "exited"}))
+        os.utime(self.directory / "exit.json", (self.home.clock.wall, self.home.clock.wall))
+        self.home.processes.writing.clear()
+        self.home.processes.gone.add(AGENT.pid)
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "reason"),
+    [
+        ("good", "completed", "run.completed.ok"),
+        ("error", "failed", "run.failed.api_error"),
+        ("killed", "aborted", "run.aborted.process_gone"),
+    ],
+)
+async def test_a_command_that_ended_well_is_judged_by_the_agent_that_was_started_in_it(
+    tmp_path: Path, end: str, status: str, reason: str
+) -> None:
+    home = Home(tmp_path)
+    home.playbooks["/home/dev/app"] = "feature"
+    launched = Launched(home)
+    home.transcript.prompt("fix it")
+    home.write()
+    async with home.open() as running:
+        launched.begin()
+        await running.settle()
+        if end != "killed":
+            home.transcript.text("fixed") if end == "good" else home.transcript.api_error()
+            home.write()
+        launched.end()
+        await home.rest(running, 2.5, 6)
+        columns = "key, status, reason_code, contract_basis"
+        assert await running.rows(f"select {columns} from sessions order by key") == [
+            (KEY, status, reason, None),
+            (launched.key, status, reason, None),
+        ]
+        assert await running.rows("select linked, launcher from links") == [(KEY, launched.key)]
+
+
+async def test_a_command_is_not_judged_before_the_agent_in_it_nor_waits_for_it_for_ever(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    launched = Launched(home)
+    home.transcript.prompt("fix it")
+    home.write()
+    async with home.open() as running:
+        launched.begin()
+        await running.settle()
+        launched.end()
+        home.processes.gone.clear()
+        await running.settle()
+        status = f"select status from sessions where key = '{launched.key}'"
+        assert await running.rows(status) == [("running",)]
+        await home.rest(running, 5.0, 5)
+        assert await running.rows(status) == [("completed",)]

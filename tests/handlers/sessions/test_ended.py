@@ -16,6 +16,9 @@ from runward.handlers.facts import (
     Cancellation,
     CancellationOf,
     FileFact,
+    LinkedSession,
+    LinkedSessions,
+    LinkedSessionsOf,
     Need,
     Question,
     RootFacts,
@@ -109,6 +112,7 @@ def answers(
     running: Session,
     facts: RootFacts | Unreadable | None,
     order: Cancellation | None = None,
+    inside: LinkedSessions = LinkedSessions(),  # noqa: B008 - a value
 ) -> Effects | TryLater:
     """Ask and answer as the worker does, at most four rounds."""
     known: dict[Question, Answer] = {}
@@ -120,6 +124,8 @@ def answers(
             match question:
                 case SessionOf():
                     known[question] = running
+                case LinkedSessionsOf():
+                    known[question] = inside
                 case CancellationOf():
                     known[question] = order
                 case _:
@@ -248,13 +254,60 @@ def test_a_snapshot_that_is_no_contract_is_a_mistake_of_ours() -> None:
 
 
 def test_artifacts_below_the_run_may_not_leave_it_and_others_are_where_the_launcher_said() -> None:
-    inside = decide(ended(), HASH, {SessionOf(KEY): session(CONTRACT)}, NOW)
-    elsewhere = decide(ended(), HASH, {SessionOf(KEY): session(CONTRACT, artifacts_path="/out")}, NOW)
-    beside = decide(ended(), HASH, {SessionOf(KEY): session(CONTRACT, artifacts_path=f"{PATH}-2/a")}, NOW)
+    def asks(**changed: object) -> object:
+        known: dict[Question, Answer] = {
+            SessionOf(KEY): session(CONTRACT, **changed),
+            LinkedSessionsOf(KEY): LinkedSessions(),
+        }
+        return decide(ended(), HASH, known, NOW)
+
     paths = ("review.md", "notes.md")
-    assert inside == Need((ArtifactsUnder(f"{PATH}/artifacts", PATH, paths),))
-    assert elsewhere == Need((ArtifactsUnder("/out", "", paths),))
-    assert beside == Need((ArtifactsUnder(f"{PATH}-2/a", "", paths),))
+    assert asks() == Need((ArtifactsUnder(f"{PATH}/artifacts", PATH, paths),))
+    assert asks(artifacts_path="/out") == Need((ArtifactsUnder("/out", "", paths),))
+    assert asks(artifacts_path=f"{PATH}-2/a") == Need((ArtifactsUnder(f"{PATH}-2/a", "", paths),))
+
+
+AGENT = LinkedSession("claude-code:a", "running", "run.started.ok", "it started")
+FAILED_AGENT = AGENT._replace(status="failed", reason_code="run.failed.api_error", reason_summary="refused")
+
+
+@pytest.mark.parametrize(
+    ("agents", "status", "reason"),
+    [
+        ((AGENT._replace(status="completed"),), "completed", "run.completed.ok"),
+        ((AGENT._replace(status="completed"), FAILED_AGENT), "failed", "run.failed.api_error"),
+        ((AGENT, FAILED_AGENT), "failed", "run.failed.api_error"),
+    ],
+    ids=["a good one", "a bad one", "a bad one beside one that goes on"],
+)
+def test_a_command_that_ended_well_is_judged_by_the_agents_that_were_started_in_it(
+    agents: tuple[LinkedSession, ...], status: str, reason: str
+) -> None:
+    decision = answers(ended(), session(None), None, inside=LinkedSessions(agents))
+    assert isinstance(decision, tuple)
+    end = the_end(decision)
+    assert (end.status, end.reason.code, end.source) == (
+        status,
+        reason,
+        "launcher" if status == "completed" else "daemon",
+    )
+
+
+def test_an_agent_that_goes_on_is_waited_for_but_not_for_ever() -> None:
+    inside = LinkedSessions((AGENT,))
+    waits = answers(ended(at=NOW - 14), session(None), None, inside=inside)
+    assert isinstance(waits, TryLater)
+    assert "claude-code:a, which was started in it, is not over yet" in waits.why
+    given_up = answers(ended(at=NOW - 16), session(None), None, inside=inside)
+    assert isinstance(given_up, tuple)
+    assert the_end(given_up).status == "completed"
+
+
+def test_a_command_that_failed_by_itself_keeps_its_own_reason() -> None:
+    failed = ended(status="failed", reason_code="run.failed.exit_nonzero")
+    decision = answers(failed, session(None), None, inside=LinkedSessions((FAILED_AGENT,)))
+    assert isinstance(decision, tuple)
+    assert the_end(decision).reason.code == "run.failed.exit_nonzero"
 
 
 def test_history_is_recorded_without_journal_lines() -> None:
