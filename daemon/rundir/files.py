@@ -25,6 +25,7 @@ from runward.daemon.rundir.durable import make_durably
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.identifying import identify
 from runward.daemon.rundir.legs import early_legs, filled_without
+from runward.daemon.rundir.opening import unreadable
 from runward.daemon.rundir.session_looking import look_at_session
 from runward.daemon.rundir.sights import FilesRead, Identity, SessionSight
 from runward.daemon.rundir.words import leave_word
@@ -110,6 +111,11 @@ class RealFiles:
     def compare(
         self, directory: str, name: str, lines: Sequence[StandingLines]
     ) -> Compared | Gone | Unreadable:
+        if not os.path.isabs(directory):
+            try:
+                make_durably(self._state, directory)  # whoever owed it lines may have been killed before
+            except OSError as error:
+                return unreadable(error)
         return compare(self._place(directory), name, lines)
 
     def inbox(self) -> tuple[InboxFile, ...]:

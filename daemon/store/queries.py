@@ -294,10 +294,11 @@ async def places(store: Store, keys: Iterable[str]) -> dict[str, KnownPlace]:
     }
 
 
-async def places_of(store: Store, keys: Iterable[str]) -> list[tuple[str, str]]:
-    """Where files of these sessions were seen: roots and places."""
+async def places_beside(store: Store, keys: Iterable[str]) -> list[tuple[str, str]]:
+    """The other places, with their roots, of the sessions that were seen at these (`root/place`)."""
     rows = await store.read(
-        "select root, place from places where session_key in (select value from json_each(?))",
+        "select other.root, other.place from places join places other on other.session_key = places.session_key"
+        " where places.key in (select value from json_each(?)) and other.key != places.key",
         (listed(keys),),
     )
     return [(str(root), str(place)) for root, place in rows]

@@ -152,7 +152,9 @@ class _Batch:
         # a process is believed only after a time in which nothing more came.
         writer = self._writer(hinted, told, before)
         launcher = self._launcher(hinted, writer, before)
-        sign = Sign(told, resumed, writer, sight.changed_at, self._now, complete=not sight.more)
+        # What can't be read now may say how it ended.
+        is_complete = not sight.more and not any(log.may_pass for log in sight.read.logs)
+        sign = Sign(told, resumed, writer, sight.changed_at, self._now, complete=is_complete)
         declared = _declaration(hinted, told, launcher)
         found = follow(before.followed, key, declared, self._rule(root, layout), sign)
         after = before._replace(

@@ -217,16 +217,15 @@ class Worker:
 
     async def _follow(self, hints: Sequence[Hint]) -> list[Looked]:
         """Looks at sessions of other tools; those that were not come to wait again."""
-        known = await known_places(self.store, self.files, [target for target, _ in hints], self.roots)
-        found = await anyio.to_thread.run_sync(self.follower.look, hints, self.roots, known)
+        roots = dict(self.roots)  # other settings may come meanwhile
+        known = await known_places(self.store, self.files, [target for target, _ in hints], roots)
+        found = await anyio.to_thread.run_sync(self.follower.look, hints, roots, known)
         self.hints.add_to_backlog([target for target, _ in found.left], Why.AGAIN)
-        lost = [look.lost for look in found.looked if look.lost is not None]
-        if lost:
-            layouts = {look.root.layout for look in found.looked if look.lost is not None}
-            self.doubt([root.name for root in self.roots.values() if root.layout in layouts])
-            seen = {(look.root.name, look.place) for look in found.looked}
-            elsewhere = await queries.places_of(self.store, lost)
-            self.hints.add([target for target in elsewhere if target not in seen], Why.PROCESS)
+        lost = {look.root.layout for look in found.looked if look.lost is not None}
+        self.doubt([root.name for root in self.roots.values() if root.layout in lost])
+        gone = [f"{look.root.name}/{look.place}" for look in found.looked if look.mark is None]
+        if gone:  # where a copy of a session lies, it goes on
+            self.hints.add(await queries.places_beside(self.store, gone), Why.AGAIN)
         return found.looked
 
     async def _requests(self) -> list[tuple[InboxFile, Observation | None]]:

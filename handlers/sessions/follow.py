@@ -281,7 +281,7 @@ class _Look:
         rule = self._rule
         liveness, gone_since = self._liveness()
         since = [at for at in (self._changed_at, gone_since) if at is not None]
-        quiet_s = self._moment - max(since, default=self._moment)
+        quiet_s = min((self._since(at) for at in since), default=0.0)
         return judge(
             self._told,
             liveness,
@@ -290,6 +290,12 @@ class _Look:
             rule.stale_after,
             self._writer.status,
             rule.settle,
+        )
+
+    def _since(self, at: float) -> float:
+        """The seconds since a time; one that lies ahead, because the clock was set back, is over as well."""
+        return (
+            self._moment - at if at <= self._moment else min(at - self._moment, max(GRACE, self._rule.settle))
         )
 
     def _liveness(self) -> tuple[Liveness, float | None]:
