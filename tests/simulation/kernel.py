@@ -154,6 +154,7 @@ class Kernel:
     O_DIRECTORY, O_NOCTTY, O_PATH = os.O_DIRECTORY, os.O_NOCTTY, os.O_PATH
     R_OK, X_OK = os.R_OK, os.X_OK
     strerror = staticmethod(os.strerror)
+    fspath = staticmethod(os.fspath)
 
     def __init__(self, now_ns: Callable[[], int], weather: Weather, changed: Callable[[str], None]) -> None:
         self.me: Callable[[], str] = lambda: "agent"
@@ -399,8 +400,9 @@ class Kernel:
 
     # What agents and the world do.
 
-    def mkdir(self, path: str) -> Node:
-        directory, name = self._parent(path, None)
+    def mkdir(self, path: str | os.PathLike[str], mode: int = 0o777, *, dir_fd: int | None = None) -> Node:
+        path = os.fspath(path)
+        directory, name = self._parent(path, dir_fd)
         if name in directory.entries:
             raise _error(errno.EEXIST, path)
         node = self._node(stat.S_IFDIR)

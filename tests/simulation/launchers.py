@@ -27,7 +27,6 @@ from runward.handlers.effects import StartRun
 from runward.handlers.facts import RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState
-from runward.handlers.sessions.over import Writer
 
 if TYPE_CHECKING:
     from tests.simulation.universe import Universe
@@ -343,13 +342,15 @@ class SimulatedProcesses:
         return self._table.boot_id()
 
     def booted_at(self) -> float | None:
-        return None
+        universe = self._launchers.universe
+        return self._table.booted_at + universe.clock.offset
 
     def descriptor(self, process: RecordedProcess) -> int | None:
         return None
 
     def writers(self) -> WriterOf:
-        return lambda layout, path, session_id: Writer("unknown")
+        machine = self._launchers.universe.errands.machine
+        return lambda layout, path, session_id: machine.writer(layout, session_id)
 
     def launcher_of(self, process: RecordedProcess) -> str | None:
         return None

@@ -4,15 +4,17 @@ import json
 from collections import defaultdict
 from typing import Final
 
+from tests.simulation.agent_laws import check_agents
 from tests.simulation.broken import Broken
 from tests.simulation.kernel import Node
 from tests.simulation.places import CANCELLED, GONE, VANISHED, Pairs, Place, Places
-from tests.simulation.ports import Written
+from tests.simulation.ports import Written, journal_path
 from tests.simulation.produced import check_files
 from tests.simulation.universe import Universe
 
 from runward.daemon.ports import Appended, JournalLine, NotAppended
 from runward.daemon.store.chain import GENESIS, event_hash
+from runward.handlers.journal.place import journal_directory
 
 ALWAYS: Final[dict[str, str]] = {
     "a lane's jobs are done in order": (
@@ -132,7 +134,7 @@ class Laws:
 
     def _is_away(self, journal: tuple[str, str]) -> bool:
         """Whether the run's directory is gone: while its root is empty, nobody knows whether it will be back."""
-        return not self._universe.kernel.exists(journal[0])
+        return not self._universe.kernel.exists(journal_path(journal[0]))
 
     def waiting_for_newline(self) -> dict[int, tuple[str, str]]:
         """Lines that are owed by right: the run lives, and is in the middle of a line of its own."""
@@ -140,7 +142,7 @@ class Laws:
         running = dict(self._universe.peek("select path, key from sessions where status = 'running'"))
         found = {}
         for number, directory, name in self._universe.peek("select id, directory, name from outbox"):
-            path = f"{directory}/{name}"
+            path = journal_path(directory, name)
             if directory in running and kernel.exists(path) and kernel.content(path)[-1:] not in (b"", b"\n"):
                 found[number] = (directory, name)
         return found
@@ -172,6 +174,7 @@ class Laws:
         self._orders()
         self._journals()
         check_files(self._universe, self._places)
+        check_agents(self._universe)
         self._universe.launchers.check(dict(self._universe.peek("select key, state from starts")))
 
     def _chain(self) -> None:
@@ -204,11 +207,15 @@ class Laws:
             pids = {each[0] for each in json.loads(named).values() if isinstance(each, list)}
             if told and not pids & heard:
                 raise Broken(f"{key} was told to end, it is said, but nobody of {sorted(pids)} heard it")
-            if told and status == "running" and not self._places.by_key[key].free:
+            if told and status == "running" and not self._is_free(key):
                 raise Broken(f"{key} was told to end, and is {status}")
             silent = evidence == "process_gone" and reason not in (CANCELLED[1], VANISHED[1])
             if pids & heard and silent and not before:
                 raise Broken(f"{key} was told to end and went in silence, but is {status} ({reason})")
+
+    def _is_free(self, key: str) -> bool:
+        agents = self._universe.errands.by_key
+        return agents[key].free if key in agents else self._places.by_key[key].free
 
     # The plain model.
 
@@ -217,6 +224,7 @@ class Laws:
             row[0]: row
             for row in self._universe.peek(
                 "select key, status, reason_code, attempt, artifact_contract_json, folded from sessions"
+                " where layout = 'native'"
             )
         }
         for key, place in self._places.by_key.items():
@@ -286,6 +294,8 @@ class Laws:
         after later ones; and what a power cut tore off may stay so. Likewise where a person gave its repair up.
         """
         given_up = {row[0] for row in self._universe.peek(GIVEN_UP)}
+        if any(journal_directory(key.partition(":")[0], key, "") == directory for key in given_up):
+            return True
         return any(
             place.shaken or place.hidden or place.key in given_up
             for place in self._places.by_key.values()
@@ -323,7 +333,7 @@ class Laws:
         for directory, name, content, offset, places in self._universe.peek(
             'select directory, name, content, "offset", places from journal_lines where "offset" is not null'
         ):
-            path = f"{directory}/{name}"
+            path = journal_path(directory, name)
             if (
                 directory not in by_path
                 or self._was_away(directory)
@@ -342,7 +352,7 @@ class Laws:
             "select json_extract(payload, '$.directory'), json_extract(payload, '$.name'), key from events"
             " where type = 'JournalDamaged'"
         ):
-            if f"{directory}/{name}" not in self._universe.harmed and not self._was_away(directory):
+            if journal_path(directory, name) not in self._universe.harmed and not self._was_away(directory):
                 raise Broken(f"{directory}/{name} was found damaged, and nobody harmed it: {key}")
 
 

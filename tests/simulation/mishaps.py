@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable
 
 from tests.simulation.people import FUTURE
-from tests.simulation.ports import STATE
+from tests.simulation.ports import STATE, journal_path
 from tests.simulation.runs import Scene
 from tests.simulation.universe import ROOTS, cut_pieces
 
@@ -22,7 +22,7 @@ class Mishaps:
 
     def step_clock(self) -> None:
         step = self._scene.dice.choice((-86400.0, -3600.0, -5.0, -0.5, 0.5, 5.0, 3600.0, 86400.0))
-        self._scene.universe.clock.offset += step
+        self._scene.universe.clock.step(step)
 
     def fill_disk(self) -> None:
         self._full(True)
@@ -115,9 +115,9 @@ class Mishaps:
             'select directory, name, content, "offset" from journal_lines where places is null'
         )
         standing = [
-            (f"{directory}/{name}", offset, content)
+            (journal_path(directory, name), offset, content)
             for directory, name, content, offset in rows
-            if offset is not None and self._stands(f"{directory}/{name}", offset, content)
+            if offset is not None and self._stands(journal_path(directory, name), offset, content)
         ]
         if not standing:
             return

@@ -30,12 +30,30 @@ INBOX: Final = "/state/inbox"
 HOST: Final = "here"
 
 
+def journal_path(directory: str, name: str = "") -> str:
+    """Where a journal lies: a relative directory is among Runward's own state."""
+    return str(STATE / directory / name)
+
+
+_EPOCH: Final = 1_700_000_000.0
+
+
 class SimulatedClock:
     """Wall time that can be stepped, and the timeline's own time."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
-        self.offset = 1_700_000_000.0
+        self.offset = _EPOCH
+        self._steps = 0
+
+    @property
+    def stepped(self) -> bool:
+        """Whether anybody ever set it."""
+        return self._steps > 0
+
+    def step(self, seconds: float) -> None:
+        self.offset += seconds
+        self._steps += 1
 
     def now(self) -> float:
         return self._timeline.time + self.offset
@@ -59,6 +77,8 @@ class ProcessTable:
 
     def __init__(self) -> None:
         self.boot = 1
+        self.booted_at = -3600.0
+        """On the timeline; the machine's clock may say otherwise later."""
         self.told: Counter[RecordedProcess] = Counter()
         self._alive: dict[int, RecordedProcess] = {}
         self._hears: dict[RecordedProcess, Callable[[], None]] = {}
@@ -83,8 +103,9 @@ class ProcessTable:
     def end(self, process: RecordedProcess) -> None:
         self._alive.pop(process.pid, None)
 
-    def reboot(self) -> None:
+    def reboot(self, at: float) -> None:
         self.boot += 1
+        self.booted_at = at
         self._alive.clear()
 
     def host(self) -> str:
@@ -117,7 +138,7 @@ class SimulatedFiles(RealFiles):
 
     def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended:
         answer = super().append(line, epoch)
-        path = f"{line.directory}/{line.name}"
+        path = journal_path(line.directory, line.name)
         node = self._kernel.node(path) if self._kernel.exists(path) else None
         self._written.append(Written(node, line, answer, self._kernel.me()))
         return answer

@@ -8,9 +8,10 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
+from tests.simulation.agent_laws import count_rare_sessions
 from tests.simulation.broken import Broken
 from tests.simulation.laws import Laws
-from tests.simulation.ports import INBOX
+from tests.simulation.ports import INBOX, journal_path
 from tests.simulation.standing_in import simulated
 from tests.simulation.story import Story
 from tests.simulation.tally import Tally
@@ -67,7 +68,7 @@ def _play(universe: Universe) -> None:
     assert story.left == 0
     universe.timeline.after(0.5, universe.start_if_none)
     universe.timeline.after(STEP, ending.watch)
-    universe.timeline.after(story.last + 25.0, ending.begin)
+    universe.timeline.after(max(story.last, universe.errands.last) + 25.0, ending.begin)
     universe.timeline.run()
 
 
@@ -136,11 +137,13 @@ class Ending:
         if self._story.people.held():
             self._story.people.retry_held()
             return False
-        if any(self._universe.kernel.exists(directory) for directory, _ in self._laws.uncompared()):
+        if any(
+            self._universe.kernel.exists(journal_path(directory)) for directory, _ in self._laws.uncompared()
+        ):
             return False
         owed = supervisor.outbox.owed - len(self._laws.waiting())
         busy = len(supervisor.hints) or owed or supervisor.outbox.unsynced
-        doubted = any(root.doubted for root in supervisor.roots.values())
+        doubted = any(root.doubted or root.due for root in supervisor.roots.values())
         open_jobs = universe.peek("select count(*) from jobs where state in ('waiting', 'running')")
         open_jobs += universe.peek("select count(*) from starts where state = 'owed'")
         busy = busy or universe.launchers.busy()
@@ -159,6 +162,7 @@ class Ending:
             raise Broken("daemon --once doesn't end")
         self._laws.at_rest()
         self._laws.count_rare_paths()
+        count_rare_sessions(universe)
         events = universe.peek("select count(*) from events")[0][0]
         if events != self._events:
             raise Broken(f"{events - self._events} events were recorded by looking once more")

@@ -50,6 +50,7 @@ class Story:
 
     def plan(self) -> None:
         """Order every deed. What was there before the daemon ever started is done at once."""
+        self.universe.errands.plan()
         for _ in range(3):
             run = self._new_run(ROOTS[1])
             run.place.before = True

@@ -72,6 +72,15 @@ RARE_PATHS: Final = (
     "a run told to end that went in silence",
     "a refused order to end a run",
     "an order that found nobody",
+    "another tool's session of before",
+    "another tool's session that was resumed",
+    "another tool's session whose process is gone",
+    "another tool's session that vanished",
+    "a person's session that ended with its process",
+    "another tool's line in two parts",
+    "a copy of another tool's log",
+    "a log of another tool that was moved",
+    "a packed log of another tool",
 )
 """What must happen at least once over the seeds of a suite, or they don't prove what they seem to."""
 

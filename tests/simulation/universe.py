@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import structlog
+from tests.simulation.agents import AGENT_ROOTS
 from tests.simulation.broken import Broken
 from tests.simulation.chaos import Chaos, Strike
 from tests.simulation.daemons import Daemon
 from tests.simulation.deliveries import Deliveries
+from tests.simulation.errands import Errands
 from tests.simulation.kernel import Kernel, Node
 from tests.simulation.launchers import Launchers
 from tests.simulation.ports import INBOX, STATE, ProcessTable, SimulatedClock, Written
@@ -58,6 +60,7 @@ class Universe:
         self.disk = Disk()
         self.table = ProcessTable()
         self.launchers = Launchers(self)
+        self.errands = Errands(self)
         self.written: list[Written] = []
         self.trace: list[str] = []
         self.daemons: list[Daemon] = []
@@ -72,10 +75,18 @@ class Universe:
         """What a daemon may die of once another one took over."""
         self.rebooted: Callable[[], None] = lambda: None
         self._dice = random.Random(f"{seed}/world")
-        for path in ("/srv", *ROOTS, "/state", INBOX, "/state/rejected", "/state/starts"):
+        for path in (
+            "/srv",
+            *ROOTS,
+            *(root.path for root in AGENT_ROOTS),
+            "/state",
+            INBOX,
+            "/state/rejected",
+            "/state/starts",
+        ):
             self.kernel.mkdir(path)
         self.flat = frozenset(self._dice.sample(ROOTS, 1)) if self._dice.random() < 0.2 else frozenset()
-        self.all_roots = (Root("runs", ROOTS[0]), Root("old", ROOTS[1], history="record"))
+        self.all_roots = (Root("runs", ROOTS[0]), Root("old", ROOTS[1], history="record"), *AGENT_ROOTS)
         self.settings = Settings(
             str(STATE),
             (),
@@ -251,7 +262,8 @@ class Universe:
         self.tally.reached["a power cut"] += 1
         self.say("power cut")
         self.launchers.power_cut()
-        self.table.reboot()
+        self.table.reboot(self.timeline.time)
+        self.errands.rebooted()
         self.rebooted()
         for daemon in self.daemons:
             if not daemon.process.over:

@@ -1,0 +1,337 @@
+"""Agents of other tools at work, and a plain model of what their sessions should have come to.
+
+The model shares nothing with the daemon: who writes a line registers what it says of the turn, and the end is read off
+the files that lie there, and off the machine's processes. Where it depends on what the daemon could see, all fair
+outcomes are allowed.
+"""
+
+import posixpath
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import zstandard
+from tests.simulation.kernel import Kernel
+from tests.simulation.places import CANCELLED, GONE, RESUMED, RUNNING, VANISHED, Verdict
+from tests.simulation.ports import ProcessTable
+from tests.simulation.tally import Tally
+from tests.simulation.transcripts import End, Line, Meaning, Tool
+
+from runward.config.settings import Root
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.over import Writer
+
+AGENT_ROOTS: Final = (
+    Root("claude", "/srv/claude", "claude-code", history="live"),
+    Root("claude-old", "/srv/claude-old", "claude-code", history="record"),
+    Root("codex", "/srv/codex", "codex", history="record"),
+)
+_RUNS: Final = frozenset({RUNNING, RESUMED})
+_PACKED: Final = ".zst"
+
+
+@dataclass(slots=True)
+class Machine:
+    """What agents of other tools leave on a machine beside their files: the traces of their processes.
+
+    `traces` has, by session, the process that a pid file or a lock tells of, until the tool tidies that away.
+    """
+
+    kernel: Kernel
+    table: ProcessTable
+    dice: random.Random
+    tally: Tally
+    say: Callable[[str], None]
+    traces: dict[tuple[str, str], RecordedProcess] = field(default_factory=dict)
+    meanings: dict[bytes, Meaning] = field(default_factory=dict)
+
+    def writer(self, layout: str, session: str) -> Writer:
+        """Who writes a session, as its tool's traces tell. A lock that nobody holds doesn't say who held it."""
+        process = self.traces.get((layout, session))
+        if process is None:
+            return Writer("unknown")
+        state = self.table.state(process)
+        return Writer(state, None, None if layout == "codex" and state == "gone" else process)
+
+
+class Fair(NamedTuple):
+    """What is fair to find of one session: how it stands, whether it must be there, how many attempts it had."""
+
+    verdicts: frozenset[Verdict]
+    is_there: bool
+    least: int
+    most: int
+
+
+class Agent:
+    """One session of another tool's, and who writes it. Every method is a deed that the story may order.
+
+    `reopened` counts what may have begun a further attempt. `died`: a process of its own ended. `shaken`: its files may
+    have been away when somebody looked. `cut`: the machine lost its power while it was there. `stayed`: nothing was done
+    to it since before the daemon ever started. `free`: a person gave one of its jobs up.
+    """
+
+    def __init__(self, machine: Machine, root: Root, tool: Tool, headless: bool, is_traced: bool) -> None:
+        self._machine = machine
+        self._kernel = machine.kernel
+        self.tool = tool
+        self.root = root
+        self.headless = headless
+        self.is_traced = is_traced
+        self.place = tool.place()
+        self.process: RecordedProcess | None = None
+        self.processes: set[RecordedProcess] = set()
+        self.reopened = 0
+        self.died = self.shaken = self.cut = self.stayed = self.free = self.deleted = self.tidied = False
+        self.is_copied = False
+        self._rest = b""
+        self._last: Meaning = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.tool.layout}:{self.tool.session}"
+
+    @property
+    def path(self) -> str:
+        return f"{self.root.path}/{self.place}"
+
+    @property
+    def lives(self) -> bool:
+        return self.process is not None and self._machine.table.state(self.process) == "alive"
+
+    # What it does.
+
+    def start(self) -> None:
+        """Its program begins, or goes on with the session."""
+        if self.lives or self.deleted:
+            return
+        if self.processes and not (self.headless and self._last != "opens"):
+            self.reopened += 1
+        if self._kernel.exists(self.path + _PACKED):
+            self._unpack()
+        self.process = self._machine.table.start(self._told)
+        self.processes.add(self.process)
+        if self.is_traced:
+            self._machine.traces[self.tool.layout, self.tool.session] = self.process
+        self._rest = b""
+        if not self._kernel.exists(self.path):
+            self._make(posixpath.dirname(self.path))
+            self._write(self.tool.begin())
+        elif not self._kernel.content(self.path).endswith(b"\n"):
+            self._append(b"\n")
+
+    def prompt(self) -> None:
+        if self.lives:
+            self._write(self.tool.prompt())
+
+    def work(self) -> None:
+        if self.lives:
+            self._write(self.tool.work())
+
+    def close(self, end: End = "well") -> None:
+        """The turn is over."""
+        if self.lives:
+            self._write(self.tool.close(end))
+
+    def tear(self) -> None:
+        """Half of a line is written, the rest of it with the next ones."""
+        if not self.lives:
+            return
+        lines = self.tool.work()
+        self._mean(lines)
+        whole = b"".join(content for content, _ in lines)
+        half = self._machine.dice.randrange(1, len(whole))
+        self._append(whole[:half])
+        self._rest = whole[half:]
+        self._machine.tally.reached["another tool's line in two parts"] += 1
+
+    def exit(self) -> None:
+        """Its program ends in order; it tidies its traces away, mostly."""
+        if not self.lives:
+            return
+        if self._rest:
+            self._append(b"")
+        if self._machine.dice.random() < 0.6:
+            self._machine.traces.pop((self.tool.layout, self.tool.session), None)
+            self.tidied = True
+        self._end()
+
+    def kill(self) -> None:
+        """Its program is gone, without a word."""
+        if self.lives:
+            self._end()
+
+    def move(self) -> None:
+        """Its log goes elsewhere, in the same root."""
+        self._rename(self.root, self.tool.elsewhere())
+
+    def move_to(self, root: Root) -> None:
+        """Its log goes to another root."""
+        self._rename(root, self.place)
+
+    def copy_to(self, root: Root) -> None:
+        """There is a copy of its log in another root."""
+        path = f"{root.path}/{self.place}"
+        content = self._kernel.content(self.path)
+        self._make(posixpath.dirname(path))
+        self._kernel.put(path, content)
+        self.is_copied = True
+        self._machine.tally.reached["a copy of another tool's log"] += 1
+
+    def pack(self) -> None:
+        """Its log is packed, as tools do with old ones."""
+        if self.lives or not self.tool.packs:
+            return
+        content = self._kernel.content(self.path)
+        self._kernel.put(self.path + _PACKED, zstandard.ZstdCompressor().compress(content))
+        self._kernel.unlink(self.path)
+        self._machine.tally.reached["a packed log of another tool"] += 1
+
+    def delete(self) -> None:
+        """Its log is gone for good."""
+        path = self.path + _PACKED if self._kernel.exists(self.path + _PACKED) else self.path
+        self._kernel.unlink(path)
+        self.shaken = self.deleted = True
+
+    def rebooted(self) -> None:
+        """The machine lost its power."""
+        if self.process is not None:
+            self.died = self.died or not self.tidied
+            self.cut = True
+            self.reopened += 2
+
+    def shake(self) -> None:
+        """Its root was away."""
+        self.shaken = True
+        self.reopened += 2
+
+    def sync(self) -> None:
+        """What it wrote is on the disk."""
+        node = self._kernel.node(self.path)
+        node.synced = len(node.data)
+
+    def _told(self) -> None:
+        """Somebody wants it ended, and it goes without a word."""
+        self._end()
+
+    def _end(self) -> None:
+        assert self.process is not None
+        self.died = True
+        self._machine.table.end(self.process)
+
+    def _rename(self, root: Root, place: str) -> None:
+        path = f"{root.path}/{place}"
+        packed = _PACKED if self._kernel.exists(self.path + _PACKED) else ""
+        self._make(posixpath.dirname(path))
+        self._kernel.rename(self.path + packed, path + packed)
+        self.root, self.place = root, place
+        self.reopened += 1
+        self.shaken = True
+        self._machine.tally.reached["a log of another tool that was moved"] += 1
+
+    def _make(self, directory: str) -> None:
+        if not self._kernel.exists(directory):
+            if posixpath.dirname(directory) == "/srv":
+                raise FileNotFoundError(f"{directory} is away")
+            self._make(posixpath.dirname(directory))
+            self._kernel.mkdir(directory)
+
+    def _unpack(self) -> None:
+        packed = self._kernel.content(self.path + _PACKED)
+        self._kernel.put(self.path, zstandard.ZstdDecompressor().decompressobj().decompress(packed))
+        self._kernel.unlink(self.path + _PACKED)
+
+    def _write(self, lines: list[Line]) -> None:
+        self._mean(lines)
+        for content, meaning in lines:
+            self._append(content)
+            self._last = meaning or self._last
+
+    def _mean(self, lines: list[Line]) -> None:
+        self._machine.meanings.update(lines)
+
+    def _append(self, content: bytes) -> None:
+        """Write; whoever can't gives up."""
+        try:
+            self._kernel.append(self.path, self._rest + content)
+            if self._machine.dice.random() < 0.7:
+                self.sync()
+        except OSError as error:
+            self._machine.say(f"{self.key} can't write: {error}")
+            self._end()
+        self._rest = b""
+
+    # What should have come of it.
+
+    def fair(self, stepped: bool) -> Fair:
+        """What is fair to find when all is quiet. `stepped`: the clock was."""
+        verdicts: set[Verdict] = set()
+        drawn, begun = [], []
+        for content in self._contents():
+            turn, attempts = self._turn(content)
+            begun.append(turn is not None)
+            drawn.append(attempts)
+            if turn is not None:
+                verdicts |= self._standing(turn, stepped)
+        if self.shaken or not begun:
+            verdicts |= {VANISHED, GONE}
+        if not any(begun):
+            verdicts |= self.ever | {VANISHED, GONE}
+        if self.processes & self._machine.table.told.keys():
+            verdicts |= {CANCELLED} if {GONE} & verdicts else set()
+        is_there = bool(begun) and all(begun)
+        return Fair(frozenset(verdicts), is_there, min(drawn, default=0), max(1, *drawn, 0) + self.reopened)
+
+    @property
+    def ever(self) -> set[Verdict]:
+        """Everything that it may have stood at before its log was deleted."""
+        ends = {meaning for meaning in self._machine.meanings.values() if isinstance(meaning, tuple)}
+        return ends | _RUNS
+
+    def _contents(self) -> set[bytes]:
+        """What its logs hold, wherever they lie."""
+        found: dict[str, bytes] = {}
+        for path, node in self._kernel.files():
+            if self.tool.session in path and path.startswith(tuple(root.path + "/" for root in AGENT_ROOTS)):
+                found[path] = bytes(node.data)
+        return {
+            zstandard.ZstdDecompressor().decompressobj().decompress(content)
+            if path.endswith(_PACKED)
+            else content
+            for path, content in found.items()
+            if path.removesuffix(_PACKED) == path or path.removesuffix(_PACKED) not in found
+        }
+
+    def _turn(self, content: bytes) -> tuple[Meaning, int]:
+        """How the last turn stands in a log, and how many attempts its lines draw by themselves."""
+        last: Meaning = None
+        attempts = 0
+        for line in content.splitlines(keepends=True):
+            meaning = self._machine.meanings.get(line)
+            if meaning == "opens" and last != "opens" and (last is None or self.headless):
+                attempts += 1
+            last = meaning or last
+        return last, max(attempts, last is not None)
+
+    def _standing(self, turn: Meaning, stepped: bool) -> set[Verdict]:
+        found: set[Verdict] = set()
+        for liveness in self._liveness(stepped):
+            if turn == "opens":
+                found |= {GONE} if liveness == "gone" else _RUNS
+            else:
+                assert isinstance(turn, tuple)
+                unjudged = liveness == "unknown" and turn[0] == "completed"
+                goes_on = not self.headless and (liveness == "alive" or unjudged)
+                found |= _RUNS if goes_on else {turn}
+        return found
+
+    def _liveness(self, stepped: bool) -> set[str]:
+        """What may be known of its process: who tidied his traces away was seen before, or not."""
+        if self.lives:
+            return {"alive"} if self.is_traced else {"unknown"} | ({"gone"} if stepped else set())
+        if not self.is_traced:
+            return {"unknown", "gone"} if stepped or self.cut else {"unknown"}
+        if (self.tool.layout, self.tool.session) in self._machine.traces:
+            return {"gone"}
+        return {"gone", "unknown"}
