@@ -81,7 +81,8 @@ class SessionFiles:
         self._were_listed = dict(known.listed)
         self._listed: dict[str, Signature] = {}
         self._beside = dict.fromkeys(known.beside)
-        self._waits = now < known.retry_at
+        # What lies further ahead was set before the clock was set back.
+        self._waits = now < known.retry_at <= now + LONGEST_WAIT
         self._fails = self._failed = False
         self._unsettled: set[str] = set()
         self.bytes_read = 0
