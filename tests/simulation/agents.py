@@ -267,9 +267,11 @@ class Agent:
     def fair(self, stepped: bool) -> Fair:
         """What is fair to find when all is quiet. `stepped`: the clock was."""
         verdicts: set[Verdict] = set()
-        drawn, begun = [], []
+        drawn, begun, most = [], [], 1
         for content in self._contents():
-            turn, attempts = self._turn(content)
+            turn, turns = self._turn(content)
+            attempts = turns if self.headless else min(turns, 1)
+            most = max(most, turns if self.headless or not self.is_traced else 1)
             begun.append(turn is not None)
             drawn.append(attempts)
             if turn is not None:
@@ -278,10 +280,14 @@ class Agent:
             verdicts |= {VANISHED, GONE}
         if not any(begun):
             verdicts |= self.ever | {VANISHED, GONE}
+        if self.cut and stepped:
+            # What the power cut took back may look like another attempt, whose process nobody knows; and whether the
+            # machine started since its files changed can't be told.
+            verdicts |= _RUNS
         if self.processes & self._machine.table.told.keys():
             verdicts |= {CANCELLED} if {GONE} & verdicts else set()
         is_there = bool(begun) and all(begun)
-        return Fair(frozenset(verdicts), is_there, min(drawn, default=0), max(1, *drawn, 0) + self.reopened)
+        return Fair(frozenset(verdicts), is_there, min(drawn, default=0), most + self.reopened)
 
     @property
     def ever(self) -> set[Verdict]:
@@ -304,15 +310,18 @@ class Agent:
         }
 
     def _turn(self, content: bytes) -> tuple[Meaning, int]:
-        """How the last turn stands in a log, and how many attempts its lines draw by themselves."""
+        """How the last turn stands in a log, and how many began in it: each of a headless agent is an attempt.
+
+        A person's is one where nobody knows whether the program went on after it had ended badly.
+        """
         last: Meaning = None
-        attempts = 0
+        turns = 0
         for line in content.splitlines(keepends=True):
             meaning = self._machine.meanings.get(line)
-            if meaning == "opens" and last != "opens" and (last is None or self.headless):
-                attempts += 1
+            if meaning == "opens" and last != "opens":
+                turns += 1
             last = meaning or last
-        return last, max(attempts, last is not None)
+        return last, max(turns, int(last is not None))
 
     def _standing(self, turn: Meaning, stepped: bool) -> set[Verdict]:
         found: set[Verdict] = set()
