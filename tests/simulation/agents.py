@@ -284,6 +284,8 @@ class Agent:
             # What the power cut took back may look like another attempt, whose process nobody knows; and whether the
             # machine started since its files changed can't be told.
             verdicts |= _RUNS
+        if stepped and not self.is_traced:
+            most *= 2  # each may count as older than the machine, and be corrected by what comes
         if self.processes & self._machine.table.told.keys():
             verdicts |= {CANCELLED} if {GONE} & verdicts else set()
         is_there = bool(begun) and all(begun)

@@ -47,10 +47,14 @@ class Errands:
         self.dice = random.Random(f"{universe.seed}/agents")
         self.machine = Machine(universe.kernel, universe.table, self.dice, universe.tally, universe.say)
         self.by_key: dict[str, Agent] = {}
+        self.roots = AGENT_ROOTS if self.dice.random() < 0.5 else ()
+        """None where there are no other tools: every other history."""
         self.last = 0.0
 
     def plan(self) -> None:
         """Order every deed. What was there before the daemon ever started is done at once."""
+        if not self.roots:
+            return
         for root in (_OLD, _CODEX):
             agent = self._agent(root, headless=True)
             for deed in (

@@ -241,6 +241,8 @@ class Laws:
                 raise Broken(f"{place.key} was never noticed: {expected}")
             return
         key, status, reason, attempt, contract, folded = row
+        if (key, attempt) in self._universe.peek(UNSURE):
+            expected.verdicts.add(GONE)
         if not place.begun:
             raise Broken(f"{key} never began, but has a session")
         fair = self._places.contracts(place)
@@ -361,6 +363,9 @@ ORDERS: Final = (
     "  select 1 from cancellations b where b.session_key = c.session_key and b.attempt < c.attempt and b.told"
     ") from cancellations c join attempts a on a.session_key = c.session_key and a.attempt = c.attempt"
 )
+UNSURE: Final = "select session_key, attempt from cancellations where told is null and outcome is not null"
+"""Orders that found nobody, after a daemon that may have told somebody: the run may have gone before."""
+
 TOLD: Final = "select session_key, attempt from cancellations where told is not 0"
 
 GIVEN_UP: Final = "select lane from jobs where handler = 'journal/repair' and state = 'discarded'"

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import structlog
-from tests.simulation.agents import AGENT_ROOTS
 from tests.simulation.broken import Broken
 from tests.simulation.chaos import Chaos, Strike
 from tests.simulation.daemons import Daemon
@@ -78,7 +77,7 @@ class Universe:
         for path in (
             "/srv",
             *ROOTS,
-            *(root.path for root in AGENT_ROOTS),
+            *(root.path for root in self.errands.roots),
             "/state",
             INBOX,
             "/state/rejected",
@@ -86,7 +85,11 @@ class Universe:
         ):
             self.kernel.mkdir(path)
         self.flat = frozenset(self._dice.sample(ROOTS, 1)) if self._dice.random() < 0.2 else frozenset()
-        self.all_roots = (Root("runs", ROOTS[0]), Root("old", ROOTS[1], history="record"), *AGENT_ROOTS)
+        self.all_roots = (
+            Root("runs", ROOTS[0]),
+            Root("old", ROOTS[1], history="record"),
+            *self.errands.roots,
+        )
         self.settings = Settings(
             str(STATE),
             (),
