@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from pydantic_core import to_json
 
+from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.store.chain import Head, Recorded, link
 from runward.daemon.store.transaction import Row, Statement
 from runward.handlers.effects import (
@@ -313,6 +314,8 @@ class Batch:
                 effect.contract_problem,
             ),
         )
+        if said.layout != DEFAULT_LAYOUT:
+            self._row(_PLACE_SESSION, (effect.key,))
         self._row(_INSERT_ATTEMPT, (effect.key, 1, effect.at))
         self._change(effect, 1, None, "running", evidence)
 
@@ -431,6 +434,12 @@ UPSERT_PLACE: Final = (
     " on conflict (key) do update set session_key = excluded.session_key, signature = excluded.signature"
 )
 FORGET_PLACE: Final = "delete from places where key = ?"
+_PLACE_SESSION: Final = (
+    "update sessions set (root, path) = (select c.root, r.path || '/' || c.directory from cursors c"
+    " join roots r on r.name = c.root where c.key = sessions.key)"
+    " where key = ? and exists (select 1 from cursors c join roots r on r.name = c.root where c.key = sessions.key)"
+)
+"""Another tool's session may have been moved since its start was recorded."""
 MOVE_SESSION: Final = "update sessions set root = ?, path = ? where key = ?"
 INSERT_LINK: Final = "insert into links (linked, launcher) values (?, ?) on conflict (linked) do nothing"
 DELETE_PROBLEMS: Final = "delete from problems where path = ?"
@@ -450,6 +459,7 @@ _ORDER: Final[tuple[tuple[str, bool], ...]] = (
     (_FINISH_JOB, True),
     (_RELEASE_JOB, False),
     (_INSERT_SESSION, True),
+    (_PLACE_SESSION, False),
     (MOVE_SESSION, False),
     (_INSERT_ATTEMPT, True),
     (_FOLD_CONTRACT, True),
