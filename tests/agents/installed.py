@@ -1,0 +1,117 @@
+"""The real programs of the agents, in pinned versions, from npm: installed once, and kept for the next run of the tests.
+
+They go to the directory that RUNWARD_AGENTS_CACHE names, else to one of this user's among the temporary files. What
+can't be had skips its tests, with the reason.
+"""
+
+import fcntl
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+LONGEST_INSTALLATION: Final = 120.0
+"""Seconds after which a registry that doesn't answer counts as one that can't be reached."""
+
+FAILURE_HOLDS: Final = 600.0
+"""Seconds for which nobody asks a registry again that could not be reached: one run of the tests at least."""
+
+
+class Pinned(NamedTuple):
+    """A program by its npm package. `executable` is where it lies below node_modules, as a pattern."""
+
+    package: str
+    version: str
+    executable: str
+
+
+CLAUDE_CODE: Final = Pinned(
+    "@anthropic-ai/claude-code", "2.1.197", "@anthropic-ai/claude-code-linux-*/claude"
+)
+CLAUDE_CODE_2_0: Final = Pinned("@anthropic-ai/claude-code", "2.0.30", "@anthropic-ai/claude-code/cli.js")
+CODEX: Final = Pinned(
+    "@openai/codex", "0.169.0", f"@openai/codex-linux-*/vendor/{platform.machine()}-*/bin/codex"
+)
+CODEX_0_98: Final = Pinned(
+    "@openai/codex", "0.98.0", f"@openai/codex/vendor/{platform.machine()}-*linux*/codex/codex"
+)
+
+
+class NotToBeHadError(Exception):
+    """A program that can't be installed or started here; says why."""
+
+
+@cache
+def program(pinned: Pinned) -> tuple[str, ...]:
+    """How to start it. Raises `NotToBeHadError`."""
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        raise NotToBeHadError("npm or node is not installed here")
+    place = _cache()
+    directory = place / f"{pinned.package.rpartition('/')[2]}-{pinned.version}"
+    with _alone(place / "lock"):
+        if not directory.is_dir():
+            _install(pinned, directory, place / "failure")
+    return _start_of(pinned, directory)
+
+
+def _cache() -> Path:
+    named = os.environ.get("RUNWARD_AGENTS_CACHE")
+    place = Path(named) if named else Path(tempfile.gettempdir()) / f"runward-agents-{os.getuid()}"
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if place.stat().st_uid != os.getuid():
+        raise NotToBeHadError(f"{place} belongs to somebody else")
+    return place
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Only one process at a time; the others find what it left."""
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def _install(pinned: Pinned, directory: Path, failure: Path) -> None:
+    """Install it, all or nothing. A `failure` holds for all programs: there is one registry."""
+    if failure.is_file() and time.time() - failure.stat().st_mtime < FAILURE_HOLDS:
+        raise NotToBeHadError(failure.read_text())
+    partial = directory.with_name(f"{directory.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        _run_npm(f"{pinned.package}@{pinned.version}", partial)
+    except NotToBeHadError as error:
+        failure.write_text(str(error))
+        raise
+    partial.rename(directory)
+
+
+def _run_npm(named: str, prefix: Path) -> None:
+    options = ["--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--prefix", str(prefix)]
+    command = ["npm", "install", *options, named]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=LONGEST_INSTALLATION, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise NotToBeHadError(f"npm did not install {named} within {LONGEST_INSTALLATION:g} s") from None
+    if done.returncode:
+        raise NotToBeHadError(f"npm can't install {named}: {done.stderr.strip()[-400:]}")
+
+
+def _start_of(pinned: Pinned, directory: Path) -> tuple[str, ...]:
+    found = sorted((directory / "node_modules").glob(pinned.executable))
+    if not found:
+        raise NotToBeHadError(f"{pinned.package} {pinned.version} has no program for this machine")
+    start = ("node", str(found[0])) if found[0].suffix == ".js" else (str(found[0]),)
+    said = subprocess.run([*start, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    if said.returncode or pinned.version not in said.stdout:
+        raise NotToBeHadError(f"{start[-1]} doesn't start here: {(said.stdout + said.stderr).strip()[-400:]}")
+    return start

@@ -1,0 +1,207 @@
+"""What may happen to a run of a real agent: each scenario makes it happen, and returns what was seen from outside.
+
+The signals come at a point that is known by a fact: the tool runs and its call is recorded, or the model has the
+request and the prompt is recorded. They go to the agent's process alone.
+"""
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+from tests.agents.agents import Agent, Wish
+from tests.agents.homes import HELD, PATIENCE, Home, Run, wait_for
+from tests.agents.installed import program
+from tests.agents.replies import Calls, Refuses, Says, Stalls
+from tests.agents.scripted_model import Model, Scripts, prompt
+
+SCRIPTS: Final[Scripts] = {
+    "answer": [Says("It is done.")],
+    "tool": [Calls("shell", "echo made > out.txt"), Says("It is made.")],
+    "held": [Calls("shell", HELD), Says("The tool is through.")],
+    "stalled": [Stalls()],
+    "refused": [Refuses(400)],
+    "endless": [Calls("shell", "true")],
+    "delegated": [Calls("subagent", prompt("answer")), Says("They say it is done.")],
+}
+
+
+class Transcript(NamedTuple):
+    """A log as it was at one moment."""
+
+    path: Path
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was seen of one scenario.
+
+    `codes` are the exit codes of the runs in their order, below 0 for a signal; `sessions` the ids that the programs
+    printed, each once; `left` those sessions' logs at the end, `others` the paths of all other logs. `midway` are the
+    logs at the moment when somebody looked, `alive` whether the agent lived then; `holders_midway` and `holders_left`
+    name the files that say which process has a session.
+    """
+
+    codes: tuple[int, ...]
+    sessions: tuple[str, ...]
+    left: tuple[Transcript, ...]
+    others: tuple[Path, ...]
+    pids: tuple[int, ...]
+    midway: tuple[Transcript, ...] = ()
+    alive: bool = False
+    holders_midway: frozenset[str] = frozenset()
+    holders_left: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Stage:
+    """An agent, in a home of its own, before its model."""
+
+    agent: Agent
+    home: Home
+    model: Model
+
+    def start(self, wish: Wish) -> Run:
+        return self.home.start(*program(self.agent.pinned), *self.agent.arguments(wish))
+
+    def run(self, wish: Wish) -> str:
+        """Run it to its end; the id of its session."""
+        run = self.start(wish)
+        run.end()
+        return self.agent.session_of(run.said())
+
+    def look(self) -> tuple[Transcript, ...]:
+        """All logs as they are now."""
+        return tuple(Transcript(path, path.read_bytes()) for path in self.agent.logs(self.home))
+
+    def wait_for_line(self, text: bytes) -> None:
+        """Wait until a whole line with this text is in a log."""
+
+        def is_there() -> bool:
+            return any(text in log.content[: log.content.rfind(b"\n") + 1] for log in self.look())
+
+        wait_for(is_there, f"{text!r} in a log")
+
+    def seen(
+        self,
+        midway: tuple[Transcript, ...] = (),
+        alive: bool = False,
+        holders_midway: frozenset[str] = frozenset(),
+    ) -> Seen:
+        """What there is to see at the end."""
+        codes = tuple(run.end() for run in self.home.runs)
+        sessions = tuple(dict.fromkeys(self.agent.session_of(run.said()) for run in self.home.runs))
+        paths = tuple(self.agent.transcript(self.home, session) for session in sessions)
+        return Seen(
+            codes,
+            sessions,
+            tuple(Transcript(path, path.read_bytes()) for path in paths),
+            tuple(path for path in self.agent.logs(self.home) if path not in paths),
+            tuple(run.pid for run in self.home.runs),
+            midway,
+            alive,
+            holders_midway,
+            self.agent.holders(self.home),
+        )
+
+
+Scenario: TypeAlias = Callable[[Stage], Seen]
+
+
+def answered(stage: Stage) -> Seen:
+    """The model answers and the run is over."""
+    stage.run(Wish(prompt("answer")))
+    return stage.seen()
+
+
+def used_a_tool(stage: Stage) -> Seen:
+    """The model calls the shell once, then answers."""
+    stage.run(Wish(prompt("tool")))
+    return stage.seen()
+
+
+def refused(stage: Stage) -> Seen:
+    """The model's API answers with an error 400."""
+    stage.run(Wish(prompt("refused")))
+    return stage.seen()
+
+
+def ran_out_of_turns(stage: Stage) -> Seen:
+    """The model calls tools for ever; the agent stops it after three turns."""
+    stage.run(Wish(prompt("endless"), most_turns=3))
+    return stage.seen()
+
+
+def resumed(stage: Stage) -> Seen:
+    """An answered session is given a second prompt by another run."""
+    first = stage.run(Wish(prompt("answer")))
+    midway = stage.look()
+    stage.run(Wish(prompt("tool"), resumed=first))
+    return stage.seen(midway)
+
+
+def forked(stage: Stage) -> Seen:
+    """An answered session is forked, and the fork is given a prompt."""
+    first = stage.run(Wish(prompt("answer")))
+    midway = stage.look()
+    stage.run(Wish(prompt("tool"), forked=first))
+    return stage.seen(midway)
+
+
+def delegated(stage: Stage) -> Seen:
+    """The model lets a sub-agent answer."""
+    stage.run(Wish(prompt("delegated")))
+    return stage.seen()
+
+
+def two_at_once(stage: Stage) -> Seen:
+    """Two runs in one directory: one is held in a tool until the other one is over."""
+    stage.start(Wish(prompt("held")))
+    wait_for(stage.home.is_tool_held, "the tool of the first run")
+    stage.run(Wish(prompt("answer")))
+    stage.wait_for_line(stage.agent.call)
+    midway, alive = stage.look(), stage.home.runs[0].is_alive()
+    stage.home.release()
+    return stage.seen(midway, alive)
+
+
+def tool_terminated(stage: Stage) -> Seen:
+    """SIGTERM, to the tool alone."""
+    return _hit_in_tool(stage, lambda _run: stage.home.terminate_tool())
+
+
+def in_tool(number: signal.Signals) -> Scenario:
+    """A signal to the agent while it waits for a tool."""
+
+    def scenario(stage: Stage) -> Seen:
+        return _hit_in_tool(stage, lambda run: run.send(number))
+
+    return scenario
+
+
+def in_request(number: signal.Signals) -> Scenario:
+    """A signal to the agent while it waits for the model."""
+
+    def scenario(stage: Stage) -> Seen:
+        run = stage.start(Wish(prompt("stalled")))
+        assert stage.model.wait_until_stalled(PATIENCE), f"no request came; it said:\n{run.said()[-2000:]}"
+        stage.wait_for_line(prompt("stalled").encode())
+        return _hit(stage, run, lambda run: run.send(number))
+
+    return scenario
+
+
+def _hit_in_tool(stage: Stage, hit: Callable[[Run], None]) -> Seen:
+    run = stage.start(Wish(prompt("held")))
+    wait_for(stage.home.is_tool_held, "the tool")
+    stage.wait_for_line(stage.agent.call)
+    return _hit(stage, run, hit)
+
+
+def _hit(stage: Stage, run: Run, hit: Callable[[Run], None]) -> Seen:
+    midway, alive, holders = stage.look(), run.is_alive(), stage.agent.holders(stage.home)
+    hit(run)
+    run.end()
+    return stage.seen(midway, alive, holders)

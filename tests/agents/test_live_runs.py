@@ -1,0 +1,144 @@
+"""One run of a real agent: this happened to it, and this is told of it from what it left on disk."""
+
+import signal
+from typing import Final, NamedTuple
+
+import pytest
+from tests.agents import scenarios
+from tests.agents.agents import CLAUDE, CLAUDE_2_0, CODEX_NOW, CODEX_OLD, Agent
+from tests.agents.checks import StageFor, checked, cost
+from tests.agents.homes import wait_for
+from tests.agents.scenarios import Scenario, Stage, in_request, in_tool
+
+pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
+
+KILLED: Final = -signal.SIGKILL
+TERMINATED: Final = -signal.SIGTERM
+
+
+class Expected(NamedTuple):
+    """What is told of a run after it is over: how its turn ended (None: it is open), and what was counted.
+
+    `code` is the exit code; `replies` are the replies of the model that the session's log has.
+    """
+
+    code: int
+    reason: str | None
+    tool_calls: int = 0
+    errors: int = 0
+    replies: int = 0
+    subagents: int = 0
+    is_tool_left: bool = False
+
+
+OK: Final = "run.completed.ok"
+API_ERROR: Final = "run.failed.api_error"
+LIMIT: Final = "run.failed.limit_reached"
+INTERRUPTED: Final = "run.aborted.user"
+
+MARKED: Final = Expected(1, INTERRUPTED, 1, 1, 1)
+UNMARKED: Final = Expected(0, None, 1, 0, 1)
+"""What Claude Code leaves of an interrupted tool: mostly the first, on a busy machine the second in one of three runs.
+It prints `aborted_tools` both times; it may end before it has written so, and its exit code is 0 then.
+"""
+
+TABLE: Final[list[tuple[str, Agent, Scenario, *tuple[Expected, ...]]]] = [
+    ("claude answers", CLAUDE, scenarios.answered, Expected(0, OK, replies=1)),
+    ("claude uses a tool", CLAUDE, scenarios.used_a_tool, Expected(0, OK, 1, replies=2)),
+    ("claude is refused", CLAUDE, scenarios.refused, Expected(1, API_ERROR, errors=1)),
+    ("claude runs out of turns", CLAUDE, scenarios.ran_out_of_turns, Expected(1, LIMIT, 3, replies=3)),
+    ("claude delegates", CLAUDE, scenarios.delegated, Expected(0, OK, 1, replies=2, subagents=1)),
+    ("claude, its tool terminated", CLAUDE, scenarios.tool_terminated, Expected(0, OK, 1, 1, 2)),
+    ("claude, SIGINT in a tool", CLAUDE, in_tool(signal.SIGINT), MARKED, UNMARKED),
+    (
+        "claude, SIGTERM in a tool",
+        CLAUDE,
+        in_tool(signal.SIGTERM),
+        Expected(143, None, 1, 0, 1, is_tool_left=True),
+    ),
+    (
+        "claude, SIGKILL in a tool",
+        CLAUDE,
+        in_tool(signal.SIGKILL),
+        Expected(KILLED, None, 1, 0, 1, is_tool_left=True),
+    ),
+    ("claude, SIGINT in a request", CLAUDE, in_request(signal.SIGINT), Expected(0, None)),
+    ("claude, SIGTERM in a request", CLAUDE, in_request(signal.SIGTERM), Expected(143, None)),
+    ("claude, SIGKILL in a request", CLAUDE, in_request(signal.SIGKILL), Expected(KILLED, None)),
+    ("claude 2.0 uses a tool", CLAUDE_2_0, scenarios.used_a_tool, Expected(0, OK, 1, replies=2)),
+    ("claude 2.0 runs out of turns", CLAUDE_2_0, scenarios.ran_out_of_turns, Expected(0, None, 2, replies=2)),
+    ("codex answers", CODEX_NOW, scenarios.answered, Expected(0, OK, replies=1)),
+    ("codex uses a tool", CODEX_NOW, scenarios.used_a_tool, Expected(0, OK, 1, replies=2)),
+    ("codex is refused", CODEX_NOW, scenarios.refused, Expected(1, API_ERROR, errors=1)),
+    ("codex, its tool terminated", CODEX_NOW, scenarios.tool_terminated, Expected(0, OK, 1, 1, 2)),
+    ("codex, SIGINT in a tool", CODEX_NOW, in_tool(signal.SIGINT), Expected(1, INTERRUPTED, 1, 0, 1)),
+    (
+        "codex, SIGTERM in a tool",
+        CODEX_NOW,
+        in_tool(signal.SIGTERM),
+        Expected(TERMINATED, None, 1, 0, 1),
+    ),
+    (
+        "codex, SIGKILL in a tool",
+        CODEX_NOW,
+        in_tool(signal.SIGKILL),
+        Expected(KILLED, None, 1, 0, 1),
+    ),
+    ("codex, SIGINT in a request", CODEX_NOW, in_request(signal.SIGINT), Expected(1, INTERRUPTED)),
+    ("codex, SIGTERM in a request", CODEX_NOW, in_request(signal.SIGTERM), Expected(TERMINATED, None)),
+    ("codex, SIGKILL in a request", CODEX_NOW, in_request(signal.SIGKILL), Expected(KILLED, None)),
+    ("codex 0.98 uses a tool", CODEX_OLD, scenarios.used_a_tool, Expected(0, OK, 1, replies=2)),
+    ("codex 0.98 is refused", CODEX_OLD, scenarios.refused, Expected(1, None)),
+    ("codex 0.98, SIGINT in a tool", CODEX_OLD, in_tool(signal.SIGINT), Expected(0, INTERRUPTED, 1, 0, 1)),
+    (
+        "codex 0.98, SIGKILL in a tool",
+        CODEX_OLD,
+        in_tool(signal.SIGKILL),
+        Expected(KILLED, None, 1, 0, 1),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("agent", "scenario", "possible"),
+    [(agent, scenario, possible) for _, agent, scenario, *possible in TABLE],
+    ids=[row[0] for row in TABLE],
+)
+def test_what_happened_is_told(
+    agent: Agent, scenario: Scenario, possible: list[Expected], stage_for: StageFor
+) -> None:
+    stage = stage_for(agent)
+    seen = scenario(stage)
+    (code,), (session,), (left,) = seen.codes, seen.sessions, seen.left
+    (expected,) = [each for each in possible if each.code == code]
+    told = checked(agent, left)
+    if expected.is_tool_left:
+        assert_tool_goes_on(stage)
+    else:
+        assert_no_tool(stage)
+    assert (told.session_id, told.parent_session_id, told.is_subagent) == (session, None, False)
+    assert (told.turn, told.attempt) == ("open" if expected.reason is None else "closed", 1)
+    assert (None if told.close is None else told.close.reason_code) == expected.reason
+    assert (told.headless, told.waiting, told.declared) == (True, False, False)
+    assert (told.version, told.cwd) == (agent.pinned.version, str(stage.home.work))
+    assert told.counts[1:] == (expected.tool_calls, expected.errors, expected.subagents)
+    assert told.usage == cost(expected.replies)
+    assert seen.holders_left == (seen.holders_midway if expected.code < 0 else frozenset())
+    if seen.midway:
+        assert seen.alive
+        (then,) = seen.midway
+        now = checked(agent, then)
+        assert (now.turn, now.close, now.attempt) == ("open", None, 1)
+        assert left.content.startswith(then.content)
+
+
+def assert_tool_goes_on(stage: Stage) -> None:
+    """The tool outlives its agent: it is there to be released."""
+    stage.home.release()
+    wait_for(stage.home.is_tool_through, "the end of the tool that its agent left")
+
+
+def assert_no_tool(stage: Stage) -> None:
+    """The tool that was held, if there was one, went with its agent or before it."""
+    wait_for(lambda: not stage.home.is_tool_held(), "the end of the tool with its agent")
+    assert not stage.home.is_tool_through()

@@ -1,0 +1,95 @@
+"""Sessions of real agents that more than one run works on, or that are not alone."""
+
+import pytest
+from tests.agents import scenarios
+from tests.agents.agents import CLAUDE, CODEX_NOW, Agent
+from tests.agents.checks import StageFor, checked, cost
+from tests.agents.scripted_model import prompt
+from tests.agents.told import prefixes
+
+pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
+BOTH = pytest.mark.parametrize(
+    "agent", [pytest.param(CLAUDE, id="claude"), pytest.param(CODEX_NOW, id="codex")]
+)
+
+
+@BOTH
+def test_a_resumed_session_goes_on_in_its_file_as_its_second_attempt(
+    agent: Agent, stage_for: StageFor
+) -> None:
+    seen = scenarios.resumed(stage_for(agent))
+    (then,), (left,) = seen.midway, seen.left
+    assert seen.codes == (0, 0)
+    assert len(seen.sessions) == 1
+    assert then.path == left.path
+    assert left.content.startswith(then.content)
+
+    first, both = checked(agent, then), checked(agent, left)
+    assert first.attempt == 1
+    assert both.attempt == 2
+    assert first.close is not None
+    assert both.close is not None
+    assert (first.close.reason_code, both.close.reason_code) == ("run.completed.ok", "run.completed.ok")
+    assert both.prompt == first.prompt == prompt("answer")
+    assert both.usage == cost(3)
+    (begun,) = agent.reading.hear(left.path.name, left.content).resumed
+    assert (begun.attempt, begun.before) == (2, first.close)
+    assert begun.started_at == both.started_at
+    assert first.close.at is not None
+    assert both.started_at is not None
+    assert first.close.at < both.started_at
+
+
+@pytest.mark.parametrize(
+    ("agent", "names_origin", "replies"),
+    [pytest.param(CLAUDE, False, 3, id="claude"), pytest.param(CODEX_NOW, True, 2, id="codex")],
+)
+def test_a_fork_is_another_session_and_leaves_its_origin_as_it_was(
+    agent: Agent, names_origin: bool, replies: int, stage_for: StageFor
+) -> None:
+    """Claude Code copies the origin's records, its replies too, and names it nowhere. Codex names it and copies none."""
+    seen = scenarios.forked(stage_for(agent))
+    (then,), (origin, fork) = seen.midway, seen.left
+    assert seen.codes == (0, 0)
+    assert origin == then
+
+    before, told = checked(agent, origin), checked(agent, fork)
+    assert told.session_id == seen.sessions[1] != before.session_id == seen.sessions[0]
+    assert told.parent_session_id == (before.session_id if names_origin else None)
+    assert (seen.sessions[0].encode() in fork.content) == names_origin
+    assert (told.turn, told.attempt, told.counts.tool_calls) == ("closed", 1, 1)
+    assert (told.prompt, told.usage) == (prompt("tool"), cost(replies))
+    assert before.moved_at is not None
+    assert told.started_at is not None
+    assert before.moved_at < told.started_at
+
+    heard = [agent.reading.hear(fork.path.name, prefix) for prefix in prefixes(fork.content)]
+    assert not heard[-1].resumed
+    ends = {each.told.close for each in heard}
+    assert ends == {None, told.close}, "no copied end of the origin's ends the fork"
+
+
+@BOTH
+def test_two_runs_in_one_directory_are_two_sessions(agent: Agent, stage_for: StageFor) -> None:
+    seen = scenarios.two_at_once(stage_for(agent))
+    assert seen.codes == (0, 0)
+    assert seen.alive
+    assert len(set(seen.sessions)) == 2
+    assert not seen.others
+    then = {log.path: checked(agent, log) for log in seen.midway}
+    held, answered = (checked(agent, log) for log in seen.left)
+    assert (then[seen.left[0].path].turn, then[seen.left[1].path].turn) == ("open", "closed")
+    assert (held.turn, held.counts.tool_calls, held.usage) == ("closed", 1, cost(2))
+    assert (answered.turn, answered.counts.tool_calls, answered.usage) == ("closed", 0, cost(1))
+    assert held.cwd == answered.cwd
+    assert (held.session_id, answered.session_id) == seen.sessions
+
+
+def test_a_sub_agent_s_file_is_no_session(stage_for: StageFor) -> None:
+    seen = scenarios.delegated(stage_for(CLAUDE))
+    (beside,) = seen.others
+    told = CLAUDE.reading.hear(beside.name, beside.read_bytes()).told
+    assert (told.is_subagent, told.turn, told.close, told.attempt) == (True, "none", None, 0)
+    assert told.parent_session_id == seen.sessions[0]
+    assert beside.parent.name == "subagents"
+    assert beside.parent.parent.name == seen.sessions[0]
