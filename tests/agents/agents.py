@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -11,6 +12,7 @@ from tests.agents.told import (
     Reading,
     Record,
     Word,
+    followed_by,
     heard_by,
     word_of_claude_code,
     word_of_codex,
@@ -72,7 +74,8 @@ class ClaudeCode:
     def __init__(self, pinned: Pinned) -> None:
         self.pinned = pinned
         self.reading = Reading(
-            lambda name, content: heard_by(claude_code.SCANNER, name, content),
+            partial(heard_by, claude_code.SCANNER),
+            partial(followed_by, claude_code.SCANNER),
             claude_code.recognises_log,
             word_of_claude_code,
         )
@@ -119,7 +122,10 @@ class Codex:
     def __init__(self, pinned: Pinned, word: Callable[[Record], Word | None]) -> None:
         self.pinned = pinned
         self.reading = Reading(
-            lambda name, content: heard_by(codex.SCANNER, name, content), codex.recognises_log, word
+            partial(heard_by, codex.SCANNER),
+            partial(followed_by, codex.SCANNER),
+            codex.recognises_log,
+            word,
         )
 
     def settle(self, home: Home, model: str) -> None:

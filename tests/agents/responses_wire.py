@@ -68,14 +68,16 @@ def _item(reply: Says | Calls, tools: frozenset[str]) -> JsonObject:
     if isinstance(reply, Says):
         said: JsonObject = {"type": "output_text", "text": reply.text}
         return {"type": "message", "role": "assistant", "id": f"msg_{uuid4().hex[:10]}", "content": [said]}
-    name, arguments = _shell(reply.argument, tools)
-    return {
+    call: JsonObject = {
         "type": "function_call",
         "id": f"fc_{uuid4().hex[:10]}",
         "call_id": f"call_{uuid4().hex[:10]}",
-        "name": name,
-        "arguments": json.dumps(arguments),
     }
+    if reply.tool == "subagent":
+        arguments = json.dumps({"message": reply.argument})
+        return call | {"namespace": "multi_agent_v1", "name": "spawn_agent", "arguments": arguments}
+    name, given = _shell(reply.argument, tools)
+    return call | {"name": name, "arguments": json.dumps(given)}
 
 
 def _shell(command: str, tools: frozenset[str]) -> tuple[str, JsonObject]:

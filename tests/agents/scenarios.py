@@ -23,7 +23,12 @@ SCRIPTS: Final[Scripts] = {
     "stalled": [Stalls()],
     "refused": [Refuses(400)],
     "endless": [Calls("shell", "true")],
-    "delegated": [Calls("subagent", prompt("answer")), Says("They say it is done.")],
+    "delegated": [
+        Calls("subagent", prompt("worker")),
+        Calls("shell", "for i in $(seq 2400); do [ -e worked ] && break; sleep 0.05; done"),
+        Says("They say it is done."),
+    ],
+    "worker": [Calls("shell", "touch worked"), Says("It is done.")],
 }
 
 
@@ -151,7 +156,7 @@ def forked(stage: Stage) -> Seen:
 
 
 def delegated(stage: Stage) -> Seen:
-    """The model lets a sub-agent answer."""
+    """The model lets a sub-agent use a tool, and waits until it has."""
     stage.run(Wish(prompt("delegated")))
     return stage.seen()
 

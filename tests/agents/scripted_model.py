@@ -9,6 +9,7 @@ of the two interfaces; this module only serves.
 import json
 import re
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -33,9 +34,13 @@ def prompt(script: str) -> str:
 
 
 class Model:
-    """The model, listening from `with` to the end of it. It answers in threads of its own."""
+    """The model, listening from `with` to the end of it. It answers in threads of its own.
+
+    `given` counts the replies that each script gave.
+    """
 
     def __init__(self, scripts: Scripts) -> None:
+        self.given: Counter[str] = Counter()
         self._scripts = scripts
         self._stalled = threading.Semaphore(0)
         self._over = threading.Event()
@@ -63,15 +68,16 @@ class Model:
 
     def reply_to(self, asked: Asked) -> Reply:
         """What the script says to it; what is no turn of an agent gets an aside."""
-        script: Sequence[Reply] = ()
-        results = 0
+        name, results = "", 0
         for text in asked.heard:
             if text is None:
                 results += 1
             elif named := _NAMED.search(text):
-                script, results = self._scripts[named[1]], 0
-        if not script or not asked.tools:
+                name, results = named[1], 0
+        if not name or not asked.tools:
             return _ASIDE
+        self.given[name] += 1
+        script = self._scripts[name]
         return script[min(results, len(script) - 1)]
 
     def stall(self) -> None:

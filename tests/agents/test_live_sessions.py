@@ -5,7 +5,6 @@ from tests.agents import scenarios
 from tests.agents.agents import CLAUDE, CODEX_NOW, Agent
 from tests.agents.checks import StageFor, checked, cost
 from tests.agents.scripted_model import prompt
-from tests.agents.told import prefixes
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
 BOTH = pytest.mark.parametrize(
@@ -63,8 +62,8 @@ def test_a_fork_is_another_session_and_leaves_its_origin_as_it_was(
     assert told.started_at is not None
     assert before.moved_at < told.started_at
 
-    heard = [agent.reading.hear(fork.path.name, prefix) for prefix in prefixes(fork.content)]
-    assert not heard[-1].resumed
+    heard = list(agent.reading.follow(fork.path.name, fork.content))
+    assert not any(each.resumed for each in heard)
     ends = {each.told.close for each in heard}
     assert ends == {None, told.close}, "no copied end of the origin's ends the fork"
 
@@ -85,11 +84,13 @@ def test_two_runs_in_one_directory_are_two_sessions(agent: Agent, stage_for: Sta
     assert (held.session_id, answered.session_id) == seen.sessions
 
 
-def test_a_sub_agent_s_file_is_no_session(stage_for: StageFor) -> None:
-    seen = scenarios.delegated(stage_for(CLAUDE))
+@BOTH
+def test_a_sub_agent_s_file_says_whose_it_is(agent: Agent, stage_for: StageFor) -> None:
+    """Claude Code keeps it in a directory of the session's, Codex among the sessions."""
+    seen = scenarios.delegated(stage_for(agent))
     (beside,) = seen.others
-    told = CLAUDE.reading.hear(beside.name, beside.read_bytes()).told
-    assert (told.is_subagent, told.turn, told.close, told.attempt) == (True, "none", None, 0)
+    told = agent.reading.hear(beside.name, beside.read_bytes()).told
+    assert told.is_subagent
+    assert told.session_id not in seen.sessions
     assert told.parent_session_id == seen.sessions[0]
-    assert beside.parent.name == "subagents"
-    assert beside.parent.parent.name == seen.sessions[0]
+    assert (f"{seen.sessions[0]}/subagents" in beside.parent.as_posix()) == (agent is CLAUDE)

@@ -26,9 +26,11 @@ def test_the_last_prompt_and_the_results_since_choose_the_reply(
 ) -> None:
     with Model({"work": [TOOL, END], "fail": [Refuses(400)]}) as model:
         assert model.reply_to(Asked("a-model", tuple(heard), TOOLS)) == reply
+        assert model.given.total() == 1
 
 
 def test_a_request_without_tools_or_without_a_script_gets_an_aside() -> None:
     with Model({"fail": [Refuses(400)]}) as model:
         assert isinstance(model.reply_to(Asked("a-model", (prompt("fail"),), frozenset())), Says)
         assert isinstance(model.reply_to(Asked("a-model", ("Warmup",), TOOLS)), Says)
+        assert not model.given

@@ -25,19 +25,34 @@ class Heard(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How one agent's logs are read: by its scanner (name and content go in), and line by line."""
+    """How one agent's logs are read: by its scanner, at once or as they grow, and by what each line says by itself.
+
+    A log's name and content go in.
+    """
 
     hear: Callable[[str, bytes], Heard]
+    follow: Callable[[str, bytes], Iterator[Heard]]
     recognises: Callable[[str, bytes], bool]
     word: Callable[[Record], Word | None]
 
 
 def heard_by(scanner: TranscriptScanner[State], name: str, content: bytes) -> Heard:
     """Feed a log's whole lines to a scanner, at once."""
-    whole = content.split(b"\n")[:-1]
-    lines = [LogLine(number, line) for number, line in enumerate(whole, 1)]
-    state, resumed = scanner.feed(scanner.start(name), name, lines)
+    state, resumed = scanner.feed(scanner.start(name), name, lines_of(content))
     return Heard(scanner.tell(state), resumed)
+
+
+def followed_by(scanner: TranscriptScanner[State], name: str, content: bytes) -> Iterator[Heard]:
+    """What a scanner tells after each whole line, its state dumped and loaded in between."""
+    state = scanner.start(name)
+    for line in lines_of(content):
+        state, resumed = scanner.feed(scanner.load(scanner.dump(state)), name, [line])
+        yield Heard(scanner.tell(state), resumed)
+
+
+def lines_of(content: bytes) -> list[LogLine]:
+    """The whole lines of a log."""
+    return [LogLine(number, line) for number, line in enumerate(content.split(b"\n")[:-1], 1)]
 
 
 def prefixes(content: bytes) -> Iterator[bytes]:
