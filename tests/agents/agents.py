@@ -40,6 +40,8 @@ class Agent(Protocol):
     reading: Reading
     call: bytes
     """What its transcript has as soon as a call of a tool is recorded."""
+    sessions: str
+    """Where it keeps its sessions, below its home."""
 
     def settle(self, home: Home, model: str) -> None:
         """Write the settings that send it to the model at this address."""
@@ -70,6 +72,7 @@ class ClaudeCode:
     """`claude -p`."""
 
     call = b'"type":"tool_use"'
+    sessions = ".claude/projects"
 
     def __init__(self, pinned: Pinned) -> None:
         self.pinned = pinned
@@ -104,10 +107,10 @@ class ClaudeCode:
         return _first(r'"session_id":"([^"]+)"', said)
 
     def logs(self, home: Home) -> list[Path]:
-        return sorted(home.home.glob(".claude/projects/**/*.jsonl"))
+        return sorted((home.home / self.sessions).glob("**/*.jsonl"))
 
     def transcript(self, home: Home, session: str) -> Path:
-        (found,) = home.home.glob(f".claude/projects/*/{session}.jsonl")
+        (found,) = (home.home / self.sessions).glob(f"*/{session}.jsonl")
         return found
 
     def holders(self, home: Home) -> frozenset[str]:
@@ -118,6 +121,7 @@ class Codex:
     """`codex exec`."""
 
     call = b'"type":"function_call"'
+    sessions = ".codex/sessions"
 
     def __init__(self, pinned: Pinned, word: Callable[[Record], Word | None]) -> None:
         self.pinned = pinned
@@ -159,10 +163,10 @@ stream_max_retries = 0
         return _first(r'"thread_id":"([^"]+)"', said)
 
     def logs(self, home: Home) -> list[Path]:
-        return sorted(home.home.glob(".codex/sessions/**/*.jsonl"))
+        return sorted((home.home / self.sessions).glob("**/*.jsonl"))
 
     def transcript(self, home: Home, session: str) -> Path:
-        (found,) = home.home.glob(f".codex/sessions/**/rollout-*-{session}.jsonl")
+        (found,) = (home.home / self.sessions).glob(f"**/rollout-*-{session}.jsonl")
         return found
 
     def holders(self, home: Home) -> frozenset[str]:

@@ -3,14 +3,11 @@
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
-PATIENCE: Final = 90.0
-"""Seconds after which a fact that has not come counts as one that never will."""
+from tests.waiting import PATIENCE_S, wait_for
 
 HELD: Final = (
     "echo $$ > held.pid; for i in $(seq 2400); do [ -e released ] && break; sleep 0.05; done; touch through"
@@ -19,17 +16,6 @@ HELD: Final = (
 
 NOWHERE: Final = "http://127.0.0.1:9"
 """A proxy that nobody listens at: what a program asks of anybody but the loopback fails at once."""
-
-Found = TypeVar("Found")
-
-
-def wait_for(fact: Callable[[], Found | None], what: str, within: float = PATIENCE) -> Found:
-    """What `fact` returns once there is something. Fails with `what` where that takes too long."""
-    give_up = time.monotonic() + within
-    while not (found := fact()):
-        assert time.monotonic() < give_up, f"not within {within:g} s: {what}"
-        time.sleep(0.01)
-    return found
 
 
 @dataclass(slots=True)
@@ -52,9 +38,11 @@ class Run:
     def end(self) -> int:
         """Wait for its end."""
         try:
-            return self.process.wait(PATIENCE)
+            return self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"it went on for {PATIENCE:g} s; it said:\n{self.said()[-2000:]}") from None
+            raise AssertionError(
+                f"it went on for {PATIENCE_S:g} s; it said:\n{self.said()[-2000:]}"
+            ) from None
 
     def said(self) -> str:
         """What it wrote to stdout and stderr."""

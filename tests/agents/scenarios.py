@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from tests.agents.agents import Agent, Wish
-from tests.agents.homes import HELD, PATIENCE, Home, Run, wait_for
+from tests.agents.homes import HELD, Home, Run
 from tests.agents.installed import program
-from tests.agents.replies import Calls, Refuses, Says, Stalls
+from tests.agents.replies import Calls, JsonObject, Refuses, Says, Stalls
 from tests.agents.scripted_model import Model, Scripts, prompt
+from tests.daemon.cli.calling import Place
+from tests.waiting import PATIENCE_S, wait_for
 
 SCRIPTS: Final[Scripts] = {
     "answer": [Says("It is done.")],
@@ -39,25 +41,31 @@ class Transcript(NamedTuple):
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Glimpse(NamedTuple):
+    """What there was to see at one moment: whether an agent lived, all logs, the names of the files that say which
+    process has a session, and what `runward inspect` printed of the sessions.
+    """
+
+    alive: bool
+    logs: tuple[Transcript, ...]
+    holders: frozenset[str]
+    inspected: tuple[JsonObject, ...]
+
+
+class Seen(NamedTuple):
     """What was seen of one scenario.
 
     `codes` are the exit codes of the runs in their order, below 0 for a signal; `sessions` the ids that the programs
-    printed, each once; `left` those sessions' logs at the end, `others` the paths of all other logs. `midway` are the
-    logs at the moment when somebody looked, `alive` whether the agent lived then; `holders_midway` and `holders_left`
-    name the files that say which process has a session.
+    printed, each once; `left` those sessions' logs at the end, `others` the paths of all other logs. `midway` is what
+    somebody saw who looked in between.
     """
 
     codes: tuple[int, ...]
     sessions: tuple[str, ...]
     left: tuple[Transcript, ...]
     others: tuple[Path, ...]
-    pids: tuple[int, ...]
-    midway: tuple[Transcript, ...] = ()
-    alive: bool = False
-    holders_midway: frozenset[str] = frozenset()
-    holders_left: frozenset[str] = frozenset()
+    midway: Glimpse | None
+    end: Glimpse
 
 
 @dataclass(slots=True)
@@ -77,39 +85,39 @@ class Stage:
         run.end()
         return self.agent.session_of(run.said())
 
-    def look(self) -> tuple[Transcript, ...]:
+    def logs(self) -> tuple[Transcript, ...]:
         """All logs as they are now."""
         return tuple(Transcript(path, path.read_bytes()) for path in self.agent.logs(self.home))
+
+    def look(self) -> Glimpse:
+        """All that there is to see now."""
+        sessions = str(self.home.home / self.agent.sessions)
+        inspected = Place(self.home.home).call("inspect", sessions, "--json")
+        assert (inspected.code, inspected.err) == (0, "")
+        return Glimpse(
+            any(run.is_alive() for run in self.home.runs),
+            self.logs(),
+            self.agent.holders(self.home),
+            tuple(inspected.objects()),
+        )
 
     def wait_for_line(self, text: bytes) -> None:
         """Wait until a whole line with this text is in a log."""
 
         def is_there() -> bool:
-            return any(text in log.content[: log.content.rfind(b"\n") + 1] for log in self.look())
+            return any(text in log.content[: log.content.rfind(b"\n") + 1] for log in self.logs())
 
         wait_for(is_there, f"{text!r} in a log")
 
-    def seen(
-        self,
-        midway: tuple[Transcript, ...] = (),
-        alive: bool = False,
-        holders_midway: frozenset[str] = frozenset(),
-    ) -> Seen:
-        """What there is to see at the end."""
+    def seen(self, midway: Glimpse | None = None) -> Seen:
+        """What was seen when all is over."""
         codes = tuple(run.end() for run in self.home.runs)
         sessions = tuple(dict.fromkeys(self.agent.session_of(run.said()) for run in self.home.runs))
         paths = tuple(self.agent.transcript(self.home, session) for session in sessions)
-        return Seen(
-            codes,
-            sessions,
-            tuple(Transcript(path, path.read_bytes()) for path in paths),
-            tuple(path for path in self.agent.logs(self.home) if path not in paths),
-            tuple(run.pid for run in self.home.runs),
-            midway,
-            alive,
-            holders_midway,
-            self.agent.holders(self.home),
-        )
+        end = self.look()
+        logs = {log.path: log for log in end.logs}
+        left = tuple(logs.pop(path) for path in paths)
+        return Seen(codes, sessions, left, tuple(logs), midway, end)
 
 
 Scenario: TypeAlias = Callable[[Stage], Seen]
@@ -167,9 +175,9 @@ def two_at_once(stage: Stage) -> Seen:
     wait_for(stage.home.is_tool_held, "the tool of the first run")
     stage.run(Wish(prompt("answer")))
     stage.wait_for_line(stage.agent.call)
-    midway, alive = stage.look(), stage.home.runs[0].is_alive()
+    midway = stage.look()
     stage.home.release()
-    return stage.seen(midway, alive)
+    return stage.seen(midway)
 
 
 def tool_terminated(stage: Stage) -> Seen:
@@ -191,7 +199,7 @@ def in_request(number: signal.Signals) -> Scenario:
 
     def scenario(stage: Stage) -> Seen:
         run = stage.start(Wish(prompt("stalled")))
-        assert stage.model.wait_until_stalled(PATIENCE), f"no request came; it said:\n{run.said()[-2000:]}"
+        assert stage.model.wait_until_stalled(PATIENCE_S), f"no request came; it said:\n{run.said()[-2000:]}"
         stage.wait_for_line(prompt("stalled").encode())
         return _hit(stage, run, lambda run: run.send(number))
 
@@ -206,7 +214,7 @@ def _hit_in_tool(stage: Stage, hit: Callable[[Run], None]) -> Seen:
 
 
 def _hit(stage: Stage, run: Run, hit: Callable[[Run], None]) -> Seen:
-    midway, alive, holders = stage.look(), run.is_alive(), stage.agent.holders(stage.home)
+    midway = stage.look()
     hit(run)
     run.end()
-    return stage.seen(midway, alive, holders)
+    return stage.seen(midway)

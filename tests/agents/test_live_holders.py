@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from tests.agents.agents import CLAUDE, CODEX_NOW, Agent, Wish
 from tests.agents.checks import StageFor
-from tests.agents.homes import PATIENCE, Run
+from tests.agents.homes import Run
 from tests.agents.scenarios import Stage
 from tests.agents.scripted_model import prompt
+from tests.waiting import PATIENCE_S
 
 from runward.handlers.layouts.claude_code_pid import read_pid_file
 from runward.handlers.layouts.codex_names import lock_of, thread_of
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
 def waiting(stage: Stage) -> Run:
     """A run that waits for its model, its prompt recorded."""
     run = stage.start(Wish(prompt("stalled")))
-    assert stage.model.wait_until_stalled(PATIENCE), run.said()[-2000:]
+    assert stage.model.wait_until_stalled(PATIENCE_S), run.said()[-2000:]
     stage.wait_for_line(prompt("stalled").encode())
     return run
 

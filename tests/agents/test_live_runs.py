@@ -7,8 +7,8 @@ import pytest
 from tests.agents import scenarios
 from tests.agents.agents import CLAUDE, CLAUDE_2_0, CODEX_NOW, CODEX_OLD, Agent
 from tests.agents.checks import StageFor, checked, cost
-from tests.agents.homes import wait_for
-from tests.agents.scenarios import Scenario, Stage, in_request, in_tool
+from tests.agents.scenarios import Glimpse, Scenario, Stage, Transcript, in_request, in_tool
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
 
@@ -128,16 +128,38 @@ def test_what_happened_is_told(
     assert told.usage == cost(
         stage.model.given["delegated"] if expected.replies is None else expected.replies
     )
-    assert seen.holders_left == (seen.holders_midway if code < 0 else frozenset())
     if expected.is_tool_left:
         assert_tool_goes_on(stage)
     else:
         assert_no_tool(stage)
-    for then in seen.midway:
-        now = checked(agent, then)
-        assert seen.alive
-        assert (now.turn, now.close, now.attempt) == ("open", None, 1)
-        assert left.content.startswith(then.content)
+    assert_inspected(seen.end, reason)
+    if seen.midway is not None:
+        assert_told_midway(agent, seen.midway, left)
+        assert seen.end.holders == (seen.midway.holders if code < 0 else frozenset())
+
+
+def assert_told_midway(agent: Agent, midway: Glimpse, left: Transcript) -> None:
+    """Somebody looked before the end: it was open and never closed, and what was there stayed."""
+    (then,) = midway.logs
+    told = checked(agent, then)
+    assert midway.alive
+    assert (told.turn, told.close, told.attempt) == ("open", None, 1)
+    assert left.content.startswith(then.content)
+    assert_inspected(midway, None)
+
+
+def assert_inspected(seen: Glimpse, reason: str | None) -> None:
+    """`runward inspect` says the end that the log tells, else what the process tells, where the agent names it."""
+    (session,) = seen.inspected
+    standing = (session["state"], session["evidence"], session["reason_code"], session["activity"])
+    if reason is not None:
+        assert standing == (reason.split(".")[1], "declared", reason, None)
+    elif not seen.holders:
+        assert standing == ("unknown", None, "run.unknown.open_turn", None)
+    elif seen.alive:
+        assert standing == ("running", None, "run.started.ok", "active")
+    else:
+        assert standing == ("aborted", "process_gone", "run.aborted.process_gone", None)
 
 
 def assert_tool_goes_on(stage: Stage) -> None:

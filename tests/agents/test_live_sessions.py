@@ -17,7 +17,8 @@ def test_a_resumed_session_goes_on_in_its_file_as_its_second_attempt(
     agent: Agent, stage_for: StageFor
 ) -> None:
     seen = scenarios.resumed(stage_for(agent))
-    (then,), (left,) = seen.midway, seen.left
+    assert seen.midway is not None
+    (then,), (left,) = seen.midway.logs, seen.left
     assert seen.codes == (0, 0)
     assert len(seen.sessions) == 1
     assert then.path == left.path
@@ -48,7 +49,8 @@ def test_a_fork_is_another_session_and_leaves_its_origin_as_it_was(
 ) -> None:
     """Claude Code copies the origin's records, its replies too, and names it nowhere. Codex names it and copies none."""
     seen = scenarios.forked(stage_for(agent))
-    (then,), (origin, fork) = seen.midway, seen.left
+    assert seen.midway is not None
+    (then,), (origin, fork) = seen.midway.logs, seen.left
     assert seen.codes == (0, 0)
     assert origin == then
 
@@ -72,10 +74,11 @@ def test_a_fork_is_another_session_and_leaves_its_origin_as_it_was(
 def test_two_runs_in_one_directory_are_two_sessions(agent: Agent, stage_for: StageFor) -> None:
     seen = scenarios.two_at_once(stage_for(agent))
     assert seen.codes == (0, 0)
-    assert seen.alive
+    assert seen.midway is not None
+    assert seen.midway.alive
     assert len(set(seen.sessions)) == 2
     assert not seen.others
-    then = {log.path: checked(agent, log) for log in seen.midway}
+    then = {log.path: checked(agent, log) for log in seen.midway.logs}
     held, answered = (checked(agent, log) for log in seen.left)
     assert (then[seen.left[0].path].turn, then[seen.left[1].path].turn) == ("open", "closed")
     assert (held.turn, held.counts.tool_calls, held.usage) == ("closed", 1, cost(2))
