@@ -87,6 +87,7 @@ def _install(pinned: Pinned, directory: Path, failure: Path) -> None:
     partial.mkdir()
     try:
         _run_npm(f"{pinned.package}@{pinned.version}", partial)
+        _start_of(pinned, partial)
     except NotToBeHadError as error:
         failure.write_text(str(error))
         raise
@@ -111,7 +112,10 @@ def _start_of(pinned: Pinned, directory: Path) -> tuple[str, ...]:
     if not found:
         raise NotToBeHadError(f"{pinned.package} {pinned.version} has no program for this machine")
     start = ("node", str(found[0])) if found[0].suffix == ".js" else (str(found[0]),)
-    said = subprocess.run([*start, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(directory)}
+    said = subprocess.run(
+        [*start, "--version"], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     if said.returncode or pinned.version not in said.stdout:
         raise NotToBeHadError(f"{start[-1]} doesn't start here: {(said.stdout + said.stderr).strip()[-400:]}")
     return start

@@ -114,10 +114,15 @@ class Stage:
         codes = tuple(run.end() for run in self.home.runs)
         sessions = tuple(dict.fromkeys(self.agent.session_of(run.said()) for run in self.home.runs))
         paths = tuple(self.agent.transcript(self.home, session) for session in sessions)
-        end = self.look()
+        end = wait_for(self._look_at_rest, "no session that runs, as no agent does")
         logs = {log.path: log for log in end.logs}
         left = tuple(logs.pop(path) for path in paths)
         return Seen(codes, sessions, left, tuple(logs), midway, end)
+
+    def _look_at_rest(self) -> Glimpse | None:
+        """A killed Codex's lock lives a moment longer where it was just starting a child, which inherits it."""
+        seen = self.look()
+        return None if any(session["state"] == "running" for session in seen.inspected) else seen
 
 
 Scenario: TypeAlias = Callable[[Stage], Seen]

@@ -9,7 +9,7 @@ from tests.agents.checks import StageFor
 from tests.agents.homes import Run
 from tests.agents.scenarios import Stage
 from tests.agents.scripted_model import prompt
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for
 
 from runward.handlers.layouts.claude_code_pid import read_pid_file
 from runward.handlers.layouts.codex_names import lock_of, thread_of
@@ -63,7 +63,10 @@ def test_codex_s_lock_is_held_as_long_as_its_writer_lives(stage_for: StageFor) -
     assert is_locked(lock)
     run.process.kill()
     run.end()
-    assert not is_locked(lock)
+    wait_for(
+        lambda: not is_locked(lock), "the end of a child that was just starting with the lock in its hands"
+    )
+    assert CODEX_NOW.holders(stage.home) == {lock.name}
 
 
 @pytest.mark.parametrize("agent", [pytest.param(CLAUDE, id="claude"), pytest.param(CODEX_NOW, id="codex")])

@@ -4,12 +4,21 @@ import pytest
 from tests.agents import scenarios
 from tests.agents.agents import CLAUDE, CODEX_NOW, Agent
 from tests.agents.checks import StageFor, checked, cost
+from tests.agents.scenarios import Glimpse
 from tests.agents.scripted_model import prompt
+
+from runward.config.json_value import JsonValue
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
 BOTH = pytest.mark.parametrize(
     "agent", [pytest.param(CLAUDE, id="claude"), pytest.param(CODEX_NOW, id="codex")]
 )
+
+
+def inspected(seen: Glimpse) -> dict[JsonValue, tuple[JsonValue, ...]]:
+    """State, attempt and origin of each session that `runward inspect` printed, by its id."""
+    keys = ("state", "attempt", "parent_session_id")
+    return {session["session_id"]: tuple(session[key] for key in keys) for session in seen.inspected}
 
 
 @BOTH
@@ -34,6 +43,7 @@ def test_a_resumed_session_goes_on_in_its_file_as_its_second_attempt(
     assert both.usage == cost(3)
     (begun,) = agent.reading.hear(left.path.name, left.content).resumed
     assert (begun.attempt, begun.before) == (2, first.close)
+    assert inspected(seen.end) == {seen.sessions[0]: ("completed", 2, None)}
     assert begun.started_at == both.started_at
     assert first.close.at is not None
     assert both.started_at is not None
@@ -64,6 +74,11 @@ def test_a_fork_is_another_session_and_leaves_its_origin_as_it_was(
     assert told.started_at is not None
     assert before.moved_at < told.started_at
 
+    assert inspected(seen.end) == {
+        seen.sessions[0]: ("completed", 1, None),
+        seen.sessions[1]: ("completed", 1, told.parent_session_id),
+    }
+
     heard = list(agent.reading.follow(fork.path.name, fork.content))
     assert not any(each.resumed for each in heard)
     ends = {each.told.close for each in heard}
@@ -85,6 +100,11 @@ def test_two_runs_in_one_directory_are_two_sessions(agent: Agent, stage_for: Sta
     assert (answered.turn, answered.counts.tool_calls, answered.usage) == ("closed", 0, cost(1))
     assert held.cwd == answered.cwd
     assert (held.session_id, answered.session_id) == seen.sessions
+    assert inspected(seen.midway) == {
+        held.session_id: ("running", 1, None),
+        answered.session_id: ("completed", 1, None),
+    }
+    assert {state for state, _, _ in inspected(seen.end).values()} == {"completed"}
 
 
 @BOTH
@@ -96,4 +116,5 @@ def test_a_sub_agent_s_file_says_whose_it_is(agent: Agent, stage_for: StageFor) 
     assert told.is_subagent
     assert told.session_id not in seen.sessions
     assert told.parent_session_id == seen.sessions[0]
+    assert inspected(seen.end) == {seen.sessions[0]: ("completed", 1, None)}, "it is not listed"
     assert (f"{seen.sessions[0]}/subagents" in beside.parent.as_posix()) == (agent is CLAUDE)
