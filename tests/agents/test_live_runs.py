@@ -37,7 +37,7 @@ API_ERROR: Final = "run.failed.api_error"
 LIMIT: Final = "run.failed.limit_reached"
 INTERRUPTED: Final = "run.aborted.user"
 
-INTERRUPTED_IN_TOOL: Final = (
+CLAUDE_INTERRUPTED: Final = (
     Expected(1, INTERRUPTED, 1, 1, 1),
     Expected(0, INTERRUPTED, 1, 1, 1),
     Expected(0, None, 1, 0, 1),
@@ -46,6 +46,9 @@ INTERRUPTED_IN_TOOL: Final = (
 It prints `aborted_tools` each time, but may end before it has written so, and before its exit code is set.
 """
 
+CODEX_INTERRUPTED: Final = (Expected(1, INTERRUPTED, 1, 0, 1), Expected(1, INTERRUPTED, 1, 1, 1))
+"""Codex writes after the turn's end that its tool has failed, in one of eight runs on a busy machine."""
+
 TABLE: Final[list[tuple[str, Agent, Scenario, *tuple[Expected, ...]]]] = [
     ("claude answers", CLAUDE, scenarios.answered, Expected(0, OK, replies=1)),
     ("claude uses a tool", CLAUDE, scenarios.used_a_tool, Expected(0, OK, 1, replies=2)),
@@ -53,7 +56,7 @@ TABLE: Final[list[tuple[str, Agent, Scenario, *tuple[Expected, ...]]]] = [
     ("claude runs out of turns", CLAUDE, scenarios.ran_out_of_turns, Expected(1, LIMIT, 3, replies=3)),
     ("claude delegates", CLAUDE, scenarios.delegated, Expected(0, OK, 2, replies=None, subagents=1)),
     ("claude, its tool terminated", CLAUDE, scenarios.tool_terminated, Expected(0, OK, 1, 1, 2)),
-    ("claude, SIGINT in a tool", CLAUDE, in_tool(signal.SIGINT), *INTERRUPTED_IN_TOOL),
+    ("claude, SIGINT in a tool", CLAUDE, in_tool(signal.SIGINT), *CLAUDE_INTERRUPTED),
     (
         "claude, SIGTERM in a tool",
         CLAUDE,
@@ -76,7 +79,7 @@ TABLE: Final[list[tuple[str, Agent, Scenario, *tuple[Expected, ...]]]] = [
     ("codex is refused", CODEX_NOW, scenarios.refused, Expected(1, API_ERROR, errors=1)),
     ("codex delegates", CODEX_NOW, scenarios.delegated, Expected(0, OK, 2, replies=None, subagents=1)),
     ("codex, its tool terminated", CODEX_NOW, scenarios.tool_terminated, Expected(0, OK, 1, 1, 2)),
-    ("codex, SIGINT in a tool", CODEX_NOW, in_tool(signal.SIGINT), Expected(1, INTERRUPTED, 1, 0, 1)),
+    ("codex, SIGINT in a tool", CODEX_NOW, in_tool(signal.SIGINT), *CODEX_INTERRUPTED),
     (
         "codex, SIGTERM in a tool",
         CODEX_NOW,
@@ -117,8 +120,9 @@ def test_what_happened_is_told(
     (code,), (session,), (left,) = seen.codes, seen.sessions, seen.left
     told = checked(agent, left)
     reason = None if told.close is None else told.close.reason_code
-    assert (code, reason) in [(each.code, each.reason) for each in possible]
-    (expected,) = [each for each in possible if (each.code, each.reason) == (code, reason)]
+    happened = (code, reason, told.counts.errors)
+    assert happened in [(each.code, each.reason, each.errors) for each in possible]
+    (expected,) = [each for each in possible if (each.code, each.reason, each.errors) == happened]
 
     assert (told.session_id, told.parent_session_id, told.is_subagent) == (session, None, False)
     assert (told.turn, told.attempt) == ("open" if reason is None else "closed", 1)
