@@ -89,16 +89,20 @@ class Stage:
         """All logs as they are now."""
         return tuple(Transcript(path, path.read_bytes()) for path in self.agent.logs(self.home))
 
+    def inspect(self) -> tuple[JsonObject, ...]:
+        """What `runward inspect` prints now; nothing as long as there is nothing that it knows."""
+        sessions = str(self.home.home / self.agent.sessions)
+        printed = Place(self.home.home).call("inspect", sessions, "--json")
+        assert printed.code in (0, 1), printed.err
+        return tuple(printed.objects())
+
     def look(self) -> Glimpse:
         """All that there is to see now."""
-        sessions = str(self.home.home / self.agent.sessions)
-        inspected = Place(self.home.home).call("inspect", sessions, "--json")
-        assert (inspected.code, inspected.err) == (0, "")
         return Glimpse(
             any(run.is_alive() for run in self.home.runs),
             self.logs(),
             self.agent.holders(self.home),
-            tuple(inspected.objects()),
+            self.inspect(),
         )
 
     def wait_for_line(self, text: bytes) -> None:
