@@ -95,8 +95,8 @@ def _install(pinned: Pinned, directory: Path, failure: Path) -> None:
 
 
 def _run_npm(named: str, prefix: Path) -> None:
-    options = ["--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--prefix", str(prefix)]
-    command = ["npm", "install", *options, named]
+    options = ["--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--fetch-retries=1"]
+    command = ["npm", "install", *options, "--prefix", str(prefix), named]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=LONGEST_INSTALLATION, check=False
@@ -104,7 +104,8 @@ def _run_npm(named: str, prefix: Path) -> None:
     except subprocess.TimeoutExpired:
         raise NotToBeHadError(f"npm did not install {named} within {LONGEST_INSTALLATION:g} s") from None
     if done.returncode:
-        raise NotToBeHadError(f"npm can't install {named}: {done.stderr.strip()[-400:]}")
+        said = [line for line in done.stderr.splitlines() if not line.startswith("npm warn")]
+        raise NotToBeHadError(f"npm can't install {named}: {'; '.join(said[:3])}")
 
 
 def _start_of(pinned: Pinned, directory: Path) -> tuple[str, ...]:
