@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from runward.daemon.processes.identity import ProcessIdentity, current_boot_id, state_of
+from runward.daemon.processes.namespaced import number_of
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.handlers.layouts.claude_code_pid import PidFile, read_pid_file
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -51,26 +52,33 @@ def pid_files(config: str) -> Mapping[str, tuple[PidFile, ...]]:
 
 def writer_of(files: tuple[PidFile, ...]) -> Writer:
     """What is known of the processes that the pid files of one session name; of several, one that lives speaks."""
-    states = [_state(each) for each in files]
-    liveness = together(states)
-    for file, state in zip(reversed(files), reversed(states), strict=True):
+    found = [_found(each) for each in files]
+    liveness = together([state for state, _ in found])
+    for file, (state, process) in zip(reversed(files), reversed(found), strict=True):
         if state == liveness:
             status = _STATUSES.get(file.status) if state == "alive" else None
-            return Writer(liveness, status, _process(file))
+            return Writer(liveness, status, process)
     return Writer(liveness)
 
 
-def _state(file: PidFile) -> ProcessState:
-    if file.start_ticks is not None:
-        return state_of(ProcessIdentity(file.pid, file.start_ticks, current_boot_id()))
-    return "unknown" if os.path.exists(f"/proc/{file.pid}") else "gone"
+def _found(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:
+    """Whether a file's process lives, and who it is, to be found again.
 
-
-def _process(file: PidFile) -> RecordedProcess | None:
-    """Who it is, to be found again; the files name no boot, so it is taken to be of this one."""
+    The files name no boot, so it is taken to be of this one. Where the number is nobody's, or another process's, it may
+    be that of a PID namespace below ours.
+    """
     if file.start_ticks is None:
-        return None
-    return RecordedProcess(file.pid, file.start_ticks, current_boot_id())
+        return ("unknown" if os.path.exists(f"/proc/{file.pid}") else "gone"), None
+    boot = current_boot_id()
+    named = RecordedProcess(file.pid, file.start_ticks, boot)
+    state = state_of(ProcessIdentity(*named))
+    if state != "gone":
+        return state, named
+    number = number_of(file.pid, file.start_ticks)
+    if number is None:
+        return "gone", named
+    inner = named._replace(pid=number)
+    return state_of(ProcessIdentity(*inner)), inner
 
 
 def _read(directory: str, name: str) -> PidFile | None:
