@@ -1,5 +1,6 @@
 """The two agents: how each is told where its model is, what it is started with, and where it leaves its traces."""
 
+import os
 import re
 from collections.abc import Callable
 from functools import partial
@@ -107,7 +108,7 @@ class ClaudeCode:
         return _first(r'"session_id":"([^"]+)"', said)
 
     def logs(self, home: Home) -> list[Path]:
-        return sorted((home.home / self.sessions).glob("**/*.jsonl"))
+        return _logs_below(home.home / self.sessions)
 
     def transcript(self, home: Home, session: str) -> Path:
         (found,) = (home.home / self.sessions).glob(f"*/{session}.jsonl")
@@ -163,7 +164,7 @@ stream_max_retries = 0
         return _first(r'"thread_id":"([^"]+)"', said)
 
     def logs(self, home: Home) -> list[Path]:
-        return sorted((home.home / self.sessions).glob("**/*.jsonl"))
+        return _logs_below(home.home / self.sessions)
 
     def transcript(self, home: Home, session: str) -> Path:
         (found,) = (home.home / self.sessions).glob(f"**/rollout-*-{session}.jsonl")
@@ -175,6 +176,16 @@ stream_max_retries = 0
             for path in home.home.glob(".codex/thread-writer-locks/*.lock")
             if not path.name.startswith(".")
         )
+
+
+def _logs_below(directory: Path) -> list[Path]:
+    """All logs, while the agent may make directories and take them away again, which `glob` doesn't bear."""
+    return sorted(
+        Path(parent, name)
+        for parent, _, names in os.walk(directory)
+        for name in names
+        if name.endswith(".jsonl")
+    )
 
 
 def _first(pattern: str, said: str) -> str:

@@ -90,12 +90,17 @@ class Home:
         return self.runs[-1]
 
     def is_tool_held(self) -> bool:
-        """Whether the command HELD runs, also after its agent is gone."""
+        """Whether the command HELD runs, also after its agent is gone. In a PID namespace it can't be told."""
+        process = Path(f"/proc/{self._tool()}")
         try:
-            state = Path(f"/proc/{self._tool()}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
+            state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+            return state != "Z" and (process / "cwd").readlink() == self.work
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
             return False
-        return state != "Z"
+
+    def has_tool_begun(self) -> bool:
+        """Whether the command HELD was started, wherever."""
+        return (self.work / "held.pid").exists()
 
     def terminate_tool(self) -> None:
         """SIGTERM to the command HELD, as from somebody who wants to end just it."""

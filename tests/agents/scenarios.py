@@ -22,6 +22,8 @@ SCRIPTS: Final[Scripts] = {
     "answer": [Says("It is done.")],
     "tool": [Calls("shell", "echo made > out.txt"), Says("It is made.")],
     "held": [Calls("shell", HELD), Says("The tool is through.")],
+    "slowly_made": [Calls("shell", HELD), Calls("shell", "echo made > out.txt"), Says("It is made.")],
+    "slowly_refused": [Calls("shell", HELD), Refuses(400)],
     "stalled": [Stalls()],
     "refused": [Refuses(400)],
     "endless": [Calls("shell", "true")],
