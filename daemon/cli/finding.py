@@ -22,7 +22,11 @@ def find_session(connection: sqlite3.Connection, text: str) -> str:
     if text == LAST:
         newest = reading.newest_session(connection)
         if newest is None:
-            fail("there is no session yet: `runward run -- COMMAND` records one", NOT_FOUND)
+            fail(
+                "there is no session yet: `runward run -- COMMAND` records one, and a root of the settings brings "
+                "those of an agent",
+                NOT_FOUND,
+            )
         return newest
     if not text:
         fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)

@@ -8,6 +8,8 @@ from typing import Final
 
 import click
 
+from runward.config.settings import Settings
+from runward.config.settings_layers import DEFAULT
 from runward.daemon.cli.context import settings_in_force
 from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.groups import Group
@@ -16,6 +18,7 @@ from runward.daemon.hooks import claude_code_settings, codex_settings
 from runward.daemon.hooks.command import SCRIPT, shell_command, words_of
 from runward.daemon.hooks.edit import Edited, Refused
 from runward.daemon.hooks.settings_file import SettingsFile, read_settings_file
+from runward.daemon.rundir.pid_files import PROJECTS
 from runward.daemon.settings import home_of
 
 AGENTS: Final = (claude_code_settings.AGENT, codex_settings.AGENT)
@@ -91,7 +94,8 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
     Example:
       runward hook install claude-code --dry-run
     """
-    state = settings_in_force(context).state_dir
+    settings = settings_in_force(context)
+    state = settings.state_dir
     words = words_of(agent, state)
     if not "".join(words).isprintable():
         fail("the path of Python, of Runward or of its state holds what can't be written down", NOT_SO)
@@ -102,6 +106,21 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
         return claude_code_settings.install(text, name, shell_command(agent, state))
 
     _carry_out(agent, edit, dry_run, "the hook stands in", f"runward hook uninstall {agent} takes it out")
+    if all(root.layout != agent for root in settings.roots):
+        click.echo(
+            f'but no root has the layout "{agent}", so its sessions are not followed; put into runward.toml:\n'
+        )
+        click.echo(_roots_for(agent, settings))
+
+
+def _roots_for(agent: str, settings: Settings) -> str:
+    """The root that the agent's sessions need, as settings; with the one that is there by default and would go then."""
+    sessions = os.path.dirname(settings_path(agent))
+    if agent == claude_code_settings.AGENT:
+        sessions = os.path.join(sessions, PROJECTS)
+    kept = [root.path for root in settings.roots if settings.origin.get(f"roots.{root.name}") == DEFAULT]
+    text = "".join(f'[[roots]]\npath = "{safe(path)}"\n\n' for path in kept)
+    return f'{text}[[roots]]\npath = "{safe(sessions)}"\nlayout = "{agent}"'
 
 
 @hook.command("uninstall")

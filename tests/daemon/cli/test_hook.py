@@ -45,6 +45,18 @@ def test_into_nothing_and_out_again_leaves_nothing(place: Place, agent: str) -> 
     assert everything(place) == before
 
 
+@pytest.mark.parametrize(("agent", "sessions"), [("claude-code", ".claude/projects"), ("codex", ".codex")])
+def test_who_watches_no_sessions_of_the_agent_is_told_which_root_to_add(
+    place: Place, agent: str, sessions: str
+) -> None:
+    root = f'[[roots]]\npath = "{place.directory}/{sessions}"\nlayout = "{agent}"\n'
+    shown = place.call("hook", "install", agent, "--dry-run").out
+    assert shown.endswith(f'[[roots]]\npath = "{place.runs}"\n\n{root}'), "the default one would be gone"
+    with (place.directory / "runward.toml").open("a") as settings:
+        settings.write(root)
+    assert "[[roots]]" not in place.call("hook", "install", agent).out
+
+
 @pytest.mark.parametrize("agent", FILES)
 def test_a_file_keeps_its_mode_and_its_bytes(place: Place, agent: str) -> None:
     path = path_of(place, agent)
