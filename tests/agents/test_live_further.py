@@ -75,14 +75,20 @@ def launched(stage: FollowedStage, containment: str = "auto") -> None:
 
 
 def launched_and_refused(stage: FollowedStage) -> None:
-    """The agent fails in a script under `runward run` that ends well all the same."""
-    script = ("sh", "-c", '"$@"; exit 0', "sh", *stage.command(Wish(prompt("slowly_refused"))))
-    stage.start_in_launcher((), script)
-    wait_for(stage.home.has_tool_begun, "the tool")
-    stage.wait_for_line(stage.agent.call)
-    stage.look()
-    stage.home.release()
-    assert stage.home.runs[-1].end() == 0, stage.home.runs[-1].said()
+    """The agent fails in a script under `runward run` that ends well all the same.
+
+    Claude Code takes its pid file away before it writes that it was refused at once: then only its hook links it.
+    """
+    at_once = stage.is_hooked and stage.agent is CLAUDE
+    refused = Wish(prompt("refused" if at_once else "slowly_refused"))
+    script = ("sh", "-c", '"$@"; exit 0', "sh", *stage.command(refused))
+    run = stage.start_in_launcher((), script)
+    if not at_once:
+        wait_for(stage.home.has_tool_begun, "the tool")
+        stage.wait_for_line(stage.agent.call)
+        stage.look()
+        stage.home.release()
+    assert run.end() == 0, run.said()
     stage.wait_judged(1)
 
 
