@@ -97,7 +97,8 @@ class RealFiles:
                 make_durably(self._state, line.directory)
             except OSError as error:
                 return NotAppended(f"{self._state}/{line.directory}: {error.strerror}")
-            line = line._replace(directory=self._place(line.directory))
+            # Nobody but us writes there: half a line is what a crash left, and nobody will end it.
+            line = line._replace(directory=self._place(line.directory), live=False)
         return journals.append(line, epoch, lambda: read_epoch(self._state))
 
     def leave_word(self, directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone:
