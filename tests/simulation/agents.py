@@ -43,6 +43,8 @@ class Machine:
     dice: random.Random
     tally: Tally
     say: Callable[[str], None]
+    later: Callable[[Callable[[], None]], None]
+    """Has something happen before anybody believes that a process which was just missed is gone."""
     traces: dict[tuple[str, str], RecordedProcess] = field(default_factory=dict)
     meanings: dict[bytes, Meaning] = field(default_factory=dict)
 
@@ -156,6 +158,13 @@ class Agent:
             self._machine.traces.pop((self.tool.layout, self.tool.session), None)
             self.tidied = True
         self._end()
+
+    def close_late(self, end: End) -> None:
+        """Its program is gone, and a moment later what it said last is on the disk."""
+        if self.lives:
+            self._end()
+            self._machine.later(lambda: self._write(self.tool.close(end)))
+            self._machine.tally.reached["last lines after the end of their process"] += 1
 
     def kill(self) -> None:
         """Its program is gone, without a word."""
@@ -282,10 +291,10 @@ class Agent:
             verdicts |= self.ever | {VANISHED, GONE}
         if self.cut and stepped:
             # What the power cut took back may look like another attempt, whose process nobody knows; and whether the
-            # machine started since its files changed can't be told.
-            verdicts |= _RUNS
-        if stepped and not self.is_traced:
-            most *= 2  # each may count as older than the machine, and be corrected by what comes
+            # machine started since its files changed can't be told. Replies older than their prompt end nothing.
+            verdicts |= _RUNS | {GONE}
+        if stepped and (self.headless or not self.is_traced):
+            most *= 2  # an end may be believed too early, and is corrected by what comes
         if self.processes & self._machine.table.told.keys():
             verdicts |= {CANCELLED} if {GONE} & verdicts else set()
         is_there = bool(begun) and all(begun)

@@ -33,7 +33,7 @@ _KINDS: Final = (
         "deleted",
         "deleted at work",
     ),
-    *("only begun", "long"),
+    *("only begun", "long", "late", "late"),
 )
 
 Deed = Callable[[], None]
@@ -45,7 +45,9 @@ class Errands:
     def __init__(self, universe: "Universe") -> None:
         self._universe = universe
         self.dice = random.Random(f"{universe.seed}/agents")
-        self.machine = Machine(universe.kernel, universe.table, self.dice, universe.tally, universe.say)
+        self.machine = Machine(
+            universe.kernel, universe.table, self.dice, universe.tally, universe.say, self._soon
+        )
         self.by_key: dict[str, Agent] = {}
         self.roots = AGENT_ROOTS if self.dice.random() < 0.5 else ()
         """None where there are no other tools: every other history."""
@@ -115,6 +117,7 @@ class Errands:
             "deleted": [*once, agent.exit, agent.delete],
             "deleted at work": [*once[:-1], agent.delete, agent.kill],
             "only begun": [agent.start],
+            "late": [*once[:-1], partial(agent.close_late, self._end())],
             "long": [agent.start, *turn, *turn, *turn, agent.kill],
         }
         return orders[self.dice.choice(_KINDS)]
@@ -139,6 +142,9 @@ class Errands:
             self._universe.say(f"{what} can't: {error}")
         else:
             self._universe.say(what)
+
+    def _soon(self, deed: Deed) -> None:
+        self._universe.timeline.after(self.dice.uniform(0.1, 3.0), lambda: self._do(None, deed))
 
     def _hide(self) -> None:
         """A root is away for a while."""

@@ -78,6 +78,7 @@ RARE_PATHS: Final = (
     "another tool's session that vanished",
     "a person's session that ended with its process",
     "another tool's line in two parts",
+    "last lines after the end of their process",
     "a copy of another tool's log",
     "a log of another tool that was moved",
     "a packed log of another tool",

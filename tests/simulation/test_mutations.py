@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from tests.simulation import chaos
+from tests.simulation import chaos, errands
 from tests.simulation.broken import Broken
 from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.virtual_time import GoingInCircles
@@ -14,14 +14,19 @@ from runward.daemon.faults import point
 from runward.daemon.ports import Told
 from runward.daemon.processes import record, ticket
 from runward.daemon.queue.queue import Queue
-from runward.daemon.rundir import comparing, journals
+from runward.daemon.rundir import comparing, files, journals
+from runward.daemon.rundir.sights import NOTHING_READ
 from runward.daemon.store import queries, rows
 from runward.daemon.store.store import Store
+from runward.daemon.worker import following
 from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import Outbox
+from runward.daemon.worker.remembered import load_remembered
 from runward.handlers.contracts import hashes
 from runward.handlers.effects import RecordedFile
 from runward.handlers.facts import FileHash, Produced
+from runward.handlers.sessions import over
+from runward.handlers.sessions.follow import NEVER_FOLLOWED, _Look
 
 pytestmark = pytest.mark.timeout(900)  # a busy machine takes its time, and time is not what is tested here
 MOST: Final = 100
@@ -178,6 +183,45 @@ def without_comparing_with_what_was_verified(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(hashes, "_record", as_found)
 
 
+def without_knowing_how_far_logs_were_read(patch: pytest.MonkeyPatch) -> None:
+    """Every look reads another tool's log from its beginning, as if all of it were new."""
+    patch.setattr(
+        following, "load_remembered", lambda text: load_remembered(text)._replace(read=NOTHING_READ)
+    )
+
+
+def without_remembering_what_followed(patch: pytest.MonkeyPatch) -> None:
+    """What was told of another tool's session is told again."""
+    patch.setattr(
+        following, "load_remembered", lambda text: load_remembered(text)._replace(followed=NEVER_FOLLOWED)
+    )
+
+
+def without_knowing_copies(patch: pytest.MonkeyPatch) -> None:
+    """Each log is a session of its own, wherever it lies."""
+    patch.setattr(
+        following, "session_key", lambda root, layout, place, session: f"{layout.name}:{root.name}/{place}"
+    )
+
+
+def without_history(patch: pytest.MonkeyPatch) -> None:
+    """What was over before anybody looked is told of as news, and has a journal."""
+    patch.setattr(_Look, "_may_be_history", lambda self: False)
+
+
+def without_grace(patch: pytest.MonkeyPatch) -> None:
+    """Who isn't there has said all that he had to say."""
+    patch.setattr(over, "_rest", lambda wanted, quiet_s: None)
+    patch.setattr(
+        errands, "_KINDS", ("late",)
+    )  # few agents' last lines come after they are gone: here all do
+
+
+def without_making_journals(patch: pytest.MonkeyPatch) -> None:
+    """A journal among our own state that was never made counts as one that is away."""
+    patch.setattr(files, "make_durably", lambda within, path: None)
+
+
 @pytest.mark.parametrize(
     "mutate",
     [
@@ -196,6 +240,12 @@ def without_comparing_with_what_was_verified(patch: pytest.MonkeyPatch) -> None:
         without_knowing_of_unclean_stops,
         without_holding_what_is_compared,
         without_comparing_with_what_was_verified,
+        without_knowing_how_far_logs_were_read,
+        without_remembering_what_followed,
+        without_knowing_copies,
+        without_history,
+        without_grace,
+        without_making_journals,
     ],
 )
 def test_a_history_breaks_a_law(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
