@@ -8,35 +8,23 @@ stretches are the usual ones.
 import hashlib
 import os
 import statistics
-import threading
 import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.bench.ends import RATE, Ends, Stretch
 from tests.bench.figure import Figure, Goal, names, of_ratio
 from tests.bench.fixtures import finish, make, make_large, run_name
 from tests.bench.product import Daemon, DaemonFailed, daemon
 from tests.bench.scratch import scratch
-from tests.bench.yardstick import fixture
 
 _SIZE: Final = 512 << 20
-_RATE: Final = 50.0
 _TURN_S: Final = 6.0
 """Seconds of runs that end for each turn: the daemon gathers for a second before it hashes, and rests are measured too."""
 _PAUSE_S: Final = 1.0
 _HASHED_WITHIN_S: Final = 60.0
 _SPEED: Final = Goal("at least", 0.9)
 _LATENCY: Final = Goal("at most", 1.5)
-
-
-class Stretch(NamedTuple):
-    """From one moment to another, in Unix seconds."""
-
-    begin: float
-    end: float
-
-    def has(self, moment: float) -> bool:
-        return self.begin <= moment <= self.end
 
 
 class Sample(NamedTuple):
@@ -66,14 +54,12 @@ def hashing(disk: Path, turns: int, repeats: int) -> list[Figure]:
     name = f"hash of {_SIZE >> 20} MB"
     return [
         of_ratio(f"{name}, speed", ours, bare, _SPEED, speed, problems, "x bare"),
-        of_ratio(
-            f"{name}, others' p50 at {_RATE:g}/s", beside, usual, _LATENCY, latency, problems, "x usual"
-        ),
+        of_ratio(f"{name}, others' p50 at {RATE:g}/s", beside, usual, _LATENCY, latency, problems, "x usual"),
     ]
 
 
 def _sample(disk: Path, turns: int, problems: list[str]) -> Sample:
-    count = int(_RATE * _TURN_S) * turns
+    count = int(RATE * _TURN_S) * turns
     with scratch(disk) as place:
         file = _large_file(place.directory / "large")
         make(str(place.runs), range(count))
@@ -82,7 +68,7 @@ def _sample(disk: Path, turns: int, problems: list[str]) -> Sample:
         with daemon(place) as running:
             running.wait_running(count + turns)
             begin = time.time()
-            ends = _Ends(place.runs, count)
+            ends = Ends(place.runs, count)
             bare = [_turn(running, file, place.runs, count + turn) for turn in range(turns)]
             ends.join()
             running.wait_judged(count + turns)
@@ -93,37 +79,13 @@ def _sample(disk: Path, turns: int, problems: list[str]) -> Sample:
     if len(large) != turns:
         raise DaemonFailed(f"the log tells of {len(large)} large files that were hashed, and not of {turns}")
     hashed = [Stretch(each.at - each.took_s, each.at) for each in large]
-    beside: list[float] = []
-    usual: list[float] = []
-    for run, at in ends.renamed_at.items():
-        # A verdict that the log doesn't tell counts as never.
-        waited = (log.committed_at.get(run, float("inf")) - at / 1e9) * 1e3
-        if any(stretch.has(at / 1e9) for stretch in hashed):
-            beside.append(waited)
-        elif not any(stretch.has(at / 1e9) for stretch in bare):
-            usual.append(waited)
-    if not beside or not usual:
-        raise DaemonFailed(f"{len(beside)} runs ended while a file was hashed, {len(usual)} at other times")
+    waits = ends.waits(log.committed_at, hashed, bare)
     return Sample(
         [_speed(each.end - each.begin) for each in bare],
         [_speed(each.took_s) for each in large],
-        beside,
-        usual,
+        waits.beside,
+        waits.usual,
     )
-
-
-class _Ends(threading.Thread):
-    """Ends runs at the rate, in a process of its own."""
-
-    def __init__(self, root: Path, count: int) -> None:
-        super().__init__()
-        self._root = root
-        self._count = count
-        self.renamed_at: dict[str, int] = {}
-        self.start()
-
-    def run(self) -> None:
-        self.renamed_at = fixture("finish", self._root, self._count, rate=_RATE)
 
 
 def _turn(running: Daemon, file: Path, root: Path, number: int) -> Stretch:

@@ -27,12 +27,12 @@ _PLAYBOOK = "name: report\nartifacts:\n  expected:\n    - {id: report, path: rep
 def launcher(memory: Path, count: int, repeats: int) -> list[Figure]:
     """Milliseconds and megabytes more than a bare interpreter takes; `count` launches of each kind a repeat."""
     with scratch(memory) as place:
-        environment = _environment(place.directory)
+        environment = clean_environment(place.directory)
         return [
             _time(
                 "`runward run -- true`, subreaper",
                 place.directory,
-                [*_runward(), "run", "--containment", "subreaper", "--", "true"],
+                [*runward(), "run", "--containment", "subreaper", "--", "true"],
                 environment,
                 count * repeats,
                 _TIME,
@@ -43,13 +43,13 @@ def launcher(memory: Path, count: int, repeats: int) -> list[Figure]:
         ]
 
 
-def _runward() -> list[str]:
+def runward() -> list[str]:
     """The command as it is installed beside this interpreter."""
     installed = Path(sys.executable).parent / "runward"
     return [str(installed)] if installed.exists() else [sys.executable, "-m", "runward.daemon.cli"]
 
 
-def _environment(home: Path) -> dict[str, str]:
+def clean_environment(home: Path) -> dict[str, str]:
     """Nothing of the caller's but the way to programs and to a user's systemd: Python shall cache its byte code."""
     kept = {name: os.environ[name] for name in ("PATH", "XDG_RUNTIME_DIR") if name in os.environ}
     return {**kept, "HOME": str(home), "RUNWARD_STATE_DIR": str(home / "state")}
@@ -70,10 +70,10 @@ def _time(
         bare.append(_milliseconds(_BARE, cwd, environment))
         ours.append(_milliseconds(command, cwd, environment))
     bare, ours = bare[_WARM:], ours[_WARM:]
-    return _beyond(name, ours, bare, "ms", goal, f"n = {count}")
+    return beyond(name, ours, bare, "ms", goal, f"n = {count}")
 
 
-def _beyond(
+def beyond(
     name: str, ours: list[float], bare: list[float], unit: str, goal: Goal | None, further: str = ""
 ) -> Figure:
     """The difference of two medians; the spread is that of pairs that were measured next to each other."""
@@ -92,7 +92,7 @@ def _milliseconds(command: Sequence[str], cwd: Path, environment: Mapping[str, s
 
 
 def _in_a_scope(cwd: Path, environment: Mapping[str, str], count: int) -> list[Figure]:
-    command = [*_runward(), "run", "--containment", "scope", "--", "true"]
+    command = [*runward(), "run", "--containment", "scope", "--", "true"]
     tried = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, check=False)
     if tried.returncode != 0:
         print(f"launcher: no scope is measured: {tried.stderr.decode().strip()}", file=sys.stderr)
@@ -107,7 +107,7 @@ def _with_files(directory: Path, environment: Mapping[str, str], count: int) -> 
     (cwd / "playbooks" / "report.playbook.yaml").write_text(_PLAYBOOK)
     (cwd / "runward.toml").write_text('state_dir = "state"\nplaybooks = ["playbooks"]\n')
     plain = {name: value for name, value in environment.items() if name != "RUNWARD_STATE_DIR"}
-    run = [*_runward(), "run", "--containment", "subreaper"]
+    run = [*runward(), "run", "--containment", "subreaper"]
     return [
         _time("the same with a settings file", cwd, [*run, "--", "true"], plain, count, None),
         _time(
@@ -118,14 +118,14 @@ def _with_files(directory: Path, environment: Mapping[str, str], count: int) -> 
 
 def _waiting(cwd: Path, environment: Mapping[str, str], repeats: int) -> Figure:
     """Megabytes (PSS) of a launcher that waits for its command, beyond those of an interpreter that sleeps."""
-    run = [*_runward(), "run", "--containment", "subreaper", "--", shutil.which("sleep") or "sleep", _SLEEP_S]
+    run = [*runward(), "run", "--containment", "subreaper", "--", shutil.which("sleep") or "sleep", _SLEEP_S]
     sleeping = [sys.executable, "-c", f"import time; print(flush=True); time.sleep({_SLEEP_S})"]
     ours: list[float] = []
     bare: list[float] = []
     for _ in range(max(3, repeats)):
         bare.append(_megabytes(sleeping, cwd, environment, lambda process: process.stdout.readline()))  # type: ignore[union-attr]  # it is a pipe
         ours.append(_megabytes(run, cwd, environment, lambda process: _wait_for_command(process.pid)))
-    return _beyond("`runward run` while its command runs, memory", ours, bare, "MB", _MEMORY, "PSS")
+    return beyond("`runward run` while its command runs, memory", ours, bare, "MB", _MEMORY, "PSS")
 
 
 def _megabytes(

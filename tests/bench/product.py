@@ -10,13 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench.record import Record
+from tests.bench.record import Record, Scan
 from tests.bench.scratch import Scratch
-from tests.bench.usage import Usage, cpu_s, usage
+from tests.bench.usage import Usage, cpu_s, exact_cpu_s, peak_mb, usage
 
 _READY_WITHIN_S = 60.0
 _STOPPED_WITHIN_S = 60.0
@@ -31,10 +31,22 @@ class DaemonFailed(Exception):
 
 
 class Daemon:
-    """A running daemon; `ready_at` is when its `READY=1` came (Unix seconds)."""
+    """A running daemon; `ready_at` is when its `READY=1` came, `started_at` when it was executed (Unix seconds).
 
-    def __init__(self, state: Path, process: subprocess.Popen[bytes], ready_at: float, output: Path) -> None:
+    `ready_cpu_s` is the processor time that it had taken when it was ready.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        process: subprocess.Popen[bytes],
+        started_at: float,
+        ready_at: float,
+        output: Path,
+    ) -> None:
+        self.ready_cpu_s = exact_cpu_s(process.pid)
         self.record = Record(state)
+        self.started_at = started_at
         self.ready_at = ready_at
         self._process = process
         self._output = output
@@ -42,6 +54,14 @@ class Daemon:
     def usage(self) -> Usage:
         """What it takes now, with its children."""
         return usage(self._process.pid)
+
+    def cpu_s(self) -> float:
+        """The processor time that it has taken, to the nanosecond."""
+        return exact_cpu_s(self._process.pid)
+
+    def peak_mb(self) -> float:
+        """The most memory that it ever had."""
+        return peak_mb(self._process.pid)
 
     def freeze(self) -> None:
         """Stop it in its tracks."""
@@ -79,6 +99,24 @@ class Daemon:
         """Until `count` sessions have a verdict. When the last look began that found one missing (Unix seconds, 0: none did)."""
         return self._wait_for(count, self.record.judged)
 
+    def wait_read(self, place: str, size: int, poll_s: float = _POLL_S) -> None:
+        """Until it has read and recorded `size` bytes of the transcript at this place of its root."""
+        self._wait_for(size, lambda: self.record.read_to(place), poll_s)
+
+    def wait_scanned(self) -> Scan:
+        """Until its first scan is done and nothing is left of it to look at; what it says of that."""
+        scans: list[Scan] = []
+
+        def scanned() -> int:
+            said = self.record.scan()
+            if said is None or said.unread or (said.last_scan_at or 0.0) < self.started_at:
+                return 0
+            scans.append(said)
+            return 1
+
+        self._wait_for(1, scanned)
+        return scans[0]
+
     def settle(self) -> None:
         """Until it owes the world nothing and its processor time stands still."""
         give_up = time.monotonic() + _SETTLED_WITHIN_S
@@ -91,7 +129,7 @@ class Daemon:
             f"still busy after {_SETTLED_WITHIN_S:.0f} s, {self.record.owed()} lines owed{_tail(self._output)}"
         )
 
-    def _wait_for(self, count: int, counted: Callable[[], int]) -> float:
+    def _wait_for(self, count: int, counted: Callable[[], int], poll_s: float = _POLL_S) -> float:
         last, last_progress, looked_at = -1, time.monotonic(), 0.0
         while True:
             look = time.time()
@@ -107,13 +145,22 @@ class Daemon:
                 )
             if self._process.poll() is not None:
                 raise DaemonFailed(f"ended {self._process.returncode}{_tail(self._output)}")
-            time.sleep(_POLL_S)
+            time.sleep(poll_s)
+
+
+def further_root(path: Path, history: str) -> str:
+    """Settings that have Claude Code's transcripts below `path` watched, too."""
+    return f'[[roots]]\nname = "claude"\npath = "{path}"\nlayout = "claude-code"\nhistory = "{history}"\n'
 
 
 @contextmanager
-def daemon(scratch: Scratch) -> Iterator[Daemon]:
-    """Start a daemon over `scratch.runs`, with the state of the one before it, and stop it at the end."""
-    running = _start(scratch.directory, scratch.runs)
+def daemon(scratch: Scratch, further: str = "", command: Sequence[str] = ()) -> Iterator[Daemon]:
+    """Start a daemon over `scratch.runs`, with the state of the one before it, and stop it at the end.
+
+    `further` are settings beside that root; `command` is what is run in place of the installed program.
+    """
+    installed = str(Path(sys.executable).parent / "runward")
+    running = _start(scratch.directory, scratch.runs, further, command or (installed, "daemon"))
     try:
         yield running
         running.stop()
@@ -121,16 +168,18 @@ def daemon(scratch: Scratch) -> Iterator[Daemon]:
         running.kill()
 
 
-def _start(directory: Path, runs: Path) -> Daemon:
-    (directory / "runward.toml").write_text(f'[[roots]]\nname = "runs"\npath = "{runs}"\nlayout = "native"\n')
+def _start(directory: Path, runs: Path, further: str, command: Sequence[str]) -> Daemon:
+    native = f'[[roots]]\nname = "runs"\npath = "{runs}"\nlayout = "native"\n'
+    (directory / "runward.toml").write_text(native + further)
     output = directory / "daemon.out"
     address = directory / "notify"
     address.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified, output.open("ab") as out:
         notified.bind(str(address))
         notified.settimeout(0.2)
+        started_at = time.time()
         process = subprocess.Popen(
-            [Path(sys.executable).parent / "runward", "daemon"],
+            command,
             env=_environment(directory),
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -143,7 +192,7 @@ def _start(directory: Path, runs: Path) -> Daemon:
             process.wait()
             raise
         _drain(notified.dup())
-    return Daemon(directory / "state", process, ready_at, output)
+    return Daemon(directory / "state", process, started_at, ready_at, output)
 
 
 def _environment(directory: Path) -> dict[str, str]:

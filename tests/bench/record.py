@@ -12,7 +12,10 @@ from pathlib import Path
 from pydantic import BaseModel, TypeAdapter
 from tests.bench.fixtures import right_verdict
 
+from runward.daemon.worker.remembered import load_remembered
+
 _ROOT = "native:runs/"
+_NATIVE = "native:"
 
 
 class Finished(BaseModel):
@@ -39,6 +42,20 @@ class Hashed(BaseModel):
     took_s: float
 
 
+class Scan(BaseModel):
+    """Of `status.json`: when the last scan ended (Unix seconds), and how many places are still to be looked at."""
+
+    last_scan_at: float | None
+    unread: int
+
+
+class Status(BaseModel):
+    """`status.json`."""
+
+    coverage: Scan
+
+
+_STATUS = TypeAdapter(Status)
 _FINISHED = TypeAdapter(Finished)
 _WRITTEN = TypeAdapter(Written)
 _HASHED = TypeAdapter(Hashed)
@@ -77,6 +94,19 @@ class Record:
             " + (select count(*) from jobs where state in ('waiting', 'running', 'held'))"
         )
 
+    def read_to(self, place: str) -> int:
+        """How many bytes of the transcript at this place of its root are read and recorded."""
+        rows = self._store.execute("select state from cursors where directory = ?", (place,)).fetchall()
+        logs = [log for (state,) in rows for log in load_remembered(state).read.logs]
+        return sum(log.cursor.offset for log in logs)
+
+    def scan(self) -> Scan | None:
+        """What the daemon last said of its scans; None where it has said nothing."""
+        try:
+            return _STATUS.validate_json((self._state / "status.json").read_bytes()).coverage
+        except FileNotFoundError:
+            return None
+
     def log(self, since: float) -> Log:
         """What was logged from this time (Unix seconds) on."""
         committed_at: dict[str, float] = {}
@@ -100,17 +130,22 @@ class Record:
         return Log(committed_at, journals_end, hashed)
 
     def problems(self, runs: list[str]) -> list[str]:
-        """What is lost, doubled or wrong among these runs and no others, in the store."""
+        """What is lost, doubled or wrong among these runs and no other native ones, in the store."""
         if self._text("pragma journal_mode") != "wal":
             return ["the store is not in WAL mode"]
         rows = self._store.execute("select key, status, reason_code from sessions").fetchall()
-        told = {key.removeprefix(_ROOT): (status, reason) for key, status, reason in rows}
+        told = {
+            key.removeprefix(_ROOT): (status, reason)
+            for key, status, reason in rows
+            if key.startswith(_NATIVE)
+        }
         wrong = {run for run in runs if run in told and told[run] != right_verdict(run)}
         verdicts = Counter(
             lane.removeprefix(_ROOT)
             for (lane,) in self._store.execute(
                 "select lane from events where type = 'SessionFinished'"
             ).fetchall()
+            if lane.startswith(_NATIVE)
         )
         return [
             *_named("lost", set(runs) - told.keys()),
@@ -118,6 +153,16 @@ class Record:
             *_named("judged wrongly", wrong),
             *_named("without a SessionFinished event", set(runs) - verdicts.keys()),
             *_named("doubled", {run for run, count in verdicts.items() if count > 1}),
+        ]
+
+    def transcript_problems(self, count: int) -> list[str]:
+        """What is lost, doubled or wrong among so many transcripts of runs that all ended well, and of nothing else."""
+        rows = self._store.execute("select status, origin, count(*) from sessions group by 1, 2").fetchall()
+        found = {(str(status), str(origin)): int(many) for status, origin, many in rows}
+        verdicts = self._count("select count(*) from events where type = 'SessionFinished'")
+        return [
+            *([] if found == {("completed", "history"): count} else [f"{count} transcripts became {found}"]),
+            *([] if verdicts == count else [f"{verdicts} SessionFinished events of {count} transcripts"]),
         ]
 
     def journal_problems(self, root: Path, runs: list[str]) -> list[str]:

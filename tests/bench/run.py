@@ -20,6 +20,8 @@ from tests.bench.agreement import agreement
 from tests.bench.bursts import in_one_look, known_before
 from tests.bench.figure import Figure
 from tests.bench.hashing import hashing
+from tests.bench.home import home
+from tests.bench.hook import hook
 from tests.bench.idle import idle
 from tests.bench.latency import RATES, latency
 from tests.bench.launcher import launcher
@@ -28,9 +30,23 @@ from tests.bench.product import DaemonFailed
 from tests.bench.report import document, table
 from tests.bench.scratch import in_memory
 from tests.bench.storms import storms
+from tests.bench.transcript import transcript
 from tests.bench.yardstick import YardstickFailed, reference
 
-SECTIONS = ("agreement", "burst", "once", "latency", "storm", "idle", "memory", "launcher", "hash")
+SECTIONS = (
+    "agreement",
+    "burst",
+    "once",
+    "latency",
+    "storm",
+    "idle",
+    "memory",
+    "launcher",
+    "hash",
+    "transcript",
+    "home",
+    "hook",
+)
 
 
 def _sections(
@@ -50,6 +66,9 @@ def _sections(
         "memory": lambda: flat(memory, large, 2 if quick else 10),
         "launcher": lambda: launcher(memory, 3 if quick else 20, repeats),
         "hash": lambda: hashing(disk, 2 if quick else 8, repeats),
+        "transcript": lambda: transcript(disk, 20 if quick else 200, 20 if quick else 200, repeats),
+        "home": lambda: home(disk, 300 if quick else 10_000, repeats),
+        "hook": lambda: hook(disk, 5 if quick else 50, repeats),
     }
 
 

@@ -1,0 +1,149 @@
+"""A large transcript of an agent that still works: its first reading, a further line, and what everything else notices of it."""
+
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pydantic import BaseModel
+from tests.bench.ends import RATE, beside_readings
+from tests.bench.figure import Figure, Goal, of_ratio, of_samples
+from tests.bench.logs import Log, begin, on_the_disk
+from tests.bench.product import Daemon, daemon, further_root
+from tests.bench.scratch import scratch
+
+HERE = Path(__file__).parent
+_SPEED: Final = Goal("at least", 2.0)
+_LINE: Final = Goal("at most", 5.0)
+_BLOCKED: Final = Goal("at most", 20.0)
+_LATENCY: Final = Goal("at most", 2.0)
+_LINE_POLL_S: Final = 0.002
+
+
+class BareReport(BaseModel):
+    """What bare_json.py prints."""
+
+    lines: int
+    cpu_s: float
+
+
+class Taken(NamedTuple):
+    """Processor seconds of the daemon from READY on, and how long that was."""
+
+    cpu_s: float
+    seconds: float
+
+
+class Blocked(NamedTuple):
+    """Milliseconds for which the loop was blocked at most while the transcript was read, and for as long afterwards."""
+
+    reading: float
+    usual: float
+
+
+def transcript(disk: Path, megabytes: int, lines: int, repeats: int) -> list[Figure]:
+    """All figures about one transcript of this size, and a further line of it."""
+    with scratch(disk) as place:
+        root = place.fresh("projects")
+        writing, name = begin(root, seed=1)
+        writing.write(megabytes * 1_000_000)
+        on_the_disk(root)
+        log = Log(name, writing.size)
+        bare, ours, late = [], [], []
+        for _ in range(repeats):
+            bare.append(_bare(root / name))
+            ours.append(_first_reading(disk, root, log))
+            late.append(_blocked(disk, root, log))
+        per_line = []
+        with daemon(place, further_root(root, "live")) as running:
+            running.wait_read(name, writing.size)
+            running.settle()
+            for _ in range(lines):
+                before = running.cpu_s()
+                with (root / name).open("ab") as file:
+                    file.write(writing.line())
+                running.wait_read(name, writing.size, _LINE_POLL_S)
+                per_line.append((running.cpu_s() - before) * 1e3)
+    title = f"transcript of {megabytes} MB"
+    return [
+        _speed(title, log, bare, ours),
+        _of_lines(title, per_line),
+        _of_blocked(title, late),
+        _of_others(disk, megabytes, title, repeats),
+    ]
+
+
+def _speed(title: str, log: Log, bare: list[BareReport], ours: list[Taken]) -> Figure:
+    taken, parsed = [each.cpu_s for each in ours], [each.cpu_s for each in bare]
+    beside = (
+        f"daemon {statistics.median(taken):.3f} s of processor time, json.loads {statistics.median(parsed):.3f} s,"
+        f" {bare[0].lines:,} lines, {log.size / bare[0].lines / 1e3:.1f} kB each;"
+        f" it was read {statistics.median(each.seconds for each in ours):.2f} s after READY"
+    )
+    # A speed: the yardstick's time by ours.
+    return of_ratio(f"{title}, first reading", parsed, taken, _SPEED, beside, unit="x bare json.loads")
+
+
+def _of_lines(title: str, per_line: list[float]) -> Figure:
+    mean = statistics.mean(per_line)
+    beside = f"mean of {len(per_line)}, median {statistics.median(per_line):.2f} ms"
+    return Figure(f"{title}, a further line", mean, "ms CPU", (min(per_line), max(per_line)), _LINE, beside)
+
+
+def _of_blocked(title: str, late: list[Blocked]) -> Figure:
+    usual = statistics.median(each.usual for each in late)
+    beside = f"for as long without reading: {usual:.1f} ms at most"
+    worst = [each.reading for each in late]
+    return of_samples(f"{title}, loop blocked at most", worst, "ms", _BLOCKED, beside)
+
+
+def _of_others(disk: Path, megabytes: int, title: str, repeats: int) -> Figure:
+    problems: list[str] = []
+    samples = [beside_readings(disk, megabytes, problems) for _ in range(repeats)]
+    beside = [statistics.median(sample.beside) for sample in samples]
+    usual = [statistics.median(sample.usual) for sample in samples]
+    count = sum(len(sample.beside) for sample in samples)
+    told = f"beside {statistics.median(beside):.2f} ms, usual {statistics.median(usual):.2f} ms, n = {count}"
+    return of_ratio(f"{title}, others' p50 at {RATE:g}/s", beside, usual, _LATENCY, told, problems, "x usual")
+
+
+def _bare(path: Path) -> BareReport:
+    done = subprocess.run(
+        [sys.executable, str(HERE / "bare_json.py"), str(path)], stdout=subprocess.PIPE, check=True
+    )
+    return BareReport.model_validate_json(done.stdout)
+
+
+def _first_reading(disk: Path, root: Path, log: Log) -> Taken:
+    """What a daemon takes until it has read the transcript, beyond what one without any takes in the same time."""
+    with scratch(disk) as place, daemon(place, further_root(root, "live")) as running:
+        running.wait_read(log.place, log.size)
+        read = _since_ready(running)
+    with scratch(disk) as place, daemon(place, further_root(place.fresh("projects"), "live")) as running:
+        time.sleep(max(0.0, running.ready_at + read.seconds - time.time()))
+        idle = _since_ready(running)
+    return Taken(read.cpu_s - idle.cpu_s, read.seconds)
+
+
+def _since_ready(running: Daemon) -> Taken:
+    return Taken(running.cpu_s() - running.ready_cpu_s, time.time() - running.ready_at)
+
+
+def _blocked(disk: Path, root: Path, log: Log) -> Blocked:
+    with scratch(disk) as place:
+        file = place.directory / "beats"
+        command = [sys.executable, str(HERE / "beating.py"), str(file)]
+        with daemon(place, further_root(root, "live"), command) as running:
+            running.wait_read(log.place, log.size)
+            read_at = time.time()
+            running.settle()
+            settled_at = time.time()
+            time.sleep(read_at - running.ready_at)
+            end = time.time()
+        beats = [(float(at), float(late)) for at, late in map(str.split, file.read_text().splitlines())]
+    # A beat that was asked for in the stretch may come after it.
+    reading = [late for at, late in beats if running.ready_at <= at and at - late <= read_at]
+    usual = [late for at, late in beats if settled_at <= at <= end]
+    return Blocked(max(reading) * 1e3, max(usual) * 1e3)
