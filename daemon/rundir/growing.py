@@ -20,7 +20,9 @@ LONGEST_LINE: Final = 8 << 20
 MOST_BYTES: Final = 4 << 20
 """Bytes of a log that are read at a time, unless a line is longer."""
 
-_CHUNK: Final = 1 << 20
+_CHUNK: Final = 1 << 17
+"""Bytes that are asked for at once, unless a longer line goes on: few enough to be taken from memory that is mapped."""
+
 _BEFORE: Final = 64
 """Bytes before the cursor by which a file is known again."""
 
@@ -112,7 +114,7 @@ class Growing:
         before, taken, more = self._cursor, 0, self._happened != "same"
         while more and taken < most_bytes:
             try:
-                piece = self._source.read(min(_CHUNK, most_bytes - taken))
+                piece = self._source.read(min(max(_CHUNK, len(self._rest)), most_bytes - taken))
             except (OSError, CannotUnpack):
                 if self._cursor == before:
                     raise
@@ -164,13 +166,20 @@ class Growing:
             self._move(ended + newline, in_long_line=not newline)
             if not newline and is_empty(ended):
                 self._pass_over_hole()
-        text = self._rest + piece
-        end = text.rfind(b"\n") + 1
-        if end:
-            contents = text[: end - 1].split(b"\n")
-            lines += _lines(self._cursor.lines + 1, contents, may_be_long=end > LONGEST_LINE)
-            self._move(text[:end], len(contents))
-        self._rest = text[end:]
+        # Cut where the lines end before anything is joined: the bulk of a large log is copied once, not four times.
+        contents, before = piece.split(b"\n"), self._rest
+        self._rest = contents.pop()
+        if contents:
+            contents[0] = before + contents[0]
+            whole = len(before) + len(piece) - len(self._rest)
+            lines += _lines(self._cursor.lines + 1, contents, may_be_long=whole > LONGEST_LINE)
+            end = len(piece) - len(self._rest)
+            last = piece[max(0, end - _BEFORE) : end]
+            self._move(
+                last if len(last) == _BEFORE else before[-_BEFORE:] + last, len(contents), length=whole
+            )
+        else:
+            self._rest = before + self._rest
         if len(self._rest) > LONGEST_LINE:
             lines.append(_line(self._cursor.lines + 1, self._rest))
             self._move(self._rest, 1, in_long_line=True)
@@ -181,11 +190,13 @@ class Growing:
         self._cursor = self._cursor._replace(offset=self._cursor.offset + max(0, length - _BEFORE))
         self._move(bytes(min(length, _BEFORE)), in_long_line=True)
 
-    def _move(self, over: bytes, lines: int = 0, *, in_long_line: bool = False) -> None:
-        """Go on over these bytes, in which so many lines were given."""
+    def _move(
+        self, over: bytes, lines: int = 0, *, length: int | None = None, in_long_line: bool = False
+    ) -> None:
+        """Go on over these bytes, in which so many lines were given, or over `length` bytes which end with them."""
         self._last = (self._last + over[-_BEFORE:])[-_BEFORE:]
         self._cursor = self._cursor._replace(
-            offset=self._cursor.offset + len(over),
+            offset=self._cursor.offset + (len(over) if length is None else length),
             lines=self._cursor.lines + lines,
             before=_hash(self._last),
             in_long_line=in_long_line,

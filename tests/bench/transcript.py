@@ -20,6 +20,8 @@ _LINE: Final = Goal("at most", 5.0)
 _BLOCKED: Final = Goal("at most", 20.0)
 _LATENCY: Final = Goal("at most", 2.0)
 _LINE_POLL_S: Final = 0.002
+_REST_S: Final = 3.0
+"""Seconds after which a daemon that has read has nothing left to do; with a heartbeat in it, it is never quiet."""
 
 
 class BareReport(BaseModel):
@@ -138,12 +140,12 @@ def _blocked(disk: Path, root: Path, log: Log) -> Blocked:
         with daemon(place, further_root(root, "live"), command) as running:
             running.wait_read(log.place, log.size)
             read_at = time.time()
-            running.settle()
-            settled_at = time.time()
+            time.sleep(_REST_S)
+            rested_at = time.time()
             time.sleep(read_at - running.ready_at)
             end = time.time()
         beats = [(float(at), float(late)) for at, late in map(str.split, file.read_text().splitlines())]
     # A beat that was asked for in the stretch may come after it.
     reading = [late for at, late in beats if running.ready_at <= at and at - late <= read_at]
-    usual = [late for at, late in beats if settled_at <= at <= end]
+    usual = [late for at, late in beats if rested_at <= at <= end]
     return Blocked(max(reading) * 1e3, max(usual) * 1e3)
