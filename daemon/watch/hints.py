@@ -35,6 +35,10 @@ LATER_AT_ONCE: Final = 16
 """Hints of the backlog that are taken at once: each may be a transcript that was never read, and others wait."""
 
 
+PATIENT_TURNS: Final = 32
+"""Times in a row that the backlog waits for what else there is: under a load without end it must come on, too."""
+
+
 class Hints:
     """What is to be looked at. `wake` is called when there is something new.
 
@@ -45,6 +49,7 @@ class Hints:
         self._waiting: dict[Target, int] = {}
         self._backlog: dict[Target, int] = {}
         self._wake = wake
+        self._passed_over = 0
 
     def add(self, targets: Iterable[Target], why: int) -> None:
         """Have these places looked at."""
@@ -72,9 +77,11 @@ class Hints:
         if len(waiting) <= most:
             taken = list(waiting.items())
             waiting.clear()
-            if self._backlog and len(taken) < most:
-                taken += _oldest(self._backlog, min(LATER_AT_ONCE, most - len(taken)))
-            return taken
+            if self._backlog and taken and self._passed_over < PATIENT_TURNS:
+                self._passed_over += 1
+                return taken
+            self._passed_over = 0
+            return taken + _oldest(self._backlog, min(LATER_AT_ONCE, most - len(taken)))
         return _oldest(waiting, most)
 
     def give_back(self, hints: Iterable[Hint]) -> None:
