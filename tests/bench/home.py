@@ -25,7 +25,7 @@ def home(disk: Path, count: int, repeats: int) -> list[Figure]:
         logs = [make_finished(root, seed, _SIZE, seed % _PROJECTS) for seed in range(count)]
         on_the_disk(root)
         settings = further_root(root, "record")
-        first, restarts, ready, peaks = [], [], [], []
+        first, restarts, ready, ready_cpu, peaks = [], [], [], [], []
         for _ in range(repeats):
             place.fresh("state")
             with daemon(place, settings) as running:
@@ -38,11 +38,12 @@ def home(disk: Path, count: int, repeats: int) -> list[Figure]:
                 assert scanned_at is not None
                 restarts.append(scanned_at - running.started_at)
                 ready.append(running.ready_at - running.started_at)
+                ready_cpu.append(running.ready_cpu_s)
                 running.settle()
                 peaks.append(running.peak_mb())
         problems = running.record.transcript_problems(len(logs))
     name = f"home of {count:,} transcripts, {sum(log.size for log in logs) / 1e9:.2g} GB"
-    told = f"READY after {statistics.median(ready):.2f} s"
+    told = f"READY after {statistics.median(ready):.2f} s, {statistics.median(ready_cpu):.2f} s of processor time"
     return [
         of_samples(f"{name}, first sight", first, "s", _FIRST_SIGHT, problems=problems),
         Figure(f"{name}, memory at most", max(peaks), "MB", (min(peaks), max(peaks)), _MEMORY),
