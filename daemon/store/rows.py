@@ -435,9 +435,8 @@ UPSERT_PLACE: Final = (
 )
 FORGET_PLACE: Final = "delete from places where key = ?"
 _PLACE_SESSION: Final = (
-    "update sessions set (root, path) = (select c.root, r.path || '/' || c.directory from cursors c"
-    " join roots r on r.name = c.root where c.key = sessions.key)"
-    " where key = ? and exists (select 1 from cursors c join roots r on r.name = c.root where c.key = sessions.key)"
+    "update sessions set root = c.root, path = r.path || '/' || c.directory"
+    " from cursors c join roots r on r.name = c.root where c.key = sessions.key and sessions.key = ?"
 )
 """Another tool's session may have been moved since its start was recorded."""
 MOVE_SESSION: Final = "update sessions set root = ?, path = ? where key = ?"

@@ -27,6 +27,9 @@ from runward.handlers.sessions.over import Writer
 MOST_BYTES: Final = 4 << 20
 """Bytes of transcripts that are read in one go: what is left waits until the others were looked at."""
 
+FEWER_BYTES: Final = 1 << 20
+"""The same while native runs come and go, whose verdicts wait as long as a transcript is read."""
+
 HOOKED_AFTER: Final = 2.0
 """Seconds after a hook spoke in which its own helpers may still be there: who lives longer may be the agent."""
 
@@ -52,13 +55,17 @@ class Follower:
         self._clock = clock
 
     def look(
-        self, hints: Sequence[Hint], roots: Mapping[str, WatchedRoot], known: Mapping[Target, Known]
+        self,
+        hints: Sequence[Hint],
+        roots: Mapping[str, WatchedRoot],
+        known: Mapping[Target, Known],
+        most_bytes: int,
     ) -> Followings:
         """A look at each hinted place, as long as not too much is to be read."""
-        batch = _Batch(self._files, self._processes, roots, self._clock.now())
+        batch = _Batch(self._files, self._processes, roots, self._clock.now(), most_bytes)
         looked: list[Looked] = []
         for index, (target, why) in enumerate(hints):
-            if batch.bytes_read >= MOST_BYTES:
+            if batch.bytes_read >= most_bytes:
                 return Followings(looked, list(hints[index:]))
             hinted = Hinted(roots[target[0]], target[1], why, known[target])
             try:
@@ -78,8 +85,14 @@ class _Batch:
     """The looks of one batch. What one of them learns of a session, the next one of the same session knows."""
 
     def __init__(
-        self, files: Files, processes: Processes, roots: Mapping[str, WatchedRoot], now: float
+        self,
+        files: Files,
+        processes: Processes,
+        roots: Mapping[str, WatchedRoot],
+        now: float,
+        most_bytes: int,
     ) -> None:
+        self._most_bytes = most_bytes
         self._files = files
         self._processes = processes
         self._roots = roots
@@ -135,7 +148,7 @@ class _Batch:
         if scan is None:
             before = before._replace(read=NOTHING_READ, scan=None)
         sight = self._files.look_at_session(
-            root.path, hinted.place, layout, before.read, MOST_BYTES, self._now
+            root.path, hinted.place, layout, before.read, self._most_bytes, self._now
         )
         if isinstance(sight, Unreadable):
             return _looked(hinted, before)._replace(mark=UNTRUSTED, unreadable=sight.why)

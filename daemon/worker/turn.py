@@ -4,6 +4,7 @@ A turn takes whatever is waiting, at most a batch, and never waits for more. Loo
 run in a thread; nothing is acknowledged or performed before its commit returned.
 """
 
+import math
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hint, Hints, Target, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.deciding import Decider, Orders, waves
-from runward.daemon.worker.following import Follower
+from runward.daemon.worker.following import FEWER_BYTES, MOST_BYTES, Follower
 from runward.daemon.worker.look import Looked, Looker
 from runward.daemon.worker.orders import orders_for
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
@@ -45,6 +46,9 @@ from runward.handlers.layouts.scanner import RecordedProcess
 
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
+
+ALONE_AFTER: Final = 1.0
+"""Seconds without a look at a native run after which transcripts are read in large pieces."""
 
 _OF_NATIVE: Final = f"{native.LAYOUT}:"
 
@@ -119,6 +123,7 @@ class Worker:
     """Called with journals that are owed lines again."""
     _pause: float = FIRST_PAUSE
     _turning: bool = False
+    _native_at: float = -math.inf
 
     @property
     def busy(self) -> bool:
@@ -206,6 +211,7 @@ class Worker:
         of_native = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is None]
         looked: list[Looked] = []
         if of_native:
+            self._native_at = self.clock.monotonic()
             remembered = await queries.cursors(
                 self.store, [f"{root}/{name}" for (root, name), _ in of_native]
             )
@@ -219,7 +225,9 @@ class Worker:
         """Looks at sessions of other tools; those that were not come to wait again."""
         roots = dict(self.roots)  # other settings may come meanwhile
         known = await known_places(self.store, self.files, [target for target, _ in hints], roots)
-        found = await anyio.to_thread.run_sync(self.follower.look, hints, roots, known)
+        alone = self.clock.monotonic() - self._native_at > ALONE_AFTER
+        most = MOST_BYTES if alone else FEWER_BYTES
+        found = await anyio.to_thread.run_sync(self.follower.look, hints, roots, known, most)
         self.hints.add_to_backlog([target for target, _ in found.left], Why.AGAIN)
         lost = {look.root.layout for look in found.looked if look.lost is not None}
         self.doubt([root.name for root in self.roots.values() if root.layout in lost])

@@ -4,7 +4,7 @@ import json
 import os
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
@@ -14,7 +14,7 @@ from runward.config.contract import ExpectedArtifact
 from runward.config.settings import Root
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.store.transaction import Row, Statement
-from runward.daemon.worker import following
+from runward.daemon.worker import turn
 from runward.daemon.worker.remembered import dump_remembered, load_remembered
 from runward.handlers.facts import Declarations, Ruled, RuledPlaybook
 from runward.handlers.layouts.registry import LAYOUTS
@@ -337,10 +337,21 @@ async def test_the_first_sight_of_a_home_records_its_history_and_fires_nothing(t
     assert len(list((running.state / "sessions").rglob("events.jsonl"))) == 1
 
 
+@pytest.mark.parametrize("last_native", [0.0, 0.5], ids=["alone", "beside native runs"])
 async def test_a_long_transcript_is_read_piece_by_piece(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last_native: float
 ) -> None:
-    monkeypatch.setattr(following, "MOST_BYTES", 5_000)
+    pieces = {"MOST_BYTES": 5_000, "FEWER_BYTES": 2_000}
+    for name, size in pieces.items():
+        monkeypatch.setattr(turn, name, size)
+    asked: list[int] = []
+    look = following.Follower.look
+
+    def noted(follower: following.Follower, *given: Any) -> following.Followings:
+        asked.append(given[-1])
+        return look(follower, *given)
+
+    monkeypatch.setattr(following.Follower, "look", noted)
     home = Home(tmp_path)
     home.transcript.prompt("fix it")
     for number in range(50):
@@ -348,12 +359,16 @@ async def test_a_long_transcript_is_read_piece_by_piece(
     home.transcript.text("fixed")
     home.write()
     async with home.open() as running:
+        if last_native:
+            running.supervisor.worker._native_at = home.clock.monotonic() - last_native
         await home.rest(running)
         assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
         ((text,),) = await running.rows("select state from cursors")
         scan = load_remembered(str(text)).scan
         assert scan is not None
         assert LAYOUTS.named("claude-code").load(scan).tell().counts.tool_calls == 50
+    assert asked[0] == pieces["FEWER_BYTES" if last_native else "MOST_BYTES"]
+    assert len(asked) > 5
 
 
 async def test_what_is_no_session_is_looked_at_again_only_when_it_changes(
