@@ -14,7 +14,7 @@ from runward.config.contract import ExpectedArtifact
 from runward.config.settings import Root
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.store.transaction import Row, Statement
-from runward.daemon.worker import turn
+from runward.daemon.worker import following, turn
 from runward.daemon.worker.remembered import dump_remembered, load_remembered
 from runward.handlers.facts import Declarations, Ruled, RuledPlaybook
 from runward.handlers.layouts.registry import LAYOUTS
