@@ -17,6 +17,7 @@ from tests.daemon.rundir.test_journals import (
 
 from runward.daemon.ports import AlteredLine, Compared, Gone, StandingLines
 from runward.daemon.rundir.comparing import compare
+from runward.daemon.rundir.files import RealFiles
 from runward.handlers.facts import Unreadable
 
 ROWS = [StandingLines(256, FIRST, 0), StandingLines(512, SECOND, len(FIRST))]
@@ -144,3 +145,10 @@ def test_nothing_is_said_while_the_root_is_away_or_empty(tmp_path: Path) -> None
     (tmp_path / "empty").mkdir()
     empty = compare(str(tmp_path / "empty" / "run"), "events.jsonl", ROWS)
     assert empty == Unreadable("its root is empty"), "so a missing mount looks"
+
+
+def test_a_journal_of_our_own_that_was_never_made_lacks_all_its_lines(tmp_path: Path) -> None:
+    files = RealFiles(tmp_path)
+    answer = files.compare("sessions/codex/ab/abcd", "events.jsonl", ROWS)
+    assert isinstance(answer, Compared)
+    assert {(each.row, each.state) for each in answer.altered} == {(256, "gone"), (512, "gone")}

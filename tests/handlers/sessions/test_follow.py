@@ -219,6 +219,11 @@ def test_a_clock_that_was_set_back_ends_nothing_early() -> None:
     assert session.wait(1).look("gone").story == ["1 started", f"1 {KILLED}"]
 
 
+def test_an_end_is_believed_though_the_clock_was_set_back_a_day_after_it() -> None:
+    session = headless().prompt().closes().wait(-DAY).look("alive")
+    assert session.story == ["1 started", f"1 {GOOD}"]
+
+
 def test_the_process_is_remembered_when_its_traces_are_gone() -> None:
     session = headless().prompt().look("alive", FIRST).look("unknown")
     assert session.followed.process == FIRST
