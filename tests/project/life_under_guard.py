@@ -23,6 +23,8 @@ from runward.handlers.facts import (
     EarlyLegs,
     FileFact,
     LegsBefore,
+    LinkedSessions,
+    LinkedSessionsOf,
     Need,
     Question,
     RootFacts,
@@ -131,6 +133,8 @@ def decide(event: AttemptStarted | FlowPlanned | AttemptEnded, session: Session 
                     facts[question] = session
                 case ArtifactsUnder(paths=paths):
                     facts[question] = RootFacts(True, (FileFact("empty"),) * len(paths))
+                case LinkedSessionsOf():
+                    facts[question] = LinkedSessions()
                 case LegsBefore():
                     facts[question] = EarlyLegs(())
                 case DeclaredContract():
