@@ -67,7 +67,7 @@ def _session(
         raise Broken(f"{key} lies in {agent.path}, and is said to lie in {path}")
     if agent.root.history == "live" and not agent.shaken and not agent.is_copied and origin != "live":
         raise Broken(f"{key} is {origin} in a root that records no history")
-    if agent.stayed and origin != "history":
+    if agent.stayed and not agent.cut and origin != "history":
         raise Broken(f"{key} was over before anybody looked, and is {origin}")
     _attempts(universe, agent)
 

@@ -289,6 +289,8 @@ class Agent:
             verdicts |= {VANISHED, GONE}
         if not any(begun):
             verdicts |= self.ever | {VANISHED, GONE}
+        if self.is_copied and self.shaken:
+            verdicts |= _RUNS  # an older copy stood in for it, and went on in nobody's hands
         if self.cut and stepped:
             # What the power cut took back may look like another attempt, whose process nobody knows; and whether the
             # machine started since its files changed can't be told. Replies older than their prompt end nothing.
