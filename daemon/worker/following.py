@@ -53,6 +53,7 @@ class Follower:
         self._files = files
         self._processes = processes
         self._clock = clock
+        self._booted_at: float | None = None
 
     def look(
         self,
@@ -62,7 +63,9 @@ class Follower:
         most_bytes: int,
     ) -> Followings:
         """A look at each hinted place, as long as not too much is to be read."""
-        batch = _Batch(self._files, self._processes, roots, self._clock.now(), most_bytes)
+        self._booted_at = _earlier(self._booted_at, self._processes.booted_at())
+        now = self._clock.now()
+        batch = _Batch(self._files, self._processes, roots, now, self._booted_at, most_bytes)
         looked: list[Looked] = []
         for index, (target, why) in enumerate(hints):
             if batch.bytes_read >= most_bytes:
@@ -90,15 +93,16 @@ class _Batch:
         processes: Processes,
         roots: Mapping[str, WatchedRoot],
         now: float,
+        booted_at: float | None,
         most_bytes: int,
     ) -> None:
+        self._booted_at = booted_at
         self._most_bytes = most_bytes
         self._files = files
         self._processes = processes
         self._roots = roots
         self._now = now
         self._writers: WriterOf = processes.writers()
-        self._booted_at = processes.booted_at()
         self._launch_root = next((root.name for root in roots.values() if root.shape is None), None)
         self._remembered: dict[str, Remembered] = {}
         self.bytes_read = 0
@@ -250,6 +254,11 @@ class _Batch:
             root.stale_after,
             names_directory=isinstance(layout, LogLayout),
         )
+
+
+def _earlier(before: float | None, now: float | None) -> float | None:
+    """When the machine started: a clock that is set on moves that as well, and nobody shall be taken for older."""
+    return now if before is None or now is None else min(before, now)
 
 
 def written_by(remembered: Remembered) -> tuple[RecordedProcess, ...]:
