@@ -254,7 +254,7 @@ class _Look:
         is_new = after.phase == "none" and after.due_at is None and told.turn != "none"
         if not (is_new and self._rule.names_directory and told.cwd is None):
             return 0.0
-        return self._rule.settle - max(0.0, self._moment - self._at)
+        return self._rule.settle - self._since(self._at)
 
     def _goes_on(self) -> bool:
         """Whether the files say that the session went on after its attempt's end."""

@@ -11,14 +11,15 @@ from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.virtual_time import GoingInCircles
 
 from runward.daemon.faults import point
-from runward.daemon.ports import Told
+from runward.daemon.ports import Files, Told
 from runward.daemon.processes import record, ticket
 from runward.daemon.queue.queue import Queue
 from runward.daemon.rundir import comparing, files, journals
 from runward.daemon.rundir.sights import NOTHING_READ
 from runward.daemon.store import queries, rows
 from runward.daemon.store.store import Store
-from runward.daemon.worker import following
+from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.worker import following, places
 from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import Outbox
 from runward.daemon.worker.remembered import load_remembered
@@ -199,9 +200,14 @@ def without_remembering_what_followed(patch: pytest.MonkeyPatch) -> None:
 
 def without_knowing_copies(patch: pytest.MonkeyPatch) -> None:
     """Each log is a session of its own, wherever it lies."""
-    patch.setattr(
-        following, "session_key", lambda root, layout, place, session: f"{layout.name}:{root.name}/{place}"
-    )
+    real = places._identity
+
+    def identity(files: Files, root: WatchedRoot, place: str) -> places.Known:
+        found = real(files, root, place)
+        own = None if found.session_key is None else f"{root.layout}:{root.name}/{place}"
+        return found._replace(session_key=own)
+
+    patch.setattr(places, "_identity", identity)
 
 
 def without_history(patch: pytest.MonkeyPatch) -> None:

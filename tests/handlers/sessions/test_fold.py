@@ -4,14 +4,14 @@ from tests.handlers.examples import HASH, KEY, NOW, declaration, ended, session,
 
 from runward.handlers.effects import Effects, Explain, FoldContract, RefuseFold
 from runward.handlers.events import AttemptEnded, AttemptStarted
-from runward.handlers.facts import Answer, Question, Session, SessionOf
+from runward.handlers.facts import Answer, LinkedSessions, LinkedSessionsOf, Question, Session, SessionOf
 from runward.handlers.sessions import ended as ending
 from runward.handlers.sessions import opened
 from runward.handlers.sessions.fold import fold
 
 
 def decide(event: AttemptStarted | AttemptEnded, known: Session | None) -> Effects:
-    facts: dict[Question, Answer] = {SessionOf(KEY): known}
+    facts: dict[Question, Answer] = {SessionOf(KEY): known, LinkedSessionsOf(KEY): LinkedSessions()}
     decision = (
         opened.decide(event, HASH, facts, NOW)
         if isinstance(event, AttemptStarted)
