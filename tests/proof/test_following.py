@@ -17,6 +17,8 @@ from tests.waiting import wait_for
 
 from runward.daemon.worker.remembered import load_remembered
 
+pytestmark = pytest.mark.prove
+
 SESSION = "5d0f8a52-1c7e-4b7b-9a63-0f2d6c1e8b11"
 THREAD = codex_lines.THREAD
 OK = ("completed", "run.completed.ok")

@@ -23,11 +23,12 @@ def running(place: Place, *command: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def seen(place: Place) -> None:
-    """Until the daemon knows the run and its command."""
+    """Until the daemon knows the run and its command, and the session is opened."""
     pid = json.loads((place.runs / "mine" / "process.json").read_text())["pid"]
 
     def known() -> bool:
-        return any(str(pid) in str(state) for (state,) in place.rows("select state from cursors"))
+        named = any(str(pid) in str(state) for (state,) in place.rows("select state from cursors"))
+        return named and place.rows("select 1 from sessions where session_id = 'mine'") != []
 
     wait_for(known, "the run and its command to be seen")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.daemon.rundir.looking_on import Onlooker, append, lines
 from tests.handlers.layouts import claude_code_lines, codex_lines, ctcp_lines, lionagi_lines
@@ -122,6 +122,8 @@ def test_a_log_that_was_cut_or_written_anew_is_read_from_its_beginning(
     onlooker = Onlooker(tmp_path, "a.jsonl", LOG)
     onlooker.all()
     changed = (b"".join(before) + b"".join(after))[cut:]
+    # A packed log is written once: one that has as many packed bytes as before is taken for that.
+    assume(not packed or len(zstandard.compress(changed)) != path.stat().st_size)
     write(changed)
     sight = onlooker.all()
     whole = changed.split(b"\n")[:-1]
