@@ -3,10 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-WORKERS ?= 2
+# More than the two cores that it should do on: many tests wait for a clock, a disk or a process.
+WORKERS ?= 3
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove bench check format clean
+.PHONY: help setup demo test prove again soak bench check format clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,13 +23,19 @@ demo: setup ## run real commands, judge them, show the verdicts
 	@$(BIN)/python tests/demo/demo.py
 
 test: setup ## run the tests a person runs (under five minutes)
-	@$(BIN)/python -m pytest -n $(WORKERS) -m "not prove"
+	@$(PYTEST) -m "not prove"
 
 prove: setup ## run every test (under thirty minutes), and the checkers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -n $(WORKERS)
+	@$(PYTEST)
+
+again: setup ## run alone what failed last, if that was a test or a few
+	@$(BIN)/python tests/project/again.py
+
+soak: setup ## twenty minutes at 20 runs a second: what the daemon holds must stay the same
+	@RUNWARD_SOAK_MINUTES=20 $(BIN)/python -m pytest -n 0 -s -q tests/proof/test_soak.py
 
 bench: setup ## measure against the baseline; prints a table and JSON
 	@$(BIN)/python tests/bench/run.py

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests.scheduling import dealt
 
 settings.register_profile("default", max_examples=200, deadline=None, print_blob=True)
 settings.register_profile("prove", max_examples=10_000, deadline=None, print_blob=True)
@@ -35,3 +36,13 @@ def material() -> Path:
     if not path.is_dir():
         pytest.skip(f"RUNWARD_TEST_MATERIAL names {named}, which is no directory")
     return path
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have the long tests begun first, whatever order chance has put them in."""
+    kinds: dict[str, list[pytest.Item]] = {"longest": [], "prove": [], "": []}
+    for item in items:
+        kinds[next((kind for kind in ("longest", "prove") if item.get_closest_marker(kind)), "")].append(item)
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = dealt(kinds["longest"], kinds["prove"], kinds[""], workers)
