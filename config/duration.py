@@ -32,6 +32,9 @@ DURATION_PATTERN = rf"^ *{_TERM}(?: *{_TERM})* *$"
 MAX_DURATION_S = 366 * 86400.0
 """The longest duration that anything here may last: a year."""
 
+MAX_AGE_S = 100 * MAX_DURATION_S
+"""The longest that anything here may be kept, or ago: a century."""
+
 _MAX_TEXT = 200
 
 # Texts, compiled by `re` when first needed: most starts of the launcher never read a duration.
@@ -56,20 +59,20 @@ class DurationError(ValueError):
         self.mend = mend
 
 
-def parse_duration(text: str) -> float:
-    """The duration in seconds, to the microsecond; at most `MAX_DURATION_S`. Raises `DurationError`."""
+def parse_duration(text: str, longest: float = MAX_DURATION_S) -> float:
+    """The duration in seconds, to the microsecond; at most `longest`. Raises `DurationError`."""
     if len(text) > _MAX_TEXT:
         raise DurationError(f"is no duration: {len(text)} characters long")
     if not re.match(DURATION_PATTERN, text) or text.endswith("\n"):
         raise DurationError(_why_not(text))
     seconds = sum(float(number) * _SECONDS_BY_UNIT[unit] for number, unit in re.findall(_EACH_TERM, text))
-    return check_duration(round(seconds, 6))
+    return check_duration(round(seconds, 6), longest)
 
 
-def check_duration(seconds: float) -> float:
+def check_duration(seconds: float, longest: float = MAX_DURATION_S) -> float:
     """`seconds` if a duration may be so long. Raises `DurationError`."""
-    if not 0 < seconds <= MAX_DURATION_S:
-        message = f"must be at least 1us and at most 366d, not {seconds:g} s"
+    if not 0 < seconds <= longest:
+        message = f"must be at least 1us and at most {longest / 86_400:.0f}d, not {seconds:g} s"
         raise DurationError(message, "leave it out where there is no limit")
     return seconds
 

@@ -14,6 +14,8 @@ from runward.config.settings_keys import (
     DEFAULT_DEBOUNCE_MS,
     DEFAULT_LAYOUT,
     DEFAULT_LIMIT_SHARE,
+    DEFAULT_LOW_DISK,
+    DEFAULT_RETENTION_S,
     DEFAULT_SCAN_PERIOD_S,
     DEFAULT_SETTLE_S,
     DEFAULT_STEP_MS,
@@ -27,6 +29,7 @@ from runward.config.settings_layers import (
     layers_of_environment,
     merge_layers,
 )
+from runward.config.shape import NEVER
 
 __all__ = ["ContractRule", "Root", "Scan", "Settings", "Source", "Watch", "read_settings", "settings_to_json"]
 
@@ -34,8 +37,9 @@ __all__ = ["ContractRule", "Root", "Scan", "Settings", "Source", "Watch", "read_
 class Root(NamedTuple):
     """A directory that the daemon watches. `path` is absolute; `ignore` are globs of names.
 
-    `settle` and `stale_after` are seconds, and of other tools' sessions only: the rest before an end in a growing file
-    counts, and the silence that ends a session which nobody can judge (None: none does).
+    `settle`, `stale_after` and `start_within` are seconds, and of other tools' sessions only: the rest before an end in
+    a growing file counts, the silence that ends a session which nobody can judge, and that which ends one which began
+    and wrote no line (None: none does).
     """
 
     name: str
@@ -45,6 +49,7 @@ class Root(NamedTuple):
     ignore: tuple[str, ...] = ()
     settle: float = DEFAULT_SETTLE_S
     stale_after: float | None = None
+    start_within: float | None = None
 
 
 class Watch(NamedTuple):
@@ -64,6 +69,8 @@ class Scan(NamedTuple):
 class Settings(NamedTuple):
     """All settings in force; every path is absolute.
 
+    `retention` are the seconds for which the record of a session is kept after its end, None where that is for ever.
+    `low_disk` are the bytes that must be free on the disk of `state_dir` for runs to be looked at.
     `contracts` are the rules in the order in which they are asked. `origin` says of each key (`state_dir`,
     `watch.step`, `roots.<name>`, `contracts[0]`, …) where it was set: `file:line`, `environment VARIABLE` or `default`.
     """
@@ -73,6 +80,8 @@ class Settings(NamedTuple):
     agents: tuple[str, ...]
     roots: tuple[Root, ...]
     batch: int = DEFAULT_BATCH
+    retention: float | None = DEFAULT_RETENTION_S
+    low_disk: int = DEFAULT_LOW_DISK
     watch: Watch = Watch()
     scan: Scan = Scan()
     contracts: tuple[ContractRule, ...] = ()
@@ -85,11 +94,17 @@ class Settings(NamedTuple):
 
 
 def read_settings(
-    sources: Sequence[Source], environment: Mapping[str, str], *, home: str, working_directory: str
+    sources: Sequence[Source],
+    environment: Mapping[str, str],
+    *,
+    home: str,
+    working_directory: str,
+    agents: Mapping[str, str] = MappingProxyType({}),
 ) -> Parsed[Settings]:
     """The settings that `sources` (the file, then its drop-ins in order) and the environment say together.
 
-    `home` and `working_directory` are absolute; relative paths in variables start from the latter. The problems
+    `home` and `working_directory` are absolute; relative paths in variables start from the latter. `agents` are the
+    directories, by layout, in which tools keep their sessions: roots where the settings name none. The problems
     are everything that is wrong anywhere, in the order of the sources. Never raises.
     """
     layers: list[Layer] = []
@@ -101,7 +116,7 @@ def read_settings(
     of_environment, found_there = layers_of_environment(environment, working_directory, home)
     layers.extend(of_environment)
     problems.extend(found_there)
-    merged = _with_defaults(merge_layers(layers), _defaults(sources, environment, home))
+    merged = _with_defaults(merge_layers(layers), _defaults(sources, environment, home), agents)
     state_dir = None if has_errors(problems) else merged.values["state_dir"]
     problems.extend(misplaced_roots(merged.roots or {}, state_dir))
     return Parsed(None if has_errors(problems) else _settings(merged), tuple(problems))
@@ -118,6 +133,7 @@ def settings_to_json(settings: Settings) -> JsonValue:
             "ignore": list(root.ignore),
             "settle": root.settle,
             "stale_after": root.stale_after,
+            "start_within": root.start_within,
         }
         for root in settings.roots
     ]
@@ -128,6 +144,8 @@ def settings_to_json(settings: Settings) -> JsonValue:
         "roots": roots,
         "contracts": [{"match": dict(rule.match), "playbook": rule.playbook} for rule in settings.contracts],
         "batch": settings.batch,
+        "retention": settings.retention,
+        "low_disk": settings.low_disk,
         "watch": {
             "step": settings.watch.step,
             "debounce": settings.watch.debounce,
@@ -147,6 +165,8 @@ def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: s
         "playbooks": [posixpath.join(base, "playbooks")],
         "agents": [posixpath.join(base, "agents")],
         "batch": DEFAULT_BATCH,
+        "retention": DEFAULT_RETENTION_S,
+        "low_disk": DEFAULT_LOW_DISK,
         "watch.step": DEFAULT_STEP_MS,
         "watch.debounce": DEFAULT_DEBOUNCE_MS,
         "watch.limit_share": DEFAULT_LIMIT_SHARE,
@@ -161,13 +181,21 @@ def _base_directory(environment: Mapping[str, str], kind: str, home: str, below_
     return declared.rstrip("/") if declared.startswith("/") else f"{home.rstrip('/')}/{below_home}"
 
 
-def _with_defaults(merged: Layer, defaults: Mapping[str, Placed]) -> Layer:
-    """What was written, over the defaults; and where no root was, the native one in the state directory."""
+def _with_defaults(merged: Layer, defaults: Mapping[str, Placed], agents: Mapping[str, str]) -> Layer:
+    """What was written, over the defaults; and where no root was, the native one in the state directory, and tools' own.
+
+    A tool's directory that can't stand beside the others is left out: nobody wrote it, so nobody could mend it.
+    """
     values = {**defaults, **merged.values}
     if merged.roots is not None:
         return merged._replace(values=values)
-    path = f"{values['state_dir'].value}/{OWN_ROOTS}"
+    state_dir = values["state_dir"]
+    path = f"{state_dir.value}/{OWN_ROOTS}"
     roots = {OWN_ROOTS: Placed({"name": OWN_ROOTS, "path": path}, DEFAULT)}
+    for layout, sessions in agents.items():
+        root = Placed({"name": layout, "path": sessions, "layout": layout}, DEFAULT)
+        if not any(misplaced_roots({**roots, layout: root}, state_dir)):
+            roots[layout] = root
     return merged._replace(values=values, roots=roots)
 
 
@@ -184,6 +212,8 @@ def _settings(merged: Layer) -> Settings:
         agents=_texts(values["agents"]),
         roots=tuple(_root(placed.value) for placed in roots.values()),
         batch=int(_number(values["batch"])),
+        retention=None if values["retention"] == NEVER else _number(values["retention"]),
+        low_disk=int(_number(values["low_disk"])),
         watch=Watch(
             step=int(_number(values["watch.step"])),
             debounce=int(_number(values["watch.debounce"])),
@@ -199,7 +229,7 @@ def _root(value: JsonValue) -> Root:
     assert isinstance(value, dict)
     layout = str(value.get("layout", DEFAULT_LAYOUT))
     usual = "live" if layout == DEFAULT_LAYOUT else "record"
-    stale_after = value.get("stale_after")
+    stale_after, start_within = value.get("stale_after"), value.get("start_within")
     return Root(
         name=str(value["name"]),
         path=str(value["path"]),
@@ -208,6 +238,7 @@ def _root(value: JsonValue) -> Root:
         ignore=_texts(value.get("ignore", [])),
         settle=_number(value.get("settle", DEFAULT_SETTLE_S)),
         stale_after=None if stale_after is None else _number(stale_after),
+        start_within=None if start_within is None else _number(start_within),
     )
 
 

@@ -3,17 +3,30 @@
 from types import MappingProxyType
 from typing import Final
 
-from runward.config.shape import Choice, DurationText, Glob, ListOf, Shape, Share, Table, Text, WholeNumber
+from runward.config.duration import MAX_AGE_S
+from runward.config.shape import (
+    Choice,
+    DurationText,
+    Glob,
+    ListOf,
+    Shape,
+    Share,
+    SizeText,
+    Table,
+    Text,
+    WholeNumber,
+)
 
 DEFAULT_LAYOUT: Final = "native"
 
 FOREIGN_LAYOUTS: Final = ("ctcp", "adjutant", "lionagi", "claude-code", "codex")
 """The layouts of other tools: what a rule of `[[contracts]]` may be about."""
 
-LAYOUTS: Final = (DEFAULT_LAYOUT, *FOREIGN_LAYOUTS)
-"""The layouts that this version reads."""
+AUTO: Final = "auto"
+"""The layout of a root whose sessions' layouts, of those of other tools, are recognised one by one."""
 
-LAYOUTS_NOT_YET: Final = ("auto",)
+LAYOUTS: Final = (DEFAULT_LAYOUT, AUTO, *FOREIGN_LAYOUTS)
+"""What a root's layout may be."""
 
 KEYS_NOT_YET: Final = MappingProxyType(
     {
@@ -23,13 +36,7 @@ KEYS_NOT_YET: Final = MappingProxyType(
 )
 """Top-level keys that are documented and come with a later version: refused, so that nobody relies on them."""
 
-ROOT_KEYS_NOT_YET: Final = MappingProxyType(
-    {
-        "start_within": "ending sessions that never begin",
-    }
-)
-
-FOREIGN_ROOT_KEYS: Final = ("settle", "stale_after")
+FOREIGN_ROOT_KEYS: Final = ("settle", "stale_after", "start_within")
 """The keys of a root that only other tools' layouts know."""
 
 DEFAULT_SETTLE_S: Final = 2.0
@@ -38,6 +45,10 @@ DEFAULT_STEP_MS: Final = 2
 DEFAULT_DEBOUNCE_MS: Final = 5
 DEFAULT_LIMIT_SHARE: Final = 0.5
 DEFAULT_SCAN_PERIOD_S: Final = 30.0
+DEFAULT_LOW_DISK: Final = 256 << 20
+"""Bytes: room for a hundred thousand sessions more, and for what is owed by then."""
+
+DEFAULT_RETENTION_S: Final = 365 * 86_400.0
 
 _LONGEST_PATH = 4096
 _MOST_DIRECTORIES = 100
@@ -61,7 +72,10 @@ _ROOT: Final = Table(
         "path": Text(
             "The directory: absolute, from ~, or relative to the directory of this file.", _LONGEST_PATH
         ),
-        "layout": Choice("How the runs in it are written. Default: native.", LAYOUTS, LAYOUTS_NOT_YET),
+        "layout": Choice(
+            "How the runs in it are written; 'auto': each by another tool, as its files tell. Default: native.",
+            LAYOUTS,
+        ),
         "history": Choice(
             "What becomes of runs that ended before the root was first seen: 'live' judges them like any other, "
             "'record' only records their status. Default: live for native roots, record for other tools'.",
@@ -81,9 +95,13 @@ _ROOT: Final = Table(
             "Default: none does.",
             1.0,
         ),
+        "start_within": DurationText(
+            "How long another tool's session that says it runs may take to its first line, where nobody can tell "
+            "whether its process lives. Default: as long as it likes.",
+            1.0,
+        ),
     },
     required=("path",),
-    not_yet=ROOT_KEYS_NOT_YET,
 )
 
 _RULE: Final = Table(
@@ -138,9 +156,23 @@ _KEYS: Final[dict[str, Shape]] = {
         _PATH,
         _MOST_DIRECTORIES,
     ),
-    "roots": ListOf("The directories to watch. Default: <state_dir>/runs.", _ROOT, _MOST_ROOTS),
+    "roots": ListOf(
+        "The directories to watch. Default: <state_dir>/runs, and Claude Code's and Codex's own if they are there.",
+        _ROOT,
+        _MOST_ROOTS,
+    ),
     "contracts": ListOf("Playbooks for the sessions of other tools' agents.", _RULE, _MOST_RULES),
     "batch": WholeNumber("The most jobs that one turn of the worker takes. Default: 256.", 1, 256),
+    "retention": DurationText(
+        "How long the record of a session is kept after its end, or 'never' to prune none. Default: 365d.",
+        3600.0,
+        or_never=True,
+        longest=MAX_AGE_S,
+    ),
+    "low_disk": SizeText(
+        "Free space on the disk of state_dir below which no run is looked at; at most a tenth of that disk. "
+        "0B: it is never asked. Default: 256MB."
+    ),
     "watch": _WATCH,
     "scan": _SCAN,
 }

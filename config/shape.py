@@ -9,11 +9,20 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
-from runward.config.duration import DURATION_PATTERN, DurationError, parse_duration, render_duration
+from runward.config.duration import (
+    DURATION_PATTERN,
+    MAX_DURATION_S,
+    DurationError,
+    parse_duration,
+    render_duration,
+)
 from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, kind, quoted, unknown_key
 
 _CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
+
+_BYTES = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_SIZE = re.compile(r"([0-9]{1,9}) ?(B|KB|MB|GB|TB)")
 
 Complain: TypeAlias = Callable[[Complaint], None]
 
@@ -92,20 +101,15 @@ class Glob(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """One of a few words; those of `not_yet` are known, and refused until a later version supports them."""
+    """One of a few words."""
 
     description: str
     options: tuple[str, ...]
-    not_yet: tuple[str, ...] = ()
 
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
         if isinstance(value, str) and value in self.options:
             return value
-        mend = f"one of: {', '.join(self.options)}"
-        if isinstance(value, str) and value in self.not_yet:
-            complain(Complaint(loc, f"{quoted(value)} is not supported by this version yet", mend))
-        else:
-            complain(Complaint(loc, f"{quoted(value)} is not known", mend))
+        complain(Complaint(loc, f"{quoted(value)} is not known", f"one of: {', '.join(self.options)}"))
         return None
 
     def json_schema(self) -> dict[str, JsonValue]:
@@ -147,18 +151,29 @@ class Share(NamedTuple):
         return {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 
 
+NEVER = "never"
+"""What stands for no duration at all, where that may be."""
+
+
 class DurationText(NamedTuple):
-    """A duration with its unit, at least `shortest` seconds; read as seconds."""
+    """A duration with its unit, from `shortest` to `longest` seconds; read as seconds.
+
+    With `or_never` also the word `never`.
+    """
 
     description: str
     shortest: float
+    or_never: bool = False
+    longest: float = MAX_DURATION_S
 
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
         if not isinstance(value, str):
             complain(_wrong_kind(loc, value, "a duration", 'write it with its unit and in quotes: "30s"'))
             return None
+        if self.or_never and value == NEVER:
+            return NEVER
         try:
-            seconds = parse_duration(value)
+            seconds = parse_duration(value, self.longest)
         except DurationError as error:
             complain(Complaint(loc, str(error), error.mend))
             return None
@@ -171,7 +186,28 @@ class DurationText(NamedTuple):
         return seconds
 
     def json_schema(self) -> dict[str, JsonValue]:
-        return {"type": "string", "pattern": DURATION_PATTERN}
+        pattern = f"{DURATION_PATTERN}|^{NEVER}$" if self.or_never else DURATION_PATTERN
+        return {"type": "string", "pattern": pattern}
+
+
+class SizeText(NamedTuple):
+    """A size with its unit, as in 256MB; read as bytes. 1 KB is 1024 B, as in ADR-0029."""
+
+    description: str
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        if not isinstance(value, str):
+            complain(_wrong_kind(loc, value, "a size", 'write it with its unit and in quotes: "256MB"'))
+            return None
+        found = _SIZE.fullmatch(value)
+        if found is None:
+            mend = "write a whole number with its unit, as in 512KB, 256MB or 2GB"
+            complain(Complaint(loc, f"is no size: {quoted(value)}", mend))
+            return None
+        return int(found[1]) * _BYTES[found[2]]
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        return {"type": "string", "pattern": "^[0-9]{1,9} ?(B|KB|MB|GB|TB)$"}
 
 
 class ListOf(NamedTuple):
@@ -235,6 +271,28 @@ class Table(NamedTuple):
         if self.some:
             schema["minProperties"] = 1
         return schema
+
+
+def as_written(shape: Shape, value: JsonValue) -> JsonValue:
+    """A value that `check` gave, as people write it: durations and sizes with their units, absent keys left out."""
+    if isinstance(shape, Table) and isinstance(value, dict):
+        return {
+            key: as_written(shape.keys[key], each)
+            for key, each in value.items()
+            if each is not None or _means_never(shape.keys[key])
+        }
+    if isinstance(shape, ListOf) and isinstance(value, list):
+        return [as_written(shape.item, each) for each in value]
+    if isinstance(shape, DurationText):
+        return render_duration(value) if isinstance(value, int | float) else NEVER
+    if isinstance(shape, SizeText) and isinstance(value, int):
+        unit = next(unit for unit in reversed(_BYTES) if value % _BYTES[unit] == 0) if value else "B"
+        return f"{value // _BYTES[unit]}{unit}"
+    return value
+
+
+def _means_never(shape: Shape) -> bool:
+    return isinstance(shape, DurationText) and shape.or_never
 
 
 def described(shape: Shape) -> dict[str, JsonValue]:

@@ -8,14 +8,12 @@ from runward.config.contract_rules import rule_for
 from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
+from runward.config.settings_keys import AUTO
 from runward.daemon.settings import NotFound, find_agent, find_playbook
 from runward.handlers.facts import CoveringRoot, Declarations, Play, RootOf, Ruled, RuledPlaybook
 
 FILE_ENDINGS: Final = (PLAYBOOK_SUFFIX, ".md")
 """What commands take for a file, and look for where they were started."""
-
-AUTO: Final = "auto"
-"""The layout of a root whose sessions' layouts are recognised one by one."""
 
 T = TypeVar("T")
 

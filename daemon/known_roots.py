@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from runward.config.settings import Root, Settings
+from runward.config.settings_keys import AUTO
 from runward.daemon.ports import Clock
 from runward.daemon.store import queries
 from runward.daemon.store.store import Store
@@ -11,8 +12,9 @@ from runward.daemon.watch.roots import WatchedRoot, mark
 from runward.daemon.worker.following import written_by
 from runward.daemon.worker.look import recorded
 from runward.daemon.worker.remembered import load_remembered
-from runward.handlers.layouts import native, registry
-from runward.handlers.layouts.places import shape_of
+from runward.handlers.layouts import native
+from runward.handlers.layouts.places import Shape, mixed_shape, shape_of
+from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.sessions.observe import load_watched
 
 
@@ -37,14 +39,14 @@ class KnownRoots:
         for cursor in open_cursors:
             known = self.roots.get(cursor.root)
             # A root of this name may have had another layout before.
-            if known is not None and cursor.session_key.startswith(f"{known.layout}:"):
+            if known is not None and known.may_hold(cursor.session_key.partition(":")[0]):
                 _remember_open(known, cursor.place, cursor.state)
 
     async def _as_wanted(self, root: Root, first_seen_at: float) -> WatchedRoot:
         known = self.roots.get(root.name)
         if known is None or (known.path, known.layout) != (root.path, root.layout):
             known = await self._new(root)
-        known.settle, known.stale_after = root.settle, root.stale_after
+        known.settle, known.stale_after, known.start_within = root.settle, root.stale_after, root.start_within
         known.records_history = root.history == "record"
         known.ignore = root.ignore
         known.first_seen_at = first_seen_at
@@ -54,10 +56,15 @@ class KnownRoots:
         """A root that this daemon didn't watch before, with what earlier ones read in it."""
         if root.layout == native.LAYOUT:
             return WatchedRoot(root.name, root.path, root.layout)
-        made = WatchedRoot(root.name, root.path, root.layout, shape_of(registry.LAYOUTS.named(root.layout)))
+        made = WatchedRoot(root.name, root.path, root.layout, _shape(root.layout))
         read = await queries.places_read(self.store, root.name)
         made.seen = {place: mark(signature) for place, signature in read}
         return made
+
+
+def _shape(layout: str) -> Shape:
+    """Where the sessions of a root of other tools' lie."""
+    return mixed_shape(LAYOUTS) if layout == AUTO else shape_of(LAYOUTS.named(layout))
 
 
 def _remember_open(root: WatchedRoot, place: str, text: str) -> None:

@@ -1,30 +1,46 @@
-"""The daemon's structured log: JSON lines in `<state>/log/runward.jsonl`, and short lines on stderr.
+"""The daemon's structured log: each line an event name and keys.
 
-An event name, then keys. A line never raises, never shows local variables, and never carries the
-content of a file.
+Lines go into `<state>/log/runward.jsonl` as JSON and to stderr in the form that suits what stderr is; where that
+is the systemd journal, they go there instead of into the file. A log that can't be written loses lines, and
+nothing else.
 """
 
 import json
 import logging
 import os
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NoReturn, TextIO
+from typing import Final, NoReturn, Protocol, TextIO
 
 import structlog
-from pydantic_core import to_json
+
+from runward.config.json_value import JsonValue
+from runward.daemon import journald
+from runward.daemon.log_line import for_people, render, render_known
 
 LOG: Final = "log/runward.jsonl"
-MAXIMUM_BYTES: Final = 64 << 20
-"""From this size on the log is set aside as `runward.jsonl.1` and begun anew."""
+MAXIMUM_BYTES: Final = 16 << 20
+"""From this size on the file is set aside as `runward.jsonl.1`, and begun anew."""
+SET_ASIDE: Final = 4
+"""The files that are kept besides, `.1` the newest."""
+IN_JOURNAL: Final = "log/in-journal"
+"""An empty file that says: of this state directory there are lines in the systemd journal, too."""
 
-_LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+
+class Console(Protocol):
+    """Where lines go besides the file. It raises nothing."""
+
+    def write(self, lines: Sequence[bytes]) -> None:
+        """Take rendered lines."""
+
+    def close(self) -> None:
+        """Take no more."""
 
 
 class LogFile:
-    """The file that lines go to: append only, 0600, rotated once."""
+    """The file that lines go to: append only, 0600, set aside when it is large."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -52,8 +68,10 @@ class LogFile:
         self._torn = written < len(line)
 
     def _rotate(self) -> None:
-        with suppress(FileNotFoundError):
-            self._path.replace(self._path.with_name(self._path.name + ".1"))
+        if self._path.exists():  # or else an earlier rotation came no further
+            for number in range(SET_ASIDE, 0, -1):
+                with suppress(FileNotFoundError):
+                    aside(self._path, number - 1).replace(aside(self._path, number))
         old, self._descriptor = self._descriptor, self._open()
         os.close(old)
 
@@ -61,89 +79,107 @@ class LogFile:
         os.close(self._descriptor)
 
 
-class Sinks:
-    """Where lines go: JSON into the file, and what matters to a person to stderr."""
+def aside(path: Path, number: int) -> Path:
+    """The name of a log file after so many rotations."""
+    return path.with_name(f"{path.name}.{number}") if number else path
 
-    def __init__(self, file: LogFile | None, console: TextIO | None, level: str = "info") -> None:
+
+class _Stream:
+    """Somebody else's stream, which isn't ours to close."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def _say(self, text: str) -> None:
+        """A terminal that went away or a full disk loses log lines and nothing else."""
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """It stays open."""
+
+
+class Terminal(_Stream):
+    """Lines as people read them."""
+
+    def write(self, lines: Sequence[bytes]) -> None:
+        said: list[Mapping[str, JsonValue]] = [json.loads(line) for line in lines]
+        self._say("".join(f"{for_people(line)}\n" for line in said))
+
+
+class JsonStream(_Stream):
+    """Lines as they are, for whoever collects what a program says."""
+
+    def write(self, lines: Sequence[bytes]) -> None:
+        self._say(b"".join(lines).decode())
+
+
+class Sinks:
+    """Where lines go: the file, a console, both or neither."""
+
+    def __init__(self, file: LogFile | None, console: Console | None) -> None:
         self._file = file
         self._console = console
-        self._level = _LEVELS[level]
-        self._lines: list[bytes] = []
-        self._texts: list[str] = []
 
     def __call__(self, logger: object, method: str, event: MutableMapping[str, object]) -> NoReturn:
-        self._put(method, event)
-        self._release()
+        self._write([render(event)])
         raise structlog.DropEvent
 
-    def _put(self, method: str, event: MutableMapping[str, object]) -> None:
-        if self._file is not None:
-            self._lines.append(render(event))
-        if self._console is not None and _LEVELS.get(method, 20) >= self._level:
-            self._texts.append(_for_people(event))
-
     def add(self, events: Iterable[dict[str, object]]) -> None:
-        """Lines at level info, all with the time of now, in one go.
+        """Lines at level info, all with the time of now, in one go; all in them are words of our own.
 
         A batch has hundreds of verdicts: what a logger does for each would take a tenth of a burst's time.
         """
         now = datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+        lines: list[bytes] = []
         for event in events:
             event["level"] = "info"
             event["ts"] = now
-            self._put("info", event)
-        self._release()
+            lines.append(render_known(event))
+        self._write(lines)
 
-    def _release(self) -> None:
-        lines, self._lines = self._lines, []
-        texts, self._texts = self._texts, []
-        if lines and self._file is not None:
+    def _write(self, lines: Sequence[bytes]) -> None:
+        if self._file is not None:
             self._file.write(b"".join(lines))
-        if texts:
-            self._tell("".join(texts))
+        if self._console is not None:
+            self._console.write(lines)
 
-    def _tell(self, text: str) -> None:
-        """Say it to a person; a terminal that went away or a full disk loses log lines and nothing else."""
-        assert self._console is not None
-        try:
-            self._console.write(text)
-            self._console.flush()
-        except OSError:
-            return
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        if self._console is not None:
+            self._console.close()
 
 
-def render(event: MutableMapping[str, object]) -> bytes:
-    """One JSON line, whatever the values are."""
+def open_sinks(state: Path, stderr: TextIO | None, environment: Mapping[str, str]) -> Sinks:
+    """The daemon's own: the journal where stderr is the journal; else the file, and stderr unless it is None."""
+    journal = _journal(state, stderr, environment) if stderr is not None else None
+    if journal is not None:
+        _note_journal(state)
+        return Sinks(None, journal)
+    file = LogFile(state / LOG)
+    if stderr is None:
+        return Sinks(file, None)
+    return Sinks(file, Terminal(stderr) if stderr.isatty() else JsonStream(stderr))
+
+
+def _journal(state: Path, stderr: TextIO, environment: Mapping[str, str]) -> journald.Journal | None:
+    """The journal, if stderr is the journal and somebody listens at its socket."""
+    if "JOURNAL_STREAM" not in environment or not journald.is_journal(stderr.fileno(), environment):
+        return None
     try:
-        return to_json(event, inf_nan_mode="constants", fallback=repr) + b"\n"
-    except Exception:  # noqa: BLE001 - a line never raises, and any value may
-        return json.dumps({_repr(key): _repr(value) for key, value in event.items()}).encode() + b"\n"
+        return journald.Journal(str(state.resolve()))
+    except OSError:
+        return None
 
 
-def _repr(value: object) -> str:
-    """What a value says of itself, whatever that raises."""
-    if isinstance(value, str):
-        return value
-    try:
-        return repr(value)
-    except Exception as error:  # noqa: BLE001 - a line never raises, and any value may
-        return f"<{type(value).__name__} that can't be shown: {type(error).__name__}>"
-
-
-def _for_people(event: MutableMapping[str, object]) -> str:
-    level, name, at = event.get("level", "info"), event.get("event"), event.get("ts", "")
-    rest = " ".join(
-        f"{key}={_short(value)}" for key, value in event.items() if key not in ("level", "event", "ts")
-    )
-    mark = "" if level == "info" else f"{level}: "
-    return f"{str(at)[11:19]} {mark}{name} {rest}\n"
-
-
-def _short(value: object) -> str:
-    text = _repr(value)
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+def _note_journal(state: Path) -> None:
+    note = state / IN_JOURNAL
+    note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    note.touch(mode=0o600)
 
 
 def open_log(sinks: Sinks, level: str = "info") -> structlog.typing.FilteringBoundLogger:

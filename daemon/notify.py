@@ -1,7 +1,8 @@
-"""Telling systemd how the daemon is: datagrams to NOTIFY_SOCKET (sd_notify(3))."""
+"""Telling systemd how the daemon is: datagrams to NOTIFY_SOCKET (sd_notify(3)). Where nobody asked, nothing is sent."""
 
 import os
 import socket
+import time
 
 
 def notify(*states: str) -> None:
@@ -17,3 +18,51 @@ def notify(*states: str) -> None:
     except OSError:
         # Whoever asked has gone away; the log says the same.
         return
+
+
+def ready(status: str) -> None:
+    """It runs, for the first time or again after `reloading`."""
+    notify("READY=1", _status(status))
+
+
+def reloading() -> None:
+    """It reads its settings again; `ready` ends that. Newer versions of systemd want to know since when."""
+    notify(
+        "RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", "STATUS=reading the settings again"
+    )
+
+
+def stopping(status: str) -> None:
+    """It has begun to end."""
+    notify("STOPPING=1", _status(status))
+
+
+def extend(seconds: float) -> None:
+    """A start or a stop goes on: don't give up within the next `seconds`, whatever the unit's limit says."""
+    notify(f"EXTEND_TIMEOUT_USEC={round(seconds * 1_000_000)}")
+
+
+def alive(status: str) -> None:
+    """There was progress since the last time: what keeps the unit's watchdog quiet."""
+    notify("WATCHDOG=1", _status(status))
+
+
+def is_asked() -> bool:
+    """Whether somebody wants to know at all."""
+    return bool(os.environ.get("NOTIFY_SOCKET"))
+
+
+def watchdog_period() -> float | None:
+    """Seconds within which `alive` is expected again and again; None where it isn't, or of another process."""
+    if os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    try:
+        microseconds = int(os.environ.get("WATCHDOG_USEC", "0"))
+    except ValueError:
+        return None
+    return microseconds / 1_000_000 if microseconds > 0 else None
+
+
+def _status(text: str) -> str:
+    """One line: a further line would be another state."""
+    return f"STATUS={' '.join(text.split())}"

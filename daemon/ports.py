@@ -128,12 +128,14 @@ class Listing(NamedTuple):
     """The run directories inside a root, by name, and the names that can't be watched.
 
     Of a root of another tool's these are places: its sessions' logs, or directories. `unlisted` are the directories
-    in it that couldn't be looked into: what was known there is not gone.
+    in it that couldn't be looked into: what was known there is not gone. `native` are our own runs among them, which
+    want a root of their own.
     """
 
     directories: Mapping[str, Signature]
     unusable: tuple[str, ...]
     unlisted: tuple[str, ...] = ()
+    native: tuple[str, ...] = ()
 
 
 Journal: TypeAlias = tuple[str, str]
@@ -144,7 +146,8 @@ class JournalLine(NamedTuple):
     """Bytes that are to stand once in the file `name` of `directory`, appended as a whole.
 
     `check` says that they may be there already, or in part (an earlier daemon owed them). `live` means
-    that the run may be in the middle of a line.
+    that the run may be in the middle of a line. Where the store was restored from a backup, `known` are our
+    lines in this journal that it knows, and others that say the same as these may stand there; else it is None.
     """
 
     directory: str
@@ -152,18 +155,21 @@ class JournalLine(NamedTuple):
     content: bytes
     check: bool
     live: bool
+    known: "tuple[StandingLines, ...] | None" = None
 
 
 class Appended(NamedTuple):
     """The lines stand at `offset`. `closed` bytes of a foreign torn line were closed off before them.
 
-    `places` are their pieces (offset, length) in order, where something else stands between them.
+    `places` are their pieces (offset, length) in order, where something else stands between them. `adopted` is what
+    stands there where that isn't the very content, but lines that say the same.
     """
 
     offset: int
     already: bool = False
     closed: int = 0
     places: tuple[tuple[int, int], ...] = ()
+    adopted: bytes | None = None
 
 
 class NotAppended(NamedTuple):
@@ -245,6 +251,10 @@ class Files(Protocol):
     def look(
         self, root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]
     ) -> Sight | Unreadable | Gone: ...
+
+    def unchanged(
+        self, root: str, names: Sequence[str], known: Mapping[str, Mapping[str, Signature]]
+    ) -> frozenset[str]: ...
 
     def artifacts(self, root: str, within: str, paths: Sequence[str]) -> RootFacts | Unreadable: ...
 

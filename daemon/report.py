@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from pydantic import TypeAdapter
 from pydantic_core import ValidationError
 
+from runward.daemon.sign_of_life import stalled_s
 from runward.daemon.watch.coverage import Coverage
 
 NAME: Final = "status.json"
@@ -41,6 +43,12 @@ class Report:
     degraded: list[str]
     roots: list[RootReport]
     problems: list[dict[str, str | int | float | None]] = field(default_factory=list)
+    told_at: float | None = field(default=None, compare=False)
+    """When it was written, by the clock that no setting touches and that stands still in suspend (CLOCK_MONOTONIC)."""
+
+    def stalled_s(self) -> float | None:
+        """The seconds since the daemon told of itself, where these are too many; else None."""
+        return stalled_s(self.told_at, time.monotonic())
 
 
 def percentile(values: list[float], share: float) -> float | None:

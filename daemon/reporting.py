@@ -1,6 +1,7 @@
 """Telling what the daemon does: its report, put together from its parts, and kept true in `status.json`."""
 
 import os
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import structlog
 from runward.daemon import __version__
 from runward.daemon.queue.queue import Queue
 from runward.daemon.report import Report, RootReport, percentile, write_report
+from runward.daemon.sign_of_life import BEAT
 from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.roots import WatchedRoot
@@ -38,19 +40,21 @@ class Reporting:
     troubles: Iterable[Callable[[], list[str]]]
     log: structlog.typing.FilteringBoundLogger
     _last: Report | None = None
+    _told_at: float = 0.0
     _untold: int = 0
     _is_long: bool = False
     _lags: tuple[int, float | None, float | None] = (-1, None, None)
 
     async def tell(self) -> None:
-        """Have `status.json` say what is true now, if that is something new."""
+        """Have `status.json` say what is true now, if that is something new, or to give a sign of life."""
         report = self.report()
         self._tell_progress(report.coverage.unread)
-        if report == self._last or self.state is None:
+        now = time.monotonic()
+        if self.state is None or (report == self._last and now < self._told_at + BEAT):
             return
         try:
-            await anyio.to_thread.run_sync(write_report, self.state, report)
-            self._last = report
+            await anyio.to_thread.run_sync(write_report, self.state, replace(report, told_at=now))
+            self._last, self._told_at = report, now
         except OSError as error:
             self.log.warning("report.not_written", why=error.strerror)
 

@@ -1,7 +1,7 @@
 """The real daemon: a supervisor over the real world, under a state directory's lock."""
 
+import asyncio
 import gc
-import signal
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -12,26 +12,31 @@ import structlog
 
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
+from runward.daemon import notify
 from runward.daemon.clock import SystemClock, SystemRandomness
 from runward.daemon.declarations import Declarer
 from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log import Sinks
 from runward.daemon.memory import giver_back
-from runward.daemon.notify import notify
 from runward.daemon.ports import EpochPassed
 from runward.daemon.processes.starting import StartingProcesses
+from runward.daemon.room import Room
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.schedule.alarm import SchedulerAlarm
+from runward.daemon.signals import Signals
 from runward.daemon.store.checkpoint import Checkpointer
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import hold, prepare
+from runward.daemon.store.reading import STORE
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import EpochRefused
 from runward.daemon.supervisor import SettingsNotTaken, Supervisor, World
 from runward.daemon.upkeep import Upkeep
 from runward.daemon.watch.notifications import Inotify
+from runward.daemon.watchdog import Watchdog
 
-STORE: Final = "runward.db"
+MIGRATION: Final = 600.0
+"""Seconds that a start may take for bringing the store of an older version up to date, its copy included."""
 
 Load = Callable[[], Parsed[Settings]]
 
@@ -41,15 +46,16 @@ async def serve(
     log: structlog.typing.FilteringBoundLogger,
     sinks: Sinks,
     reload: Load,
+    signals: Signals,
     once: bool = False,
 ) -> None:
-    """Be the daemon of `settings.state_dir` until SIGTERM or SIGINT; with `once`, until nothing is due.
+    """Be the daemon of `settings.state_dir` until it is told to stop; with `once`, until nothing is due.
 
     Raises `StateDirectoryHeld`, `StoreTooNew`, `EpochRefused` or `EpochPassed` (a successor took over),
     and `OSError` or `sqlite3.Error` where the state directory can't be used.
     """
     try:
-        await _serve(settings, log, sinks, reload, once)
+        await _serve(settings, log, sinks, reload, signals, once)
     except BaseExceptionGroup as group:
         cause = _cause(group)
         if isinstance(cause, EpochRefused | EpochPassed):
@@ -70,6 +76,7 @@ async def _serve(
     log: structlog.typing.FilteringBoundLogger,
     sinks: Sinks,
     reload: Load,
+    signals: Signals,
     once: bool,
 ) -> None:
     state = Path(settings.state_dir)
@@ -77,6 +84,7 @@ async def _serve(
     _make_own_roots(settings)
     with ExitStack() as stack:
         stack.callback(hold(state).release)
+        notify.extend(MIGRATION)
         migrate(state / STORE)
         (state / STORE).chmod(0o600)
         store = Store(await connect(state / STORE))
@@ -85,31 +93,35 @@ async def _serve(
         def make_alarm(ring: Callable[[], None]) -> SchedulerAlarm:
             return stack.enter_context(SchedulerAlarm(ring))
 
+        inotify = _inotify(settings, state)
         try:
-            supervisor = Supervisor(
-                state, settings, _world(settings, state, declarer), store, log, make_alarm
-            )
+            supervisor = Supervisor(state, settings, _world(state, declarer, inotify), store, log, make_alarm)
             supervisor.worker.tell = sinks.add
             checkpointer = stack.enter_context(closing(Checkpointer(state / STORE)))
             _collect_rarely()
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_signals, supervisor, declarer, log, reload)
+                obedience = Obedience(supervisor, declarer, log, reload)
+                signals.obey(asyncio.get_running_loop(), log, obedience.stop, obedience.reload)
+                tasks.start_soon(obedience.run)
+                room = Room(state, lambda: supervisor.low_disk, supervisor.note_room, log)
+                await room.look()
+                tasks.start_soon(room.run)
                 tasks.start_soon(Upkeep(store, checkpointer, giver_back(), log).run)
+                if notify.is_asked() and not once:
+                    tasks.start_soon(Watchdog(store, inotify.seen, supervisor, log).run)
                 await (supervisor.once() if once else supervisor.run())
                 tasks.cancel_scope.cancel()
         finally:
             await store.close()
 
 
-def _world(settings: Settings, state: Path, declarer: Declarer) -> World:
+def _inotify(settings: Settings, state: Path) -> Inotify:
+    watch = settings.watch
+    return Inotify(state / INBOX, watch.step, watch.debounce, watch.limit_share, settings.scan.period)
+
+
+def _world(state: Path, declarer: Declarer, inotify: Inotify) -> World:
     """The real one."""
-    inotify = Inotify(
-        state / INBOX,
-        settings.watch.step,
-        settings.watch.debounce,
-        settings.watch.limit_share,
-        settings.scan.period,
-    )
     return World(
         SystemClock(),
         RealFiles(state),
@@ -141,50 +153,59 @@ def _make_own_roots(settings: Settings) -> None:
             Path(root.path).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-async def _signals(
-    supervisor: Supervisor,
-    declarer: Declarer,
-    log: structlog.typing.FilteringBoundLogger,
-    load: Load,
-) -> None:
-    """SIGTERM and SIGINT stop; SIGHUP reads the settings again, and keeps the old ones if they are wrong."""
-    try:
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-            async for number in signals:
-                if number == signal.SIGHUP:
-                    await _reload(supervisor, declarer, log, load)
-                else:
-                    log.info("stopping", signal=signal.Signals(number).name)
-                    supervisor.stop()
-    finally:
-        # The receiver leaves the default behind, and a second SIGTERM would kill what is ending already.
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+class Obedience:
+    """What signals have the daemon do: end, or read its settings again; wrong ones change nothing."""
 
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        declarer: Declarer,
+        log: structlog.typing.FilteringBoundLogger,
+        load: Load,
+    ) -> None:
+        self._supervisor = supervisor
+        self._declarer = declarer
+        self._log = log
+        self._load = load
+        self._wanted = anyio.Event()
 
-async def _reload(
-    supervisor: Supervisor, declarer: Declarer, log: structlog.typing.FilteringBoundLogger, load: Load
-) -> None:
-    notify("RELOADING=1")
-    parsed = await anyio.to_thread.run_sync(load)
-    if parsed.value is None:
-        problems = [problem.render() for problem in parsed.errors]
-        log.error(
-            "settings.refused", problems=problems, mend="mend them and send SIGHUP again; the old ones hold"
-        )
-    elif parsed.value.state_dir != supervisor.state_dir:
-        log.error(
-            "settings.refused", problems=["state_dir can't change while the daemon runs"], mend="restart it"
-        )
-    else:
-        try:
-            await supervisor.reload(parsed.value)
-        except SettingsNotTaken as error:
-            log.error(
-                "settings.refused",
-                problems=[f"the store can't be written: {error}"],
-                mend="free space or repair the disk, then send SIGHUP again; the old ones hold",
-            )
+    def stop(self, name: str) -> None:
+        """A signal to end came; each further one makes the end quicker."""
+        self._log.info("stopping", signal=name)
+        self._supervisor.stop()
+
+    def reload(self) -> None:
+        """Settings are to be read again."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Read settings again whenever that is wanted, until cancelled."""
+        await self._supervisor.begun.wait()
+        while True:
+            await self._wanted.wait()
+            self._wanted = anyio.Event()
+            await self._reload()
+
+    async def _reload(self) -> None:
+        notify.reloading()
+        parsed = await anyio.to_thread.run_sync(self._load, abandon_on_cancel=True)
+        if parsed.value is None:
+            problems = [problem.render() for problem in parsed.errors]
+            self._refuse(problems, "mend them and send SIGHUP again; the old ones hold")
+        elif parsed.value.state_dir != self._supervisor.state_dir:
+            self._refuse(["state_dir can't change while the daemon runs"], "restart it")
         else:
-            declarer.use(parsed.value)
-    notify("READY=1")
+            await self._use(parsed.value)
+        notify.ready(self._supervisor.doing())
+
+    async def _use(self, settings: Settings) -> None:
+        try:
+            await self._supervisor.reload(settings)
+        except SettingsNotTaken as error:
+            problems = [f"the store can't be written: {error}"]
+            self._refuse(problems, "free space or repair the disk, then send SIGHUP again; the old ones hold")
+        else:
+            self._declarer.use(settings)
+
+    def _refuse(self, problems: list[str], mend: str) -> None:
+        self._log.error("settings.refused", problems=problems, mend=mend)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from runward.daemon.agent_homes import homes_there
+
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,17 +38,26 @@ def load_settings(config: str | None, environment: Mapping[str, str], cwd: str) 
     home = home_of(environment)
     sources: list[Source] = []
     problems: list[Problem] = []
-    file = settings_file(config, environment, cwd)
-    if file is not None:
-        for path in [file, *_drop_ins(file)]:
-            text = _read(path)
-            if isinstance(text, Problem):
-                problems.append(text)
-            else:
-                sources.append(Source(path, text, os.path.dirname(path)))
+    try:
+        files = settings_files(config, environment, cwd)
+    except OSError as error:
+        return Parsed(None, (_unreadable(str(error.filename), error),))
+    for path in files:
+        text = _read(path)
+        if isinstance(text, Problem):
+            problems.append(text)
+        else:
+            sources.append(Source(path, text, os.path.dirname(path)))
     if problems:
         return Parsed(None, tuple(problems))
-    return read_settings(sources, environment, home=home, working_directory=cwd)
+    agents = homes_there(environment, home, cwd)
+    return read_settings(sources, environment, home=home, working_directory=cwd, agents=agents)
+
+
+def settings_files(config: str | None, environment: Mapping[str, str], cwd: str) -> list[str]:
+    """The settings file, if there is one, and its drop-ins, later ones winning. Raises `OSError`."""
+    file = settings_file(config, environment, cwd)
+    return [file, *_drop_ins(file)] if file is not None else []
 
 
 def home_of(environment: Mapping[str, str]) -> str:
@@ -69,11 +80,12 @@ def settings_file(config: str | None, environment: Mapping[str, str], cwd: str) 
 
 
 def _drop_ins(file: str) -> list[str]:
+    """What `<file>.d/*.toml` means to a shell, in order of name."""
     try:
         names = sorted(os.listdir(f"{file}.d"))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    return [f"{file}.d/{name}" for name in names if name.endswith(".toml")]
+    return [f"{file}.d/{name}" for name in names if name.endswith(".toml") and not name.startswith(".")]
 
 
 def find_playbook(settings: Settings, name: str) -> Parsed[Playbook]:
@@ -153,7 +165,7 @@ def _read(path: str) -> str | Problem:
         with open(path, "rb") as file:
             content = file.read(MAXIMUM_FILE + 1)
     except OSError as error:
-        return Problem(path, None, None, f"can't be read: {error.strerror}", "check its path and its rights")
+        return _unreadable(path, error)
     if len(content) > MAXIMUM_FILE:
         return Problem(path, None, None, f"is larger than {MAXIMUM_FILE} bytes", "make it smaller")
     try:
@@ -161,3 +173,9 @@ def _read(path: str) -> str | Problem:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         return Problem(path, line, None, "is not UTF-8", "save it as UTF-8")
+
+
+def _unreadable(path: str, error: OSError) -> Problem:
+    from runward.config.problem import Problem
+
+    return Problem(path, None, None, f"can't be read: {error.strerror}", "check its path and its rights")

@@ -12,18 +12,20 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import structlog
+from anyio.abc import TaskGroup
 
 from runward.config.settings import Settings
-from runward.daemon import __version__
+from runward.daemon import __version__, notify
 from runward.daemon.known_roots import KnownRoots
-from runward.daemon.notify import notify
+from runward.daemon.known_runs import KnownRuns
 from runward.daemon.ports import Clock, Files, Processes, Randomness
 from runward.daemon.queue.queue import Observation, Queue
 from runward.daemon.report import Report
 from runward.daemon.reporting import Reporting
 from runward.daemon.schedule.alarm import Alarm
-from runward.daemon.store import queries
+from runward.daemon.store import journals, queries
 from runward.daemon.store.epoch import HeldEpoch
 from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.store.store import Store
@@ -50,7 +52,9 @@ from runward.daemon.worker.deciding import (
 from runward.daemon.worker.following import Follower
 from runward.daemon.worker.look import Looker
 from runward.daemon.worker.orders import CancelOrders
-from runward.daemon.worker.outbox import Outbox
+from runward.daemon.worker.outbox import MANY_OWED, Outbox
+from runward.daemon.worker.packing import Packer
+from runward.daemon.worker.pruning import Pruner
 from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import StoppedInTrouble, Worker
 from runward.handlers.effects import StartRun
@@ -62,8 +66,14 @@ SOON: Final = 10.0
 REPORT_PERIOD: Final = 1.0
 """Seconds between two looks at whether there is something new to tell, and whose time it is."""
 
-STOP_PATIENCE: Final = 5.0
-"""Seconds that the turn that is going on may still take once the daemon is told to stop."""
+TURN_PATIENCE: Final = 4.0
+"""Seconds that the start or the turn that is going on may still take once the daemon is told to stop."""
+
+PUTTING_BACK_PATIENCE: Final = 5.0
+"""Seconds from then on, until which the background puts back what it claimed."""
+
+OWED_PATIENCE: Final = 8.0
+"""Seconds from then on, until which what is owed is still carried out. All this is within the bound of a stop."""
 
 
 @dataclass(slots=True)
@@ -103,8 +113,13 @@ class Supervisor:
         self._store = store
         self._log = log
         self._wake = anyio.Event()
-        self._stopping = False
-        self._working = anyio.CancelScope()
+        self.is_ready = False
+        self.is_stopping = False
+        self._going_on = anyio.CancelScope()
+        self._putting_back = anyio.CancelScope()
+        self._finishing = anyio.CancelScope(shield=True)
+        self.begun = anyio.Event()
+        """Set once the store is taken over and everything remembered."""
         self._alarm_at: float | None = None
         self._held_epoch: HeldEpoch | None = None
         self.roots: dict[str, WatchedRoot] = {}
@@ -128,6 +143,15 @@ class Supervisor:
         )
         self.worker = self._make_worker(decider)
         self.background = self._make_background(decider)
+        self.packer = Packer(store, self.queue, world.clock, log, self._is_busy)
+        self.pruner = Pruner(
+            store,
+            self.queue,
+            world.clock,
+            log,
+            lambda: self._is_busy() or self.worker.inbox_waits,
+            settings.retention,
+        )
         self.reporting = self._make_reporting()
         self.alarm = make_alarm(self._due)
 
@@ -144,6 +168,7 @@ class Supervisor:
             lambda: self.watch.watch_again(),
             self._due,
             self._inbox,
+            KnownRuns(self._store, self._world.files).unchanged,
         )
 
     def _make_worker(self, decider: Decider) -> Worker:
@@ -163,6 +188,7 @@ class Supervisor:
             lambda: self.rounds.request_scan(everything=True),
             self._settings.batch,
             cancelled=self.orders.wake,
+            pruned=lambda: self.pruner.wake(),
             ordered=self.starts.wake,
             repaired=self.comparison.repaired,
             doubt=self.rounds.doubt,
@@ -177,9 +203,13 @@ class Supervisor:
             decider,
             self._world.clock,
             self._log,
-            lambda: self.worker.busy or self.outbox.behind > 0,
+            self._is_busy,
             self.worker.report,
         )
+
+    def _is_busy(self) -> bool:
+        """Whether verdicts, or their journals, are on their way."""
+        return self.worker.busy or self.outbox.behind > 0
 
     def _make_reporting(self) -> Reporting:
         return Reporting(
@@ -197,6 +227,8 @@ class Supervisor:
                 self.starts.degraded,
                 self.orders.degraded,
                 self.background.degraded,
+                self.pruner.degraded,
+                self.packer.degraded,
                 self.rounds.degraded,
             ),
             self._log,
@@ -207,17 +239,34 @@ class Supervisor:
         """The state directory of the settings in force."""
         return self._settings.state_dir
 
+    @property
+    def low_disk(self) -> int:
+        """Free bytes on the state directory's disk below which nothing new is taken in."""
+        return self._settings.low_disk
+
+    def note_room(self, low: str | None) -> None:
+        """There is too little room on the state directory's disk, and why; or there is enough again."""
+        self.worker.low_disk = low
+        self.wake()
+
     def wake(self) -> None:
         """There is something to do."""
         self._wake.set()
 
     def stop(self) -> None:
-        """End after the turn that is going on, or without it where the world keeps it from ending.
+        """End after the start or the turn that is going on, or without it where the world keeps it from ending.
 
-        What a turn had claimed then is taken back by the next daemon.
+        What a turn had claimed then is taken back by the next daemon. Called again, end as soon as nothing is torn.
         """
-        self._stopping = True
-        self._working.deadline = anyio.current_time() + STOP_PATIENCE
+        now, hurried, self.is_stopping = anyio.current_time(), self.is_stopping, True
+        for phase, patience in (
+            (self._going_on, TURN_PATIENCE),
+            (self._putting_back, PUTTING_BACK_PATIENCE),
+            (self._finishing, OWED_PATIENCE),
+        ):
+            phase.deadline = now + (0.0 if hurried else patience)
+        notify.stopping(self.doing())
+        self.watch.stands.set()  # nobody waits for it any more
         self.worker.stopping.set()
         self.background.halt()
         self._wake.set()
@@ -230,11 +279,13 @@ class Supervisor:
         await self.queue.start()
         self.worker.has_links = await queries.has_links(self._store)
         await self._use_roots(self._settings)
+        self.outbox.restored = await journals.is_restored(self._store)
         await self.comparison.start()
         owed = await queries.owed_lines(self._store)
         self.outbox.add(owed)
         await self.starts.begin()
         await self.orders.begin()
+        self.begun.set()
         self._log.info(
             "started",
             version=__version__,
@@ -243,6 +294,7 @@ class Supervisor:
             after_clean_stop=self._store.after_clean_stop,
             stolen_jobs=self.queue.tally.stolen,
             owed_lines=len(owed),
+            retention_s=self._settings.retention,
         )
 
     async def _use_roots(self, settings: Settings) -> None:
@@ -261,52 +313,62 @@ class Supervisor:
         self._settings = settings
         self.worker.batch = settings.batch
         self.rounds.period = settings.scan.period
+        self.pruner.keep(settings.retention)
         self.watch.watch_again()
         self.rounds.request_scan(everything=True)
         self._log.info("reloaded", roots=[root.name for root in settings.roots])
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Be the daemon until `stop`."""
-        await self.start()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.watch.run)
-            await self.watch.stands.wait()
-            self._log.info("ready", watched=self.coverage.watched, flat=self.coverage.flat)
-            notify("READY=1", f"STATUS=watching {len(self.roots)} roots")
-            ready()
-            tasks.start_soon(self.exits.run)
-            tasks.start_soon(self.rounds.run)
-            tasks.start_soon(self.outbox.run)
-            tasks.start_soon(self.orders.run)
-            tasks.start_soon(self.starts.run)
-            tasks.start_soon(self.comparison.run)
-            tasks.start_soon(self.background.run)
-            tasks.start_soon(self._report)
-            try:
+            with self._going_on:
+                await self.start()
+                await self._begin(tasks, ready)
                 await self._work()
-            except StoppedInTrouble as trouble:
-                self._log.warning("stopped.in_trouble", why=str(trouble))
-            notify("STOPPING=1")
-            with anyio.move_on_after(STOP_PATIENCE):
+            with self._putting_back:
                 await self.background.ended.wait()
             tasks.cancel_scope.cancel()
         await self._finish()
 
+    async def _begin(self, tasks: TaskGroup, ready: Callable[[], None]) -> None:
+        """Watch, and then have all parts begin."""
+        tasks.start_soon(self.watch.run)
+        await self.watch.stands.wait()
+        if self.is_stopping:
+            return
+        self._log.info("ready", watched=self.coverage.watched, flat=self.coverage.flat)
+        self.is_ready = True
+        notify.ready(self.doing())
+        ready()
+        for part in (
+            self.exits.run,
+            self.rounds.run,
+            self.outbox.run,
+            self.orders.run,
+            self.starts.run,
+            self.comparison.run,
+            self.background.run,
+            self.pruner.run,
+            self.packer.run,
+            self._report,
+        ):
+            tasks.start_soon(part)
+
     async def once(self) -> None:
         """Scan everything, and work until nothing is due within `SOON` seconds."""
-        await self.start()
-        with self._working:
+        with self._going_on:
+            await self.start()
             await self.rounds.check_roots()
             await self.rounds.scan()
-            while not self._stopping:
-                while (
-                    await self.worker.turn() or await self.comparison.step() or await self.outbox.carry_out()
-                ):
+            while not self.is_stopping:
+                while await self._step():
                     pass
                 await self.orders.carry_out()
                 while await self.starts.carry_out():
                     pass
-                if len(self.hints) or await self.background.drain():
+                if len(self.hints) or await self.background.drain() or await self.pruner.drain():
+                    if self.worker.low_disk is not None:
+                        await anyio.sleep(REPORT_PERIOD)
                     continue
                 patience = await self._patience()
                 if patience is None:
@@ -318,6 +380,12 @@ class Supervisor:
                 self.queue.may_be_due = True
         self._check_epoch()
         await self._finish()
+
+    async def _step(self) -> bool:
+        """Do something of what is waiting; returns whether anything was."""
+        if self.outbox.behind > MANY_OWED // 2:
+            await self.outbox.carry_out()  # nobody else does it here, and a turn would wait for that
+        return await self.worker.turn() or await self.comparison.step() or await self.outbox.carry_out()
 
     async def _patience(self) -> float | None:
         """How long to wait for what is due soon; None where nothing is."""
@@ -335,24 +403,29 @@ class Supervisor:
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _work(self) -> None:
-        with self._working:
-            while not self._stopping:
+        try:
+            while not self.is_stopping:
                 self._wake = anyio.Event()
                 if await self.worker.turn():
                     continue
-                if len(self.hints):
+                if len(self.hints) and self.worker.low_disk is None:
                     continue
                 due = await self.worker.next_due()
                 if due != self._alarm_at:
                     self._alarm_at = due
                     self.alarm.set(due)
                 await self._wake.wait()
+        except StoppedInTrouble as trouble:
+            self._log.warning("stopped.in_trouble", why=str(trouble))
 
     async def _finish(self) -> None:
         """Carry out what is owed and can be, sync it, and leave a clean store."""
-        with anyio.CancelScope(shield=True), anyio.move_on_after(20):
+        if not self.begun.is_set():
+            return
+        with self._finishing:
             while await self.outbox.carry_out():
-                pass
+                await anyio.lowlevel.checkpoint()  # nothing else in here notices that the time is over
+            await anyio.lowlevel.checkpoint()
             await self.outbox.sweep()
         if not self.comparison.listing:
             await self._stopped_cleanly()
@@ -395,6 +468,14 @@ class Supervisor:
     def _check_epoch(self) -> None:
         if self._held_epoch is not None:
             self._held_epoch.check()
+
+    def doing(self) -> str:
+        """What it does now, in one line, for who looks at the unit."""
+        if self.is_stopping:
+            return "stopping: finishing what is owed"
+        troubles = self.report().degraded
+        said = f"watching {len(self.roots)} roots"
+        return f"{said}; degraded: {'; '.join(troubles)}" if troubles else said
 
     def report(self) -> Report:
         """What this daemon says of itself now."""

@@ -18,6 +18,14 @@ PERIOD: Final = 1.0
 MANY_COMMITS: Final = 50
 """Commits after which memory is given back, once none came for a period."""
 
+COMMITS_BETWEEN: Final = 2
+"""Commits after which a further checkpoint may begin.
+
+SQLite before 3.51.3 may damage a database where a checkpoint that finds nothing to move runs beside a commit (its
+WAL-reset bug). Of two commits that were counted since the last checkpoint ended, one at least began after it, as there
+is but one at a time; so there is something to move.
+"""
+
 
 @dataclass(slots=True)
 class Upkeep:
@@ -40,17 +48,17 @@ class Upkeep:
     async def step(self) -> None:
         """Do what is due."""
         commits = self.store.commits
-        if commits != self._checkpointed and self.checkpointer.is_due():
-            await self._checkpoint(commits)
+        if commits - self._checkpointed >= COMMITS_BETWEEN and self.checkpointer.is_due():
+            await self._checkpoint()
         if commits == self._seen and commits - self._given_back >= MANY_COMMITS:
             await anyio.to_thread.run_sync(self.give_memory_back)
             self._given_back = commits
         self._seen = commits
 
-    async def _checkpoint(self, commits: int) -> None:
+    async def _checkpoint(self) -> None:
         try:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self.checkpointer.run)
-            self._checkpointed = commits
         except sqlite3.Error as error:
             self.log.warning("store.not_checkpointed", why=str(error))
+        self._checkpointed = self.store.commits

@@ -231,6 +231,13 @@ class ScanRoots(NamedTuple):
     """Have every root scanned soon. Safe to repeat, so it needs no row in the outbox."""
 
 
+class PruneSessions(NamedTuple):
+    """Have the record of the sessions pruned that ended before a moment (Unix seconds), in the background."""
+
+    before: float
+    said_by: str
+
+
 @dataclass(frozen=True, slots=True)
 class TryLater:
     """The world refused a fact that is needed (busy, full, unreadable): retry with backoff."""
@@ -254,5 +261,6 @@ Effect: TypeAlias = (
     | RepairJournal
     | NoteHook
     | ScanRoots
+    | PruneSessions
 )
 Effects: TypeAlias = tuple[Effect, ...]

@@ -335,6 +335,23 @@ class ScanRequested(Request):
         return "scan"
 
 
+@dataclass(frozen=True, slots=True)
+class PruneRequested(Request):
+    """A person wants the record of sessions pruned that had ended `older_than` seconds before `at`."""
+
+    type: ClassVar[str] = "PruneRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    older_than: float
+    said_by: str = ""
+
+    @property
+    def lane(self) -> str:
+        return "prune"
+
+
 Event: TypeAlias = (
     AttemptStarted
     | FlowPlanned
@@ -347,6 +364,7 @@ Event: TypeAlias = (
     | JournalDamaged
     | HookSpoke
     | ScanRequested
+    | PruneRequested
 )
 
 _CLASSES: Final[tuple[type[Event], ...]] = (
@@ -361,6 +379,7 @@ _CLASSES: Final[tuple[type[Event], ...]] = (
     PlayRunRequested,
     HookSpoke,
     ScanRequested,
+    PruneRequested,
 )
 _ADAPTERS: Final[dict[str, TypeAdapter[Event]]] = {each.type: TypeAdapter(each) for each in _CLASSES}
 _DUMPERS: Final = {kind: adapter.serializer.to_json for kind, adapter in _ADAPTERS.items()}

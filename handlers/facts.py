@@ -316,9 +316,15 @@ class LinkedSession(NamedTuple):
 
 
 class LinkedSessions(NamedTuple):
-    """The answer to `LinkedSessionsOf`, in the order of their keys."""
+    """The answer to `LinkedSessionsOf`, in the order of their keys.
+
+    `announced` are the keys of those whose hooks named the launcher's run, and whose files weren't read yet.
+    With `may_be_more` there are hooks' words that nobody has come to yet.
+    """
 
     sessions: tuple[LinkedSession, ...] = ()
+    announced: tuple[str, ...] = ()
+    may_be_more: bool = False
 
 
 FileState: TypeAlias = Literal["file", "absent", "empty", "not_regular", "outside", "denied"]

@@ -13,6 +13,7 @@
 | `PlayRunRequested`    | `requests/play`   | has a playbook's command started                    |
 | `HookSpoke`           | `sessions/hooked` | notes who speaks, and what is declared at a first prompt |
 | `ScanRequested`       | `requests/scan`   | has every root scanned                              |
+| `PruneRequested`      | `requests/prune`  | has the record of old sessions pruned               |
 
 A handler is `decide(event, event_hash, facts, now)`: it returns effects, the questions that it
 needs answered first, or that the world must be tried again later.
@@ -32,13 +33,14 @@ from runward.handlers.events import (
     JobRetryRequested,
     JournalDamaged,
     PlayRunRequested,
+    PruneRequested,
     ScanRequested,
     SessionCancelRequested,
     SessionFinished,
 )
 from runward.handlers.facts import Facts, Need
 from runward.handlers.journal import repair
-from runward.handlers.requests import cancel, play, queue
+from runward.handlers.requests import cancel, play, prune, queue
 from runward.handlers.sessions import ended, hooked, opened
 
 Decision: TypeAlias = Effects | Need | TryLater
@@ -55,6 +57,7 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     PlayRunRequested.type: ("requests/play",),
     HookSpoke.type: ("sessions/hooked",),
     ScanRequested.type: ("requests/scan",),
+    PruneRequested.type: ("requests/prune",),
 }
 """The names of the handlers of each event type; each gets a job of its own, as `duties` says."""
 
@@ -114,4 +117,6 @@ def decide(handler: str, event: Event, event_hash: str, facts: Facts, now: float
             return hooked.decide(event, event_hash, facts, now)
         case "requests/scan", ScanRequested():
             return queue.scan(event, event_hash, facts, now)
+        case "requests/prune", PruneRequested():
+            return prune.prune(event, event_hash, facts, now)
     raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")

@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "session": ("session", "Sessions: what ran, and what became of it."),
     "why": ("why", "Why something is as it is, the first cause first."),
     "status": ("status", "Whether the daemon is up, and what it has to do."),
+    "doctor": ("doctor", "Whether this installation can do what it is for."),
     "queue": ("queue", "Jobs: what the daemon still owes."),
     "log": ("log", "The daemon's structured log."),
     "inspect": ("inspect", "What a run directory says, without daemon or store."),
@@ -23,8 +24,12 @@ COMMANDS: Final = {
     "hook": ("hook", "Agents' hooks: what they tell the daemon."),
     "config": ("config", "The settings in force."),
     "schema": ("schema", "JSON Schemas of the files that people write."),
+    "prune": ("prune", "Remove the record of sessions that ended long ago."),
     "daemon": ("daemon", "Run the daemon in the foreground, as systemd does."),
+    "backup": ("backup", "A consistent copy of the store, while the daemon runs."),
+    "restore": ("restore", "Put a backup in the store's place."),
     "completion": ("completion", "The script for completion in your shell."),
+    "man": ("man", "The manual page."),
 }
 """Command name -> (module, one line of help). The modules have an object of the command's name."""
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import click
 
-from runward.daemon.cli.exits import GOOD, INTERRUPTED, OWN_BUG, READER_GONE, TRY_AGAIN
-from runward.daemon.store.reading import StoreUnreadable
+from runward.daemon.cli.exits import GOOD, INTERRUPTED, OWN_BUG, READER_GONE, TRY_AGAIN, WRONG_SETTINGS
+from runward.daemon.store.reading import StoreTooNew, StoreUnreadable
 
 _COMPLETING = "_RUNWARD_COMPLETE"
 """The variable in which a shell's completion script says what it wants; click reads it."""
@@ -61,6 +61,8 @@ def _carry_out(arguments: list[str]) -> int:
         return error.exit_code
     except BrokenPipeError:
         raise
+    except StoreTooNew as error:
+        return _blame(error, str(error), WRONG_SETTINGS, arguments)
     except StoreUnreadable as error:
         return _blame(error, str(error), TRY_AGAIN, arguments)
     except OSError as error:

@@ -6,9 +6,10 @@ from typing import Final, NoReturn
 
 from runward.config.problem import nearest
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
-from runward.daemon.cli.output import fail
+from runward.daemon.cli.output import fail, local, safe
 from runward.daemon.store import reading, reading_causes
 from runward.daemon.store.reading_causes import JobRow
+from runward.daemon.store.reading_pruning import Tombstone, tombstone
 
 LAST: Final = "@last"
 _NAMED: Final = 8
@@ -31,7 +32,20 @@ def find_session(connection: sqlite3.Connection, text: str) -> str:
     if not text:
         fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
     key = session_called(connection, text)
-    return key if key is not None else refuse_unknown("session", text, session_names(connection))
+    if key is not None:
+        return key
+    pruned = tombstone(connection, text)
+    if pruned is not None:
+        fail(_of_tombstone(pruned), NOT_FOUND)
+    return refuse_unknown("session", text, session_names(connection))
+
+
+def _of_tombstone(pruned: Tombstone) -> str:
+    return (
+        f"the record of {safe(pruned.session_id)} was pruned {local(pruned.pruned_at)}: it was {pruned.status} after"
+        f" {pruned.attempt} {'attempt' if pruned.attempt == 1 else 'attempts'}, from {local(pruned.started_at)} to"
+        f" {local(pruned.finished_at)}; its last event was {pruned.event}, {pruned.hash}"
+    )
 
 
 def session_called(connection: sqlite3.Connection, text: str) -> str | None:

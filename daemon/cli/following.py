@@ -7,7 +7,7 @@ from typing import Final
 
 from runward.daemon.rundir.tailing import Line, Tail
 
-_PERIOD: Final = 0.2
+PERIOD: Final = 0.2
 """Seconds between two looks at a file: what a person calls at once."""
 
 
@@ -22,7 +22,7 @@ def follow(tail: Tail, count: int | None, is_over: Callable[[], bool]) -> Iterat
     while not is_over():
         yield from tail.lines()
         if not tail.moved_on():
-            time.sleep(_PERIOD)
+            time.sleep(PERIOD)
     yield from _to_the_end(tail)
 
 

@@ -8,8 +8,9 @@ from typing import Final
 
 import click
 
-from runward.config.settings import Settings
+from runward.config.settings_keys import AUTO
 from runward.config.settings_layers import DEFAULT
+from runward.daemon.agent_homes import agent_home, sessions_in
 from runward.daemon.cli.context import settings_in_force
 from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.groups import Group
@@ -18,7 +19,6 @@ from runward.daemon.hooks import claude_code_settings, codex_settings
 from runward.daemon.hooks.command import SCRIPT, shell_command, words_of
 from runward.daemon.hooks.edit import Edited, Refused
 from runward.daemon.hooks.settings_file import SettingsFile, read_settings_file
-from runward.daemon.rundir.pid_files import PROJECTS
 from runward.daemon.settings import home_of
 
 AGENTS: Final = (claude_code_settings.AGENT, codex_settings.AGENT)
@@ -106,21 +106,18 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
         return claude_code_settings.install(text, name, shell_command(agent, state))
 
     _carry_out(agent, edit, dry_run, "the hook stands in", f"runward hook uninstall {agent} takes it out")
-    if all(root.layout != agent for root in settings.roots):
+    if any(root.layout in (agent, AUTO) for root in settings.roots):
+        return
+    if all(settings.origin.get(f"roots.{root.name}") == DEFAULT for root in settings.roots):
         click.echo(
-            f'but no root has the layout "{agent}", so its sessions are not followed; put into runward.toml:\n'
+            "its sessions are followed from the daemon's next start, or when it reads its settings again"
         )
-        click.echo(_roots_for(agent, settings))
-
-
-def _roots_for(agent: str, settings: Settings) -> str:
-    """The root that the agent's sessions need, as settings; with the one that is there by default and would go then."""
-    sessions = os.path.dirname(settings_path(agent))
-    if agent == claude_code_settings.AGENT:
-        sessions = os.path.join(sessions, PROJECTS)
-    kept = [root.path for root in settings.roots if settings.origin.get(f"roots.{root.name}") == DEFAULT]
-    text = "".join(f'[[roots]]\npath = "{safe(path)}"\n\n' for path in kept)
-    return f'{text}[[roots]]\npath = "{safe(sessions)}"\nlayout = "{agent}"'
+        return
+    click.echo(
+        f'but no root has the layout "{agent}", so its sessions are not followed; put into runward.toml:\n'
+    )
+    sessions = sessions_in(agent, os.path.dirname(settings_path(agent)))
+    click.echo(f'[[roots]]\npath = "{safe(sessions)}"\nlayout = "{agent}"')
 
 
 @hook.command("uninstall")
@@ -162,12 +159,8 @@ def _carry_out(
 
 def settings_path(agent: str) -> str:
     """Where the agent keeps its settings: in the directory that its variable names, else in its usual one."""
-    variable, usual, name = {
-        claude_code_settings.AGENT: ("CLAUDE_CONFIG_DIR", ".claude", "settings.json"),
-        codex_settings.AGENT: ("CODEX_HOME", ".codex", "config.toml"),
-    }[agent]
-    directory = os.environ.get(variable) or f"{home_of(os.environ)}/{usual}"
-    return os.path.join(os.getcwd(), directory, name)
+    name = {claude_code_settings.AGENT: "settings.json", codex_settings.AGENT: "config.toml"}[agent]
+    return os.path.join(agent_home(agent, os.environ, home_of(os.environ), os.getcwd()), name)
 
 
 def _show(file: SettingsFile, text: str | None) -> None:

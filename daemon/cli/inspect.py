@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Iterator
-from typing import Final
 
 import click
 
+from runward.config.settings_keys import AUTO
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.inspected import InspectedSession, told
 from runward.daemon.cli.native_inspection import inspect_native
@@ -15,8 +15,6 @@ from runward.daemon.cli.transcript_inspection import Found, each_once, inspect_t
 from runward.daemon.rundir.liveness import Writers
 from runward.daemon.rundir.sessions_under import CannotList, Hindrance, Place, sessions_under
 from runward.handlers.layouts import native, registry
-
-AUTO: Final = "auto"
 
 
 def _layouts() -> tuple[str, ...]:

@@ -1,10 +1,10 @@
-"""`runward log`: the daemon's structured log, as it lies in the state directory."""
+"""`runward log`: the daemon's structured log, from its files and from the systemd journal, whichever it went to."""
 
-import json
-import os
+import heapq
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import click
 
@@ -13,38 +13,18 @@ from runward.daemon.cli import completing, following
 from runward.daemon.cli.context import settings_in_force, store_to_read
 from runward.daemon.cli.exits import NOT_FOUND
 from runward.daemon.cli.finding import find_session
+from runward.daemon.cli.log_files import LogFiles
+from runward.daemon.cli.log_journal import JournalledLines
+from runward.daemon.cli.log_wanted import LEVELS, Wanted
 from runward.daemon.cli.moments import Moment
-from runward.daemon.cli.output import coloured, fail, local, print_json, print_json_line, safe
-from runward.daemon.rundir.tailing import Line, Tail
+from runward.daemon.cli.output import coloured, fail, print_json, print_json_line
+from runward.daemon.log_line import for_people
 from runward.handlers.layouts.foreign_json import parse_time
 
-_LOG: Final = "log/runward.jsonl"
-_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
-_FIRST: Final = ("ts", "level", "event")
 _SHOWN_BEFORE: Final = 10
 """Lines before those that `-f` waits for, as with tail(1) and journalctl(1)."""
 
-
-class Wanted(NamedTuple):
-    """Which lines are printed: from a level on, about a session (its key), since a moment."""
-
-    level: str | None
-    session: str | None
-    since: float | None
-
-    def has(self, line: Mapping[str, JsonValue]) -> bool:
-        """Whether a line is one of them."""
-        level = line.get("level")
-        if self.level is not None and (
-            level not in _LEVELS or _LEVELS.index(str(level)) < _LEVELS.index(self.level)
-        ):
-            return False
-        if self.session is not None and self.session not in (line.get("session"), line.get("lane")):
-            return False
-        if self.since is None:
-            return True
-        at = parse_time(line.get("ts"))
-        return at is not None and at >= self.since
+_Line = dict[str, JsonValue]
 
 
 @click.command()
@@ -52,11 +32,19 @@ class Wanted(NamedTuple):
 @click.option(
     "--session", metavar="ID", shell_complete=completing.sessions, help="Only lines about this session."
 )
-@click.option("--level", type=click.Choice(_LEVELS), help="Only lines of this level and above.")
+@click.option("--level", type=click.Choice(LEVELS), help="Only lines of this level and above.")
 @click.option("--since", type=Moment(), metavar="TIME", help="Only lines since: 2h, today, a date.")
+@click.option(
+    "--event",
+    "events",
+    multiple=True,
+    metavar="NAME",
+    help="Only lines of this event, or of those that a glob names: 'journal.*'. May be given again.",
+)
 @click.option(
     "-n",
     "--lines",
+    "--limit",
     "count",
     type=click.IntRange(min=0),
     metavar="N",
@@ -70,6 +58,7 @@ def log(
     session: str | None,
     level: str | None,
     since: float | None,
+    events: tuple[str, ...],
     count: int | None,
     as_json: bool,
 ) -> None:
@@ -84,70 +73,58 @@ def log(
     if session is not None:
         with store_to_read(settings) as connection:
             key = find_session(connection, session)
-    wanted = Wanted(level, key, since)
-    path = os.path.join(settings.state_dir, _LOG)
-    tail = _open(path)
-    if follow:
-        _follow(path, tail, wanted, _SHOWN_BEFORE if count is None else count, as_json)
+    wanted = Wanted(level, key, since, events)
+    if follow and count is None:
+        count = _SHOWN_BEFORE
+    log = Log(settings.state_dir, wanted, count)
+    if not log.is_there:
+        fail(f"there is no log in {settings.state_dir}/log yet: no daemon has run here", NOT_FOUND)
+    if as_json and not follow:
+        print_json(list(log.so_far()))
         return
-    values = _wanted(_so_far(path, tail), wanted)
-    shown = values if count is None else iter(deque(values, maxlen=count))
-    if as_json:
-        print_json(list(shown))
-        return
-    for value in shown:
-        click.echo(text_of(value))
-
-
-def _follow(path: str, tail: Tail, wanted: Wanted, count: int, as_json: bool) -> None:
-    before = deque(_wanted(_so_far(path, tail), wanted), maxlen=count)
-    after = _wanted(following.follow(tail, None, lambda: False), wanted)
-    for values in (before, after):
-        for value in values:
+    for lines in (log.so_far(), log.followed()) if follow else (log.so_far(),):
+        for line in lines:
             if as_json:
-                print_json_line(value)
+                print_json_line(line)
             else:
-                click.echo(text_of(value))
+                click.echo(for_people(line, coloured))
 
 
-def _open(path: str) -> Tail:
-    try:
-        return Tail(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-    except FileNotFoundError:
-        fail(f"there is no log {path} yet: no daemon has run here", NOT_FOUND)
+class Log:
+    """The wanted lines of one state directory, in the order of their times, wherever they went."""
+
+    def __init__(self, state_dir: str, wanted: Wanted, count: int | None) -> None:
+        self._wanted = wanted
+        self._count = count
+        self._files = LogFiles(state_dir)
+        self._journal = JournalledLines(state_dir, wanted, count)
+
+    @property
+    def is_there(self) -> bool:
+        return self._files.is_there or self._journal.is_there
+
+    def so_far(self) -> Iterator[_Line]:
+        """What was logged up to now; with a count, the last of it."""
+        both = heapq.merge(_timed(self._files.so_far()), _timed(self._journal.so_far()), key=_time)
+        lines = (line for _, line in both if self._wanted.has(line))
+        return lines if self._count is None else iter(deque(lines, maxlen=self._count))
+
+    def followed(self) -> Iterator[_Line]:
+        """What is logged from then on, without end."""
+        while True:
+            for place in (self._files, self._journal):
+                yield from (line for line in place.added() if self._wanted.has(line))
+            time.sleep(following.PERIOD)
 
 
-def _so_far(path: str, tail: Tail) -> Iterator[Line]:
-    """What the log says: the part that was set aside first."""
-    try:
-        aside = Tail(lambda: os.open(f"{path}.1", os.O_RDONLY | os.O_CLOEXEC))
-    except FileNotFoundError:
-        pass
-    else:
-        yield from following.once(aside, None)
-        aside.close()
-    yield from tail.lines()
-
-
-def _wanted(lines: Iterable[Line], wanted: Wanted) -> Iterator[dict[str, JsonValue]]:
-    """The lines that are wanted; one that a full disk tore says nothing."""
+def _timed(lines: Iterable[_Line]) -> Iterator[tuple[float, _Line]]:
+    """Each line with its time, or that of the line before where it names none."""
+    last = 0.0
     for line in lines:
-        try:
-            value = json.loads(line.content)
-        except ValueError:
-            continue
-        if isinstance(value, dict) and wanted.has(value):
-            yield value
+        at = parse_time(line.get("ts"))
+        last = last if at is None else at
+        yield last, line
 
 
-def text_of(line: Mapping[str, JsonValue]) -> str:
-    """A line of the log for a terminal: time, level and event first, then its keys."""
-    at = parse_time(line.get("ts"))
-    level = str(line.get("level"))
-    shown = coloured(level, f"{level:<8}")
-    rest = " ".join(
-        f"{safe(key)}={safe(each if isinstance(each, str) else json.dumps(each, ensure_ascii=False))}"
-        for key, each in line.items()
-        if key not in _FIRST
-    )
-    return f"{local(at)}  {shown} {safe(str(line.get('event')))}  {rest}".rstrip()
+def _time(timed: tuple[float, _Line]) -> float:
+    return timed[0]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from runward.config.duration import DurationError, parse_duration
+from runward.config.duration import MAX_AGE_S, MAX_DURATION_S, DurationError, parse_duration
 
 if TYPE_CHECKING:
     _Seconds = click.ParamType[float]
@@ -34,7 +34,7 @@ def parse_moment(text: str, now: float) -> float:
     if re.fullmatch(r"@[0-9]{1,12}(\.[0-9]+)?", words):
         return float(words[1:])
     try:
-        return now - parse_duration(words.removesuffix("ago").removeprefix("-").strip())
+        return now - parse_duration(words.removesuffix("ago").removeprefix("-").strip(), MAX_AGE_S)
     except DurationError:
         pass
     try:
@@ -60,9 +60,12 @@ class Moment(_Seconds):
 
 
 class Length(_Seconds):
-    """An option's value that is a duration, in seconds."""
+    """An option's value that is a duration, in seconds; at most `longest`."""
 
     name = "duration"
+
+    def __init__(self, longest: float = MAX_DURATION_S) -> None:
+        self._longest = longest
 
     def convert(
         self, value: str | float, parameter: click.Parameter | None, context: click.Context | None
@@ -70,6 +73,31 @@ class Length(_Seconds):
         if isinstance(value, float):
             return value
         try:
-            return parse_duration(str(value))
+            return parse_duration(str(value), self._longest)
         except DurationError as error:
             self.fail(f"{error}; {error.mend}", parameter, context)
+
+
+class Period(_Seconds):
+    """An option's value that says how often, in seconds or as a duration; at least a tenth of a second."""
+
+    name = "seconds"
+    SHORTEST = 0.1
+
+    def convert(
+        self, value: str | float, parameter: click.Parameter | None, context: click.Context | None
+    ) -> float:
+        try:
+            period = float(value)
+        except ValueError:
+            try:
+                period = parse_duration(str(value))
+            except DurationError as error:
+                self.fail(f"{error}; {error.mend}, or a number of seconds", parameter, context)
+        if not self.SHORTEST <= period < float("inf"):
+            self.fail(
+                f"{value} is too short or endless: write {self.SHORTEST:g} or more seconds",
+                parameter,
+                context,
+            )
+        return period

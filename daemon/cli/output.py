@@ -129,7 +129,7 @@ def ago(at: float | None, now: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time, short: `2d 03h`, `1h 02m`, `3m 20s`, `4.2s`."""
+    """A length of time, short: `2d 03h`, `365d`, `1h 02m`, `3m 20s`, `4.2s`."""
     if seconds is None:
         return "-"
     if seconds < 60:
@@ -141,7 +141,7 @@ def duration(seconds: float | None) -> str:
     if hours < 48:
         return f"{hours}h {minutes:02d}m"
     days, hours = divmod(hours, 24)
-    return f"{days}d {hours:02d}h"
+    return f"{days}d {hours:02d}h" if hours else f"{days}d"
 
 
 def size(count: int) -> str:

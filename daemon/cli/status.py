@@ -11,15 +11,19 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, NoReturn
 
 import click
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.context import settings_in_force
-from runward.daemon.cli.exits import NOT_FOUND
-from runward.daemon.cli.output import iso, print_json
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
+from runward.daemon.cli.moments import Period
+from runward.daemon.cli.output import iso, print_json, safe
+from runward.daemon.cli.wrapping import room
+from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
+from runward.daemon.sign_of_life import stalled_s
 from runward.daemon.store import reading
 from runward.daemon.store.ownership import holder
 
@@ -27,36 +31,92 @@ _REPORT: Final = "status.json"
 _MAXIMUM_REPORT: Final = 16 << 20
 
 
+USUAL_PERIOD: Final = "2"
+"""Seconds between two pages where nobody says: as watch(1) does."""
+
+MOST_RUNNING: Final = 10
+"""Running sessions that are shown; more are only counted."""
+
+
+class Status(NamedTuple):
+    """What `--json` prints, and the sessions that began first of those that run, for people."""
+
+    told: dict[str, JsonValue]
+    running: list[reading.RunningRow]
+
+
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--watch",
+    "every",
+    type=Period(),
+    is_flag=False,
+    flag_value=USUAL_PERIOD,
+    metavar="[SECONDS]",
+    help="On a terminal: draw it again and again (every 2 s), until Ctrl-C.",
+)
 @click.pass_context
-def status(context: click.Context, as_json: bool) -> None:
-    """Is the daemon up, since when, what is running, waiting, held and degraded?
+def status(context: click.Context, as_json: bool, every: float | None) -> None:
+    """Is the daemon up and well, what needs you, what is running, waiting, held and due?
 
-    Exit code 0: it is running. 3: it is not.
+    Exit code 0: it is running. 1: it is, and gives no sign of life. 3: it is not running.
 
     \b
     Example:
       runward status
+      runward status --watch
     """
     settings = settings_in_force(context)
+    if every is not None:
+        _watch(settings, every, as_json)
     found = status_of(settings, time.time())
     if as_json:
-        print_json(found)
+        print_json(found.told)
     else:
-        from runward.daemon.cli.status_text import lines_of
-
-        click.echo("\n".join(lines_of(found, settings.state_dir, time.time())))
-    sys.exit(0 if found["running"] else NOT_FOUND)
+        click.echo("\n".join(_page(settings, found)))
+    sys.exit(_code(found.told))
 
 
-def status_of(settings: Settings, now: float) -> dict[str, JsonValue]:
-    """What `status --json` prints."""
+def _code(found: Mapping[str, JsonValue]) -> int:
+    if not found["running"]:
+        return NOT_FOUND
+    return GOOD if found["stalled_s"] is None else NOT_SO
+
+
+def _watch(settings: Settings, every: float, as_json: bool) -> NoReturn:
+    from runward.daemon.cli.redrawing import redraw
+
+    if as_json:
+        raise click.UsageError("--watch is for people, --json for programs: give one of them")
+    if not sys.stdout.isatty():
+        raise click.UsageError(
+            "--watch needs a terminal; programs call `runward status --json` again and again"
+        )
+    redraw(lambda: _page_or_why_not(settings), every)
+
+
+def _page_or_why_not(settings: Settings) -> list[str]:
+    try:
+        return _page(settings, status_of(settings, time.time()))
+    except reading.StoreUnreadable as error:
+        return [safe(str(error))]
+
+
+def _page(settings: Settings, found: Status) -> list[str]:
+    from runward.daemon.cli.status_text import lines_of
+
+    return lines_of(found.told, found.running, settings.state_dir, time.time(), room())
+
+
+def status_of(settings: Settings, now: float) -> Status:
+    """How things are at this moment."""
     pid = holder(Path(settings.state_dir))
     report = report_of(settings.state_dir, pid)
     with reading.reading(settings.state_dir) as connection:
-        return {
+        told: dict[str, JsonValue] = {
             "running": pid is not None,
+            "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
             "since": iso(_number(report.get("since"))),
             "pid": pid or None,
             "epoch": reading.epoch(connection),
@@ -64,6 +124,10 @@ def status_of(settings: Settings, now: float) -> dict[str, JsonValue]:
             "http": None,
             "sessions": dict(reading.sessions_by_status(connection)),
             "queue": _queue(connection, now),
+            "requests": {
+                "waiting": _files(settings.state_dir, INBOX),
+                "rejected": _files(settings.state_dir, REJECTED),
+            },
             "coverage": _coverage(report),
             "lag": {
                 "event_to_verdict_p50_s": report.get("lag_p50_s"),
@@ -73,9 +137,19 @@ def status_of(settings: Settings, now: float) -> dict[str, JsonValue]:
             "held_by_reason": dict(reading.held_by_reason(connection)),
             "degraded": report.get("degraded", []),
             "next_due": _next_due(connection),
+            "retention_s": settings.retention,
             "roots": roots_of(settings, report),
             "problems": _problems(connection, report),
         }
+        return Status(told, reading.running(connection, MOST_RUNNING))
+
+
+def _files(state: str, name: str) -> int:
+    """How many requests lie in this directory of the state."""
+    try:
+        return sum(each.endswith(SUFFIX) for each in os.listdir(os.path.join(state, name)))
+    except OSError:
+        return 0
 
 
 def report_of(state: str, pid: int | None) -> Mapping[str, JsonValue]:

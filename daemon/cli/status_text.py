@@ -1,22 +1,82 @@
-"""`runward status` for people, from the object that `--json` prints."""
+"""`runward status` for people, from the object that `--json` prints: is all well, what needs me, then the rest."""
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.output import ago, align, coloured, duration, local, moment_of, safe
+from runward.daemon.cli.wrapping import wrapped
+from runward.daemon.store.reading import RunningRow
 
-_SHOWN: Final = 10
-"""Problems that are shown; more are only counted."""
+_MOST_PROBLEMS: Final = 10
+_LONG_S: Final = 300.0
+"""Seconds from which on a job waits for long."""
+
+_LOG: Final = "`runward log --level warning` and `runward doctor` tell more"
 
 
-def lines_of(status: Mapping[str, JsonValue], state: str, now: float) -> list[str]:
-    """The status as lines for a terminal."""
-    lines = [_headline(status, now), *(f"  {line}" for line in align(list(_facts(status, state, now))))]
-    lines += _degraded(status)
-    lines += _roots(status)
-    lines += _problems(status)
-    return lines
+class Need(NamedTuple):
+    """Something that waits for a person, and what they can do."""
+
+    what: str
+    mend: str | None
+
+
+def lines_of(
+    status: Mapping[str, JsonValue], running: Sequence[RunningRow], state: str, now: float, columns: int
+) -> list[str]:
+    """The status as lines for a terminal of so many columns."""
+    return [
+        _headline(status, now),
+        *_needs_lines(list(needs(status)), bool(status["running"]), columns),
+        *_running(status, running, now),
+        *align(list(_facts(status, state, now))),
+        *_roots(status),
+    ]
+
+
+def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
+    """Everything that a person should see to, the worst first."""
+    stalled = status["stalled_s"]
+    if isinstance(stalled, int | float):
+        what = f"the daemon gave no sign of life for {duration(stalled)}: it is stopped, or stuck"
+        yield Need(f"{what}; what follows is as it was then", "see `runward log`, then restart it")
+    for reason, count in _table(status["held_by_reason"]).items():
+        mend = "mend the cause, then `runward queue retry --all`; `runward queue` shows them"
+        yield Need(f"{count} held: {reason or 'no reason given'}", mend)
+    for root in _tables(status["roots"]):
+        if root["problem"]:
+            mend = "see whether it is there and may be read; the daemon notices by itself"
+            yield Need(f"root {root['name']}: {root['problem']}", mend)
+    told = [f"root {root['name']}: {root['problem']}" for root in _tables(status["roots"])]
+    for each in _list(status["degraded"]):
+        if str(each) not in told:
+            yield Need(f"degraded: {each}", _LOG)
+    yield from _waiting(status)
+    yield from _wrong_files(status)
+
+
+def _waiting(status: Mapping[str, JsonValue]) -> Iterator[Need]:
+    requests, oldest = _table(status["requests"]), _table(status["queue"])["oldest_waiting_s"]
+    if requests["rejected"]:
+        what = f"{requests['rejected']} requests were refused, and lie in `rejected` of the state directory"
+        yield Need(what, "`runward log` says why (inbox.rejected); then remove them")
+    if requests["waiting"] and not status["running"]:
+        yield Need(f"{requests['waiting']} requests wait for a daemon", "start `runward daemon`")
+    if status["running"] and isinstance(oldest, int | float) and oldest > _LONG_S:
+        yield Need(
+            f"a job waits for {duration(oldest)}", "`runward queue` shows it, `runward why` says what for"
+        )
+
+
+def _wrong_files(status: Mapping[str, JsonValue]) -> Iterator[Need]:
+    found = _tables(status["problems"])
+    for each in found[:_MOST_PROBLEMS]:
+        place = f"{each['path']}:{each['line']}" if each["line"] is not None else str(each["path"])
+        yield Need(f"{place}: {each['message']}", None if each["mend"] is None else str(each["mend"]))
+    if len(found) > _MOST_PROBLEMS:
+        what = f"and {len(found) - _MOST_PROBLEMS} more files with problems"
+        yield Need(what, "`runward status --json` has them all")
 
 
 def _headline(status: Mapping[str, JsonValue], now: float) -> str:
@@ -25,84 +85,116 @@ def _headline(status: Mapping[str, JsonValue], now: float) -> str:
     since = moment_of(status["since"])
     up = f" since {local(since)} ({duration(now - since)})" if since is not None else ""
     version = f" {safe(str(status['version']))}" if status["version"] is not None else ""
-    return f"runward{version} is {coloured('ok', 'running')}{up}, pid {status['pid'] or 'unknown'}"
+    word = coloured("ok", "running") if status["stalled_s"] is None else coloured("failed", "stalled")
+    return f"runward{version} is {word}{up}, pid {status['pid'] or 'unknown'}"
+
+
+def _needs_lines(found: Sequence[Need], is_up: bool, columns: int) -> Iterator[str]:
+    if not found:
+        if is_up:
+            yield coloured("ok", "all is well")
+        yield ""
+        return
+    yield coloured("warning", "one thing needs you:" if len(found) == 1 else f"{len(found)} things need you:")
+    for need in found:
+        yield from wrapped(safe(need.what), "  ! ", "    ", columns)
+        if need.mend is not None:
+            yield from wrapped(safe(need.mend), "    -> ", "       ", columns)
+    yield ""
+
+
+def _running(status: Mapping[str, JsonValue], running: Sequence[RunningRow], now: float) -> Iterator[str]:
+    if not running:
+        return
+    rows = [
+        (
+            f"  {safe(each.session_id)}",
+            safe(each.playbook or each.agent or each.layout),
+            duration(now - each.started_at),
+            each.activity or "",
+        )
+        for each in running
+    ]
+    count = _table(status["sessions"]).get("running", len(running))
+    yield f"{count} {coloured('running')}"
+    yield from align(rows)
+    if isinstance(count, int) and count > len(running):
+        yield f"  and {count - len(running)} more: `runward session list --status running`"
+    yield ""
 
 
 def _facts(status: Mapping[str, JsonValue], state: str, now: float) -> Iterator[tuple[str, str]]:
-    yield "state:", f"{safe(state)} (epoch {status['epoch']})"
-    sessions = _table(status["sessions"])
-    counted = ", ".join(f"{count} {coloured(name)}" for name, count in sessions.items())
-    yield "sessions:", counted or "none"
+    yield "sessions", _counted(status)
     queue = _table(status["queue"])
     oldest = queue["oldest_waiting_s"]
     age = f", the oldest waits for {duration(float(oldest))}" if isinstance(oldest, int | float) else ""
     held = coloured("held" if queue["held"] else "", f"{queue['held']} held")
-    yield "queue:", f"{queue['waiting']} waiting, {queue['running']} running, {held}{age}"
+    yield "queue", f"{queue['waiting']} waiting, {queue['running']} running, {held}{age}"
     due = status["next_due"]
-    if isinstance(due, dict):
-        at = moment_of(due["at"])
-        yield "next due:", f"{safe(str(due['what']))} {ago(at, now)}"
+    at = moment_of(due["at"]) if isinstance(due, dict) else None
+    yield "next due", f"{safe(str(due['what']))} {ago(at, now)}" if isinstance(due, dict) else "nothing"
+    kept = status["retention_s"]
+    yield (
+        "kept",
+        f"{duration(float(kept))} after a session's end" if isinstance(kept, int | float) else "for ever",
+    )
     if status["running"]:
-        coverage = _table(status["coverage"])
-        scanned = moment_of(coverage["last_scan_at"])
-        watch = f"{coverage['watched']} directories, {coverage['flat']} roots flat, {coverage['overflows']} overflows"
-        yield "watching:", f"{watch}, {coverage['found_by_scan']} found only by a scan"
-        yield "last scan:", ago(scanned, now)
-        if coverage["unread"]:
-            yield "reading:", f"{coverage['unread']} places are still to be looked at"
-        lag = _table(status["lag"])
-        yield (
-            "verdicts:",
-            f"p50 {_lag(lag['event_to_verdict_p50_s'])}, p99 {_lag(lag['event_to_verdict_p99_s'])}",
-        )
-        if status["fences_refused"]:
-            yield "fences:", f"{status['fences_refused']} refused"
+        yield from _daemons_own(status, now)
+    yield "state", f"{safe(state)} (epoch {status['epoch']})"
 
 
-def _degraded(status: Mapping[str, JsonValue]) -> list[str]:
-    told = [f"  {safe(str(each))}" for each in _list(status["degraded"])]
-    told += [
-        f"  {count} held: {safe(reason or 'no reason given')}; `runward queue` shows them"
-        for reason, count in _table(status["held_by_reason"]).items()
-    ]
-    return [coloured("warning", "degraded:"), *told] if told else []
+def _counted(status: Mapping[str, JsonValue]) -> str:
+    sessions = _table(status["sessions"])
+    return ", ".join(f"{count} {coloured(name)}" for name, count in sessions.items()) or "none"
 
 
-def _roots(status: Mapping[str, JsonValue]) -> list[str]:
+def _daemons_own(status: Mapping[str, JsonValue], now: float) -> Iterator[tuple[str, str]]:
+    """What only a running daemon knows."""
+    lag, coverage = _table(status["lag"]), _table(status["coverage"])
+    if lag["event_to_verdict_p50_s"] is None:
+        yield "verdicts", "none since it started"
+    else:
+        median, slowest = _lag(lag["event_to_verdict_p50_s"]), _lag(lag["event_to_verdict_p99_s"])
+        yield "verdicts", f"{median} after the end of a run (99 of 100 within {slowest})"
+    watch = (
+        f"{coverage['watched']} directories, {coverage['flat']} roots flat, {coverage['overflows']} overflows"
+    )
+    yield "watching", f"{watch}, {coverage['found_by_scan']} found only by a scan"
+    yield "last scan", ago(moment_of(coverage["last_scan_at"]), now)
+    if coverage["unread"]:
+        yield "reading", f"{coverage['unread']} places are still to be looked at"
+    if status["fences_refused"]:
+        yield "fences", f"{status['fences_refused']} refused"
+
+
+def _roots(status: Mapping[str, JsonValue]) -> Iterator[str]:
     rows = [
         (
             f"  {safe(str(root['name']))}",
             safe(str(root["layout"])),
             coloured(str(root["health"])),
-            safe(f"{root['path']}" + (f": {root['problem']}" if root["problem"] else "")),
+            safe(str(root["path"])),
         )
-        for root in _list(status["roots"])
-        if isinstance(root, dict)
+        for root in _tables(status["roots"])
     ]
-    return ["roots:", *align(rows)] if rows else []
-
-
-def _problems(status: Mapping[str, JsonValue]) -> list[str]:
-    found = [each for each in _list(status["problems"]) if isinstance(each, dict)]
-    if not found:
-        return []
-    lines = [coloured("warning", "problems in files:")]
-    for each in found[:_SHOWN]:
-        place = f"{each['path']}:{each['line']}" if each["line"] is not None else str(each["path"])
-        mend = f" ({each['mend']})" if each["mend"] else ""
-        lines.append(f"  {safe(place)}: {safe(str(each['message']))}{safe(mend)}")
-    if len(found) > _SHOWN:
-        lines.append(f"  and {len(found) - _SHOWN} more: `runward status --json` has them all")
-    return lines
+    if rows:
+        yield "roots"
+        yield from align(rows)
 
 
 def _lag(value: JsonValue) -> str:
-    return f"{value * 1000:.0f} ms" if isinstance(value, int | float) else "-"
+    if not isinstance(value, int | float):
+        return "-"
+    return f"{value * 1000:.0f} ms" if value < 1 else duration(value)
 
 
 def _table(value: JsonValue) -> Mapping[str, JsonValue]:
     assert isinstance(value, dict), "our own JSON"
     return value
+
+
+def _tables(value: JsonValue) -> list[Mapping[str, JsonValue]]:
+    return [each for each in _list(value) if isinstance(each, dict)]
 
 
 def _list(value: JsonValue) -> list[JsonValue]:

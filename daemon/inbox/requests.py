@@ -13,6 +13,7 @@ from runward.handlers.events import (
     JobDiscardRequested,
     JobRetryRequested,
     PlayRunRequested,
+    PruneRequested,
     ScanRequested,
     SessionCancelRequested,
     UnknownEvent,
@@ -21,13 +22,21 @@ from runward.handlers.events import (
 )
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 
-Request = JobRetryRequested | JobDiscardRequested | SessionCancelRequested | PlayRunRequested | ScanRequested
+Request = (
+    JobRetryRequested
+    | JobDiscardRequested
+    | SessionCancelRequested
+    | PlayRunRequested
+    | ScanRequested
+    | PruneRequested
+)
 REQUESTS: Final = (
     JobRetryRequested,
     JobDiscardRequested,
     SessionCancelRequested,
     PlayRunRequested,
     ScanRequested,
+    PruneRequested,
 )
 
 

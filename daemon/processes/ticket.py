@@ -114,6 +114,11 @@ def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
     return ticket
 
 
+def has_ticket(state: Path, key: str) -> bool:
+    """Whether any launcher ever took up the start `key`, as far as its ticket was not thrown away."""
+    return os.path.lexists(f"{state}/{STARTS}/{_name(key)}")
+
+
 def throw_away(state: Path, owed: Collection[str]) -> None:
     """Remove the tickets of all starts but the `owed` ones.
 

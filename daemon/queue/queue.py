@@ -10,19 +10,21 @@ import sqlite3
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import anyio
 
 from runward.daemon.ports import Clock, Randomness
-from runward.daemon.store import queries
+from runward.daemon.store import packing, pruning, queries
 from runward.daemon.store.chain import Head
 from runward.daemon.store.rows import Batch, Job, Outcome, OwedLine
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.handlers.effects import Emit
-from runward.handlers.events import Event
+from runward.handlers.events import AttemptStarted, Event
 from runward.handlers.route import in_background
+
+_T = TypeVar("_T")
 
 REFUSALS: Final = (
     Fenced,
@@ -164,12 +166,42 @@ class Queue:
                 self._open = await queries.open_lanes(self._store)
                 self._open_is_stale = False
             try:
+                await self._unpack(observed)
+                await self._reopen(observed)
                 await self._put(observed, due, token, jobs)
             except (StoreTrouble, sqlite3.Error) as error:
                 if not jobs:
                     raise
                 trouble = str(error)
         return Claim(token, tuple(sorted(jobs, key=lambda job: job.id)), trouble)
+
+    async def _unpack(self, observed: Sequence[Observation]) -> None:
+        """Have the rows of packed sessions again that something is said of. Nobody sees a difference."""
+        lanes = {event.lane for each in observed for event in each.events}
+        try:
+            statements = await packing.unpacked(self._store, lanes) if lanes else []
+        except ValueError as error:
+            self.tally.refused.append(("a packed session", str(error)))
+            return
+        if statements:
+            await self._attempt(statements, "unpack", _unknowable)
+
+    async def _reopen(self, observed: Sequence[Observation]) -> None:
+        """Have the pruned sessions again that a further attempt goes on from. Nobody sees a difference but them."""
+        further = {
+            event.session_key
+            for each in observed
+            for event in each.events
+            if isinstance(event, AttemptStarted) and event.attempt > 1
+        }
+        statements = await pruning.reopened(self._store, further) if further else []
+        if statements:
+            await self._attempt(statements, "reopen", _unknowable)
+
+    async def beside(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Do some work on what is completed, while nothing is put or completed and no commit is in doubt."""
+        async with self._one_at_a_time:
+            return await work()
 
     async def _put(
         self, observed: Sequence[Observation], due: Sequence[Job], token: str, jobs: list[Job]

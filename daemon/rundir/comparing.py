@@ -9,17 +9,15 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.daemon.ports import AlteredLine, Compared, Gone, LineState, StandingLines
 from runward.daemon.rundir.journals import find
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REGULAR, unreadable
+from runward.daemon.rundir.our_lines import SEARCHED, Line, each_line
 from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.foreign_json import read_json
-
-SEARCHED: Final = 64 << 20
-"""Bytes of a journal in which a line that isn't at its place is looked for."""
 
 REPLACED: Final = frozenset({errno.ELOOP, errno.ENXIO})
 """What opening says where something else than a file stands now."""
@@ -29,14 +27,6 @@ _LONGEST: Final = 1 << 20
 
 _TAIL: Final = 16
 """So many bytes of a line's end at their very place tell that what differs before them was changed in place."""
-
-
-class _Line(NamedTuple):
-    """One line of ours and where it was written."""
-
-    row: int
-    offset: int
-    content: bytes
 
 
 def compare(directory: str, name: str, lines: Sequence[StandingLines]) -> Compared | Gone | Unreadable:
@@ -63,7 +53,7 @@ def compare(directory: str, name: str, lines: Sequence[StandingLines]) -> Compar
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             return _all_gone(lines)
-        return Compared(tuple(_compared(descriptor, status.st_size, list(_each_line(lines)))))
+        return Compared(tuple(_compared(descriptor, status.st_size, list(each_line(lines)))))
     except OSError as error:
         return unreadable(error)
     finally:
@@ -79,22 +69,10 @@ def _without_directory(root: str) -> Gone | Unreadable:
 
 
 def _all_gone(lines: Sequence[StandingLines]) -> Compared:
-    return Compared(tuple(_altered(each, "gone") for each in _each_line(lines)))
+    return Compared(tuple(_altered(each, "gone") for each in each_line(lines)))
 
 
-def _each_line(rows: Sequence[StandingLines]) -> Iterator[_Line]:
-    """Every single line with its own place."""
-    for row in rows:
-        contents = iter(row.content.splitlines(keepends=True))
-        for offset, length in row.places or ((row.offset, len(row.content)),):
-            end = offset + length
-            while offset < end:
-                content = next(contents)
-                yield _Line(row.row, offset, content)
-                offset += len(content)
-
-
-def _compared(descriptor: int, size: int, lines: Sequence[_Line]) -> Iterator[AlteredLine]:
+def _compared(descriptor: int, size: int, lines: Sequence[Line]) -> Iterator[AlteredLine]:
     stands = [os.pread(descriptor, len(each.content), each.offset) == each.content for each in lines]
     if all(stands):
         return
@@ -121,7 +99,7 @@ def _compared(descriptor: int, size: int, lines: Sequence[_Line]) -> Iterator[Al
             yield _at_the_end(descriptor, each)
 
 
-def _at_the_end(descriptor: int, line: _Line) -> AlteredLine:
+def _at_the_end(descriptor: int, line: Line) -> AlteredLine:
     """What became of a line after which nothing of ours stands: others may have gone on where it was cut."""
     there = os.pread(descriptor, len(line.content), line.offset)
     left = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(there, line.content, strict=False)))
@@ -144,5 +122,5 @@ def _same_fact(value: Mapping[str, JsonValue], line: bytes) -> bool:
     return isinstance(ours, dict) and value.get("hash") == ours.get("hash")
 
 
-def _altered(line: _Line, state: LineState, left: int = 0) -> AlteredLine:
+def _altered(line: Line, state: LineState, left: int = 0) -> AlteredLine:
     return AlteredLine(line.row, state, line.offset, line.content, left)

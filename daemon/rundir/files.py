@@ -77,6 +77,11 @@ class RealFiles:
     ) -> Sight | Unreadable | Gone:
         return looking.look(root, directory, names, known)
 
+    def unchanged(
+        self, root: str, names: Sequence[str], known: Mapping[str, Mapping[str, Signature]]
+    ) -> frozenset[str]:
+        return looking.unchanged(root, names, known)
+
     def artifacts(self, root: str, within: str, paths: Sequence[str]) -> RootFacts | Unreadable:
         return artifact_facts(root, within, paths)
 

@@ -7,7 +7,9 @@ For somebody who follows one file on a terminal, see `tailing.py`.
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import repeat
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from runward.daemon.rundir.sparse import data_after, is_empty
@@ -203,9 +205,13 @@ class Growing:
         )
 
 
+_WHOLE_LINE: Final[Callable[[tuple[int, bytes, bool]], LogLine]] = partial(tuple.__new__, LogLine)
+"""A line, made without a call of Python code: a large transcript has a hundred thousand."""
+
+
 def _lines(number: int, contents: list[bytes], *, may_be_long: bool) -> Iterable[LogLine]:
     if not may_be_long:
-        return map(LogLine, range(number, number + len(contents)), contents)
+        return map(_WHOLE_LINE, zip(range(number, number + len(contents)), contents, repeat(False)))
     return [_line(number + index, each) for index, each in enumerate(contents)]
 
 

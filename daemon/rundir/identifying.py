@@ -5,6 +5,7 @@ import os
 from itertools import islice
 from typing import Final
 
+from runward.daemon.rundir.mixed_places import is_inside_session
 from runward.daemon.rundir.opening import ABSENT, LINK, ROOT, opened, opened_below, unreadable
 from runward.daemon.rundir.recognising import HEAD, log_by_its_place, recognise_head, recognise_inside
 from runward.daemon.rundir.session_files import SessionFiles
@@ -14,7 +15,7 @@ from runward.daemon.rundir.sights import NOTHING_READ, Identity
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.daemon.rundir.unpacking import CannotUnpack
 from runward.handlers.facts import Unreadable
-from runward.handlers.layouts.places import LOG, is_glob, unpacked_name
+from runward.handlers.layouts.places import LOG, is_glob, mixed_shape, unpacked_name
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout, Scan
 from runward.handlers.layouts.transcript import LogLine
 
@@ -32,6 +33,8 @@ def identify(root: str, place: str, layouts: Layouts) -> Identity | Unreadable |
     *parents, name = place.split("/")
     try:
         with opened(root, ROOT) as top:
+            if layouts.logs and layouts.directories and is_inside_session(top, parents, mixed_shape(layouts)):
+                return None
             with opened_below(top, parents) as within:
                 found = _log(within, name, f"{root}/{place}", layouts) if layouts.logs else None
             if found is not None or not layouts.directories:

@@ -16,6 +16,7 @@ from typing import Final
 
 from runward.daemon.faults import point
 from runward.daemon.ports import Appended, EpochPassed, Journal, JournalLine, NotAppended
+from runward.daemon.rundir.adopting import as_they_stand
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REFUSED
 from runward.daemon.rundir.sparse import data_after, is_empty
 
@@ -71,6 +72,12 @@ def _locked(
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return NotAppended(f"{line.name} is not a regular file", for_good=True)
+    if line.known is not None:
+        stands = as_they_stand(descriptor, status.st_size, line.content, line.known)
+        result = _complete(descriptor, line._replace(content=stands), status.st_size)
+        if isinstance(result, Appended) and stands != line.content:
+            return result._replace(adopted=stands)
+        return result
     if line.check:
         return _complete(descriptor, line, status.st_size)
     return _append(descriptor, line.content, status.st_size, line.live)

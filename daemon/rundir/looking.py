@@ -99,6 +99,26 @@ def look(
         os.close(descriptor)
 
 
+def unchanged(
+    root: str, names: Sequence[str], known: Mapping[str, Mapping[str, Signature]]
+) -> frozenset[str]:
+    """Those of the known run directories whose wanted documents are there, or not, just as they are known."""
+    return frozenset(
+        directory
+        for directory, signatures in known.items()
+        if all(_at(f"{root}/{directory}/{name}") == signatures.get(name) for name in names)
+    )
+
+
+def _at(path: str) -> Signature | None:
+    """The signature of what is at `path`, None where there is nothing; what can't be reached is like no known one."""
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except OSError as error:
+        return None if error.errno == errno.ENOENT else (0, 0, 0)
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def _no_directory(root: str, error: OSError) -> Unreadable | Gone:
     return unreadable(error) if error.errno not in ABSENT and error.errno != errno.ELOOP else gone(root)
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from runward.daemon.agent_homes import PROJECTS
 from runward.daemon.processes.identity import ProcessIdentity, current_boot_id, state_of
 from runward.daemon.processes.namespaced import number_of
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
@@ -17,7 +18,6 @@ from runward.handlers.sessions.observe import ProcessState, together
 from runward.handlers.sessions.over import Writer, WriterStatus
 
 SESSIONS: Final = "sessions"
-PROJECTS: Final = "projects"
 
 _STATUSES: Final[Mapping[str | None, WriterStatus]] = {"busy": "busy", "idle": "idle", "waiting": "waiting"}
 """What a program says of itself; that it waits for a person's leave is said by no transcript."""

@@ -61,12 +61,17 @@ def recognise_directory(path: str, names: Iterable[str], layouts: Layouts) -> Di
 
 def recognise_inside(within: int, names: frozenset[str], layouts: Layouts) -> DirectoryLayout | str | None:
     """As `recognise_directory`, of an open directory."""
-    if native.SCHEMA.encode() in _heads(within, names, (native.RUN,)).get(native.RUN, b""):
+    if says_native(within, names):
         return native.LAYOUT
     for layout in layouts.directories:
         if layout.recognises(names, _heads(within, names, layout.markers)):
             return layout
     return native.LAYOUT if native.RUN in names else None
+
+
+def says_native(within: int, names: frozenset[str]) -> bool:
+    """Whether an open directory's `run.json` says itself that it is of one of our own runs."""
+    return native.SCHEMA.encode() in _heads(within, names, (native.RUN,)).get(native.RUN, b"")
 
 
 def _heads(within: int, names: frozenset[str], markers: tuple[str, ...]) -> dict[str, bytes]:

@@ -5,18 +5,32 @@ from typing import Final
 
 from runward.daemon.ports import Gone, Listing
 from runward.daemon.rundir.looking import signature
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, open_place, opened, unreadable
+from runward.daemon.rundir.mixed_places import is_inside_session, recognise_place, shape_inside
+from runward.daemon.rundir.opening import (
+    ABSENT,
+    DIRECTORY,
+    LINK,
+    ROOT,
+    open_place,
+    opened,
+    opened_below,
+    unreadable,
+)
 from runward.handlers.facts import Unreadable
+from runward.handlers.layouts import native
 from runward.handlers.layouts.places import (
     LEVELS,
     LOG,
     PACKED,
     DirectoryShape,
     LogShape,
+    MixedShape,
     Shape,
+    directory_shape,
     is_storable,
     unpacked_name,
 )
+from runward.handlers.layouts.registry import DirectoryLayout
 from runward.handlers.layouts.scanner import Signature
 
 MOST_ENTRIES: Final = 1_000_000
@@ -34,13 +48,15 @@ def list_places(root: str, shape: Shape) -> Listing | Unreadable | Gone:
             listing.look(top, "", LEVELS)
     except OSError as error:
         return Gone() if error.errno in ABSENT else unreadable(error)
-    return Listing(listing.places, tuple(listing.unusable), tuple(listing.unlisted))
+    return Listing(listing.places, tuple(listing.unusable), tuple(listing.unlisted), tuple(listing.native))
 
 
 def place_signature(root: str, place: str, shape: Shape) -> Signature | None:
     """The signature of a place, as `list_places` tells it; None where there is none or it can't be reached."""
     *parents, name = place.split("/")
     try:
+        if isinstance(shape, MixedShape):
+            return _signature_in_mixed(root, parents, name, shape)
         within = open_place(root, parents)
         try:
             if isinstance(shape, DirectoryShape):
@@ -51,6 +67,18 @@ def place_signature(root: str, place: str, shape: Shape) -> Signature | None:
             os.close(within)
     except OSError:
         return None
+
+
+def _signature_in_mixed(root: str, parents: list[str], name: str, shape: MixedShape) -> Signature | None:
+    with opened(root, ROOT) as top:
+        if is_inside_session(top, parents, shape):
+            return None
+        with opened_below(top, parents) as within:
+            if name.endswith(LOG):
+                found = log_at(within, name)
+                return signature(found[1]) if found is not None else None
+            with opened(name, DIRECTORY, within) as directory:
+                return directory_signature(directory, shape_inside(directory, shape))[0]
 
 
 def log_at(within: int, name: str) -> tuple[str, os.stat_result] | None:
@@ -89,18 +117,29 @@ def directory_signature(directory: int, shape: DirectoryShape) -> tuple[Signatur
     return (inode, size, changed), found
 
 
+def _logs_of(shape: Shape) -> LogShape:
+    """Which logs are looked for in directories of this shape."""
+    if isinstance(shape, MixedShape):
+        return shape.logs
+    return shape if isinstance(shape, LogShape) else LogShape()
+
+
 class _Listing:
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
+        self._logs = _logs_of(shape)
+        self._telling = frozenset(shape.telling_names()) if isinstance(shape, MixedShape) else frozenset()
         self._left = MOST_ENTRIES
         self.places: dict[str, Signature] = {}
         self.unusable: list[str] = []
         self.unlisted: list[str] = []
+        self.native: list[str] = []
 
     def look(self, within: int, prefix: str, levels: int) -> None:
         """What lies in an open directory. Raises `OSError` where it can't be listed."""
         directories: list[str] = []
         logs: dict[str, os.stat_result] = {}
+        may_tell = False
         with os.scandir(within) as entries:
             for entry in entries:
                 self._left -= 1
@@ -108,6 +147,7 @@ class _Listing:
                     self.unlisted.append(prefix.rstrip("/") or ".")
                     break
                 name = entry.name
+                may_tell = may_tell or name in self._telling
                 if entry.is_dir(follow_symlinks=False):
                     directories.append(name)
                 elif self._is_log(entry) and (name.endswith(LOG) or unpacked_name(name) not in logs):
@@ -118,17 +158,33 @@ class _Listing:
         if isinstance(self._shape, DirectoryShape):
             self._sessions(within, directories, self._shape)
             return
+        if may_tell and prefix and self._is_session(within, prefix.rstrip("/")):
+            return
         for name, status in logs.items():
             self._add(prefix + name, signature(status))
         for name in directories:
-            if levels and self._shape.is_entered(name) and name + LOG not in logs and self._left >= 0:
+            if levels and self._logs.is_entered(name) and name + LOG not in logs and self._left >= 0:
                 self._descend(within, prefix + name, name, levels - 1)
 
     def _is_log(self, entry: os.DirEntry[str]) -> bool:
+        if isinstance(self._shape, DirectoryShape):
+            return False
+        return self._logs.is_log(entry.name) and entry.is_file(follow_symlinks=False)
+
+    def _is_session(self, within: int, place: str) -> bool:
+        """Whether an open directory with a file that tells of sessions is one's; it is listed in any case.
+
+        One that is none may become one without a change of its own.
+        """
         shape = self._shape
-        return (
-            isinstance(shape, LogShape) and shape.is_log(entry.name) and entry.is_file(follow_symlinks=False)
-        )
+        if not isinstance(shape, MixedShape) or place.endswith(LOG):
+            return False
+        layout = recognise_place(within, shape)
+        told_by = directory_shape(layout) if isinstance(layout, DirectoryLayout) else shape.directories()
+        self._add(place, directory_signature(within, told_by)[0])
+        if layout == native.LAYOUT and is_storable(place):
+            self.native.append(place)
+        return layout is not None
 
     def _descend(self, within: int, path: str, name: str, levels: int) -> None:
         try:

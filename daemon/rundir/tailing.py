@@ -36,7 +36,8 @@ class Tail:
     def __init__(self, reopen: Callable[[], int]) -> None:
         self._reopen = reopen
         self._descriptor = reopen()
-        self._identity = _identity(self._descriptor)
+        self.identity = _identity(self._descriptor)
+        """Device and inode of the file that is read."""
         self._begin()
 
     def _begin(self) -> None:
@@ -73,11 +74,11 @@ class Tail:
         except FileNotFoundError:
             return False
         identity = _identity(following)
-        if identity == self._identity:
+        if identity == self.identity:
             os.close(following)
             return False
         os.close(self._descriptor)
-        self._descriptor, self._identity = following, identity
+        self._descriptor, self.identity = following, identity
         self._begin()
         return True
 

@@ -5,7 +5,8 @@ somebody made anew from some event on.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from runward.handlers.events import Event, dump_payload
@@ -34,6 +35,9 @@ class Head(NamedTuple):
 
 GENESIS_HEAD: Final = Head(0, GENESIS)
 """The end of a chain that has no event yet."""
+
+
+NOTHING_PRUNED: Final[Mapping[int, Head]] = MappingProxyType({})
 
 
 class ChainedEvent(NamedTuple):
@@ -80,12 +84,16 @@ def event_hash(
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def follow(events: Iterable[ChainedEvent], head: Head = GENESIS_HEAD) -> Head | BrokenChain:
+def follow(
+    events: Iterable[ChainedEvent], head: Head = GENESIS_HEAD, pruned: Mapping[int, Head] = NOTHING_PRUNED
+) -> Head | BrokenChain:
     """Follow the chain from `head` over the events behind it, in order; returns its end, or where it breaks.
 
-    An event that was changed breaks it there; one that was changed together with its hash, at the next one.
+    An event that was changed breaks it there; one that was changed together with its hash, at the next one. `pruned`
+    are the stretches of events that are gone, each with its end, by the number of its first event.
     """
     for each in events:
+        head = pruned.get(head.seq + 1, head)
         if each.seq != head.seq + 1:
             return BrokenChain(each.seq, each.key, f"after event {head.seq} comes event {each.seq}")
         expected = event_hash(head.hash, *each[2:])

@@ -27,8 +27,12 @@ MARKED_LATE: Final = (
 )
 """A line was marked whose number had settled before: it is as new as any."""
 
+ADOPTED: Final = "insert or replace into adopted_lines (id, content) values (?, ?)"
+"""What stands in place of a line, which says the same."""
+
 _SETTLE: Final = (
-    "update daemon set settled = settling, settling = (select coalesce(max(id), 0) from journal_lines),"
+    "update daemon set settled = settling, "
+    " settling = max(settling, (select coalesce(max(id), 0) from journal_lines)),"
     " settling_at = ?1 where id = 1"
 )
 _LIST: Final = (
@@ -48,9 +52,10 @@ _LIST_OPEN: Final = (
     " where c.phase = 'open' and l.\"offset\" is not null and l.content is not null"
 )
 _STANDING: Final = (
-    'select l.directory, l.name, l.id, l.content, l."offset", l.places from json_each(?) k'
+    'select l.directory, l.name, l.id, coalesce(a.content, l.content), l."offset", l.places from json_each(?) k'
     " cross join events e on e.key > k.value || '#' and e.key < k.value || '$' and e.lane = k.value"
     " cross join journal_lines l on l.id between 256 * e.seq and 256 * e.seq + 255"
+    " left join adopted_lines a on a.id = l.id"
     ' where l."offset" is not null and l.content is not null order by l.id'
 )
 
@@ -94,6 +99,11 @@ async def uncompared(store: Store) -> dict[Journal, str]:
             return found
         found |= {(str(directory), str(name)): str(key) for directory, name, key in rows}
         last = rows[-1][:2]
+
+
+async def is_restored(store: Store) -> bool:
+    """Whether this store was ever put back from a backup: then journals may hold lines that it knows nothing of."""
+    return bool(await store.read("select 1 from restores limit 1"))
 
 
 async def standing_lines(store: Store, sessions: Iterable[str]) -> dict[Journal, list[StandingLines]]:

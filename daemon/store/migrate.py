@@ -1,13 +1,21 @@
 """Migrations: numbered SQL files, forward only, each in a transaction, with a backup before."""
 
+import os
+import re
 import sqlite3
+import time
+from contextlib import closing
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Final
 
+from runward.daemon.rundir.durable import sync_directory
+from runward.daemon.store.copying import copied
+from runward.daemon.store.reading import StoreTooNew, uri_of
 
-class StoreTooNew(Exception):
-    """The store was written by a newer Runward; this one must not touch it."""
+KEPT: Final = 2
+"""So many backups of before an upgrade are kept: of the last one, and of the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,28 +36,30 @@ def migrations() -> tuple[Migration, ...]:
     return tuple(sorted(found, key=lambda each: each.number))
 
 
-def migrate(path: Path) -> int:
+def migrate(path: Path, *, keep: bool = True) -> int:
     """Bring the store at `path` to this program's schema; returns its version.
 
-    Raises `StoreTooNew`, and `sqlite3.Error` where the file is no store or the disk refuses.
+    What it was before is kept beside it, unless `keep` is false, as `runward.before-upgrade-<version>-<UTC>.db`.
+    Raises `StoreTooNew`, having touched nothing, and `OSError` and `sqlite3.Error` where the file is no store or the
+    disk refuses.
     """
     steps = migrations()
+    version = _version(path)
+    if version > steps[-1].number:
+        raise StoreTooNew(
+            f"{path} has version {version}, this Runward knows {steps[-1].number}: install the newer one"
+        )
+    due = [step for step in steps if step.number > version]
+    if not due:
+        return version
     connection = sqlite3.connect(path, isolation_level=None)
     try:
-        version: int = connection.execute("pragma user_version").fetchone()[0]
-        if version > steps[-1].number:
-            raise StoreTooNew(
-                f"{path} has version {version}, this Runward knows {steps[-1].number}: install the newer one"
-            )
-        due = [step for step in steps if step.number > version]
-        if not due:
-            return version
         if version == 0:
             connection.execute("pragma auto_vacuum = incremental")
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = full")
-        if version:
-            _back_up(connection, path.with_name(f"{path.stem}.before-{due[0].number:04d}.db"))
+        if version and keep:
+            _keep(connection, path, version)
         for step in due:
             connection.executescript(
                 f"begin immediate;\n{step.sql}\npragma user_version = {step.number};\ncommit;"
@@ -59,8 +69,23 @@ def migrate(path: Path) -> int:
         connection.close()
 
 
-def _back_up(connection: sqlite3.Connection, path: Path) -> None:
-    with sqlite3.connect(path) as copy:
-        connection.backup(copy)
-    copy.close()
-    path.chmod(0o600)
+def _version(path: Path) -> int:
+    """The version of the store at `path`; 0 where there is none. Only read: a newer one must stay as it is."""
+    if not path.exists() or path.stat().st_size == 0:
+        return 0
+    with closing(sqlite3.connect(f"{uri_of(str(path))}?mode=ro", uri=True)) as connection:
+        version: int = connection.execute("pragma user_version").fetchone()[0]
+    return version
+
+
+def _keep(connection: sqlite3.Connection, path: Path, version: int) -> None:
+    """Keep the store as it is before an upgrade; of what was kept before earlier ones, the oldest go."""
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    target = path.with_name(f"{path.stem}.before-upgrade-{version:04d}-{moment}.db")
+    with copied(connection, target) as copy:
+        os.rename(copy, target)
+    sync_directory(path.parent)
+    ours = re.compile(re.escape(path.stem) + r"\.before-upgrade-\d{4}-(\d{8}T\d{6}Z)\.db")
+    dated = sorted((found[1], name) for name in os.listdir(path.parent) if (found := ours.fullmatch(name)))
+    for _, name in dated[:-KEPT]:
+        path.with_name(name).unlink()

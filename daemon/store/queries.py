@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from pydantic import TypeAdapter
 
 from runward.daemon.store.chain import GENESIS_HEAD, Head
+from runward.daemon.store.pruning import attempts_of
 from runward.daemon.store.rows import Job, OwedLine
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row, Statement
@@ -94,9 +95,23 @@ async def linked_sessions(store: Store, launchers: Iterable[str]) -> dict[str, L
     return found
 
 
+async def announced_sessions(store: Store, launchers: Iterable[str]) -> list[tuple[str, str]]:
+    """The sessions that weren't read yet and whose hooks named these launched runs, each with the run's id."""
+    rows = await store.read(
+        "select h.launcher_session, h.session_key from hooks h"
+        " where h.launcher_session in (select value from json_each(?))"
+        " and not exists (select 1 from links l join sessions s on s.key = l.linked where l.linked = h.session_key)"
+        " order by h.session_key",
+        (listed(launchers),),
+    )
+    return [(str(launcher), str(key)) for launcher, key in rows]
+
+
 async def has_links(store: Store) -> bool:
-    """Whether any session was ever started in a launcher's run."""
-    ((found,),) = await store.read("select exists (select 1 from links)")
+    """Whether any session was ever started in a launcher's run, as far as that was told."""
+    ((found,),) = await store.read(
+        "select exists (select 1 from links) or exists (select 1 from hooks where launcher_session is not null)"
+    )
     return bool(found)
 
 
@@ -127,7 +142,10 @@ class OwedCancellation(NamedTuple):
 
 async def head(store: Store) -> Head:
     """The end of the chain of events: the next one follows it."""
-    last = await store.read("select seq, hash from events order by seq desc limit 1")
+    last = await store.read(
+        "select * from (select seq, hash from events order by seq desc limit 1)"
+        " union all select * from (select last, hash from absent_events order by last desc limit 1) order by 1 desc"
+    )
     return Head(as_int(last[0][0]), str(last[0][1])) if last else GENESIS_HEAD
 
 
@@ -245,12 +263,20 @@ async def job_states(store: Store, numbers: Iterable[int]) -> dict[int, JobState
 
 
 async def known_events(store: Store, keys: Iterable[str]) -> frozenset[str]:
-    """Those of the keys under which an event is recorded."""
+    """Those of the keys under which an event is recorded, or was before it was pruned."""
+    asked = list(keys)
+    attempts = attempts_of(asked)
+    # One question, for a verdict waits for its answer.
     rows = await store.read(
-        "select key from events where key in (select value from json_each(?))",
-        (listed(keys),),
+        "select key, null from events where key in (select value from json_each(?1)) union all"
+        " select session_key, attempt from tombstones where session_key in (select value from json_each(?2))",
+        (listed(asked), listed({session for session, _ in attempts.values()})),
     )
-    return frozenset(str(key) for (key,) in rows)
+    recorded = {str(key) for key, attempt in rows if attempt is None}
+    pruned = {str(session): as_int(attempt) for session, attempt in rows if attempt is not None}
+    return frozenset(recorded).union(
+        key for key, (session, attempt) in attempts.items() if attempt <= pruned.get(session, 0)
+    )
 
 
 async def sessions(store: Store, keys: Iterable[str]) -> dict[str, Session]:
@@ -300,6 +326,15 @@ async def places_beside(store: Store, keys: Iterable[str]) -> list[tuple[str, st
         "select other.root, other.place from places join places other on other.session_key = places.session_key"
         " where places.key in (select value from json_each(?)) and other.key != places.key",
         (listed(keys),),
+    )
+    return [(str(root), str(place)) for root, place in rows]
+
+
+async def places_of(store: Store, sessions: Iterable[str]) -> list[tuple[str, str]]:
+    """The places, with their roots, at which these sessions were seen."""
+    rows = await store.read(
+        "select root, place from places where session_key in (select value from json_each(?))",
+        (listed(sessions),),
     )
     return [(str(root), str(place)) for root, place in rows]
 

@@ -12,13 +12,21 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.store import packed_document
 
 STORE: Final = "runward.db"
+_LAST_CHARACTER: Final = "\U0010ffff"
+"""Behind every other character: what begins with a text lies between it and it with this."""
+
 _MIGRATIONS: Final = os.path.join(os.path.dirname(__file__), "migrations")
 
 
 class StoreUnreadable(Exception):
     """There is a store, but this program can't read it; the message says why and what to do."""
+
+
+class StoreTooNew(StoreUnreadable):
+    """The store was written by a newer Runward; this one must not touch it."""
 
 
 class SessionRow(NamedTuple):
@@ -108,6 +116,17 @@ class NextDue(NamedTuple):
     lane: str
 
 
+class RunningRow(NamedTuple):
+    """A session that runs: who it is, since when (Unix seconds), and what it does, where its tool says so."""
+
+    session_id: str
+    layout: str
+    playbook: str | None
+    agent: str | None
+    started_at: float
+    activity: str | None
+
+
 @contextmanager
 def reading(state: str) -> Iterator[sqlite3.Connection]:
     """The store of the state directory `state`, as it stands at this moment.
@@ -133,21 +152,39 @@ def exists(state: str) -> bool:
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    try:
-        connection = sqlite3.connect(f"file:{quoted}?mode=ro", uri=True, isolation_level=None, timeout=5)
-        version: int = connection.execute("pragma user_version").fetchone()[0]
-    except sqlite3.Error as error:
-        raise StoreUnreadable(f"{path} can't be read: {error}; check its rights") from error
+    connection, version = _open(path)
     known = _newest_migration()
     if version == known:
         return connection
     connection.close()
+    said = f"{path} has version {version}, this Runward reads {known}"
     if version > known:
-        mend = "it was written by a newer Runward: install that one"
-    else:
-        mend = "start the daemon of this version once, which brings it up to date"
-    raise StoreUnreadable(f"{path} has version {version}, this Runward reads {known}: {mend}")
+        raise StoreTooNew(f"{said}: it was written by a newer Runward: install that one")
+    raise StoreUnreadable(f"{said}: start the daemon of this version once, which brings it up to date")
+
+
+def open_to_read(path: str) -> sqlite3.Connection:
+    """A read-only connection to the store at `path`, of this version or an older one. Raises `StoreUnreadable`, `StoreTooNew`."""
+    connection, version = _open(path)
+    if version <= _newest_migration():
+        return connection
+    connection.close()
+    raise StoreTooNew(f"{path} was written by a newer Runward (version {version}): install that one")
+
+
+def _open(path: str) -> tuple[sqlite3.Connection, int]:
+    """A read-only connection, and the version of the schema there."""
+    try:
+        connection = sqlite3.connect(f"{uri_of(path)}?mode=ro", uri=True, isolation_level=None, timeout=5)
+        version: int = connection.execute("pragma user_version").fetchone()[0]
+    except sqlite3.Error as error:
+        raise StoreUnreadable(f"{path} can't be read: {error}; check its rights") from error
+    return connection, version
+
+
+def uri_of(path: str) -> str:
+    """A path as SQLite's URIs have it, to be followed by `?` and how it is opened."""
+    return "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
 def _empty() -> sqlite3.Connection:
@@ -188,6 +225,7 @@ def session(connection: sqlite3.Connection, key: str) -> SessionRow | None:
 
 
 def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
+    packed = packed_document.show(connection, keys)
     rows = connection.execute(
         "select s.key, session_id, layout, s.root, path, kind, status, attempt, origin, started_at, finished_at,"
         " ended_by, reason_code, reason_summary, evidence_refs, playbook, agent, invocation_id, containment,"
@@ -199,7 +237,14 @@ def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRo
         " where s.key in (select value from json_each(?)) order by started_at desc, s.key",
         (json.dumps(keys),),
     )
-    return [SessionRow(*row) for row in rows]
+    found = [SessionRow(*row) for row in rows]
+    return [_whole(row, packed[row.key]) if row.key in packed else row for row in found]
+
+
+def _whole(row: SessionRow, document: packed_document.Document) -> SessionRow:
+    return row._replace(
+        evidence_refs=document.evidence_refs, artifact_verification_json=document.verification
+    )
 
 
 def sessions_called(connection: sqlite3.Connection, text: str, limit: int) -> list[tuple[str, str]]:
@@ -212,9 +257,9 @@ def sessions_called(connection: sqlite3.Connection, text: str, limit: int) -> li
         return exact
     return connection.execute(
         "select key, session_id from sessions"
-        " where substr(key, 1, length(?1)) = ?1 or substr(session_id, 1, length(?1)) = ?1"
+        " where (key >= ?1 and key < ?3) or (session_id >= ?1 and session_id < ?3)"
         " order by started_at desc, key limit ?2",
-        (text, limit),
+        (text, limit, text + _LAST_CHARACTER),
     ).fetchall()
 
 
@@ -222,9 +267,9 @@ def sessions_beginning(connection: sqlite3.Connection, text: str, limit: int) ->
     """Key, id and status of the newest sessions whose id, or whose key, begins with `text`."""
     return connection.execute(
         "select key, session_id, status from sessions"
-        " where substr(session_id, 1, length(?1)) = ?1 or (?1 <> '' and substr(key, 1, length(?1)) = ?1)"
+        " where (session_id >= ?1 and session_id < ?3) or (?1 <> '' and key >= ?1 and key < ?3)"
         " order by started_at desc, key limit ?2",
-        (text, limit),
+        (text, limit, text + _LAST_CHARACTER),
     ).fetchall()
 
 
@@ -294,13 +339,21 @@ def problems(connection: sqlite3.Connection, directory: str | None = None) -> li
 
 
 def sessions_by_status(connection: sqlite3.Connection) -> dict[str, int]:
-    """How many sessions have each status: that of their last attempt, whose rows are short."""
+    """How many sessions have each status."""
     return dict(
-        connection.execute(
-            "select status, count(*) from (select status, max(attempt) from attempts group by session_key)"
-            " group by status order by status"
-        )
+        connection.execute("select status, sessions from session_counts where sessions > 0 order by status")
     )
+
+
+def running(connection: sqlite3.Connection, limit: int) -> list[RunningRow]:
+    """The sessions that run, those first that began first; as many as `limit`, however many there are."""
+    rows = connection.execute(
+        "select s.session_id, s.layout, s.playbook, s.agent, s.started_at, c.activity from cursors c"
+        " join sessions s on s.key = c.session_key where c.phase = 'open' and s.status = 'running'"
+        " order by s.started_at, s.key limit ?",
+        (limit,),
+    )
+    return [RunningRow(*row) for row in rows]
 
 
 def queue_figures(connection: sqlite3.Connection) -> QueueFigures:

@@ -9,8 +9,9 @@ from runward.handlers.layouts.foreign_json import read_json
 def broken_event(connection: sqlite3.Connection, session: str) -> BrokenChain | None:
     """The first event of a session that doesn't follow from its own facts and the event before it in the chain."""
     rows = connection.execute(
-        "select e.seq, e.hash, e.key, e.type, e.version, e.recorded_at, e.cause, e.depth, e.payload, p.seq, p.hash"
-        " from events e left join events p on p.seq = e.seq - 1"
+        "select e.seq, e.hash, e.key, e.type, e.version, e.recorded_at, e.cause, e.depth, e.payload, coalesce(p.seq, g.last),"
+        " coalesce(p.hash, g.hash) from events e left join events p on p.seq = e.seq - 1"
+        " left join absent_events g on g.last = e.seq - 1"
         " where e.key > ?1 || '#' and e.key < ?1 || '$' and e.lane = ?1 order by e.seq",
         (session,),
     )

@@ -25,6 +25,7 @@ from runward.handlers.effects import (
     NoteHook,
     OpenAttempt,
     OpenSession,
+    PruneSessions,
     RecordFiles,
     RefuseFold,
     ReleaseJob,
@@ -85,6 +86,7 @@ _INSERT_CANCELLATION: Final = (
     " values (?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_START: Final = "insert into starts (key, event, session_key, name, directory, effect, state) values (?, ?, ?, ?, ?, ?, 'owed')"
+_INSERT_PRUNING: Final = "insert into prunings (event, before, said_by) values (?, ?, ?)"
 _INSERT_FILE: Final = (
     "insert into files (session_key, attempt, id, path, size, modified_ns, sha256, problem, hashed_at)"
     " values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -281,6 +283,8 @@ class Batch:
                 self._note_hook(effect)
             case ScanRoots():
                 self.scan = True
+            case PruneSessions():
+                self._row(_INSERT_PRUNING, (job.seq, effect.before, effect.said_by))
 
     def _note_hook(self, effect: NoteHook) -> None:
         ancestors = to_json(effect.ancestors).decode()
@@ -470,6 +474,7 @@ _ORDER: Final[tuple[tuple[str, bool], ...]] = (
     (_INSERT_DECISION, True),
     (_INSERT_CANCELLATION, True),
     (_INSERT_START, True),
+    (_INSERT_PRUNING, True),
     (_OWE_LINE, True),
     (_OWE_LINE_AGAIN, True),
     (_INSERT_FILE, True),

@@ -42,6 +42,8 @@ class Connection(Protocol):
 
     async def execute_fetchall(self, sql: str, parameters: Iterable[Any] | None = None) -> Iterable[Any]: ...
 
+    async def executescript(self, sql_script: str) -> object: ...
+
     async def commit(self) -> None: ...
 
     async def rollback(self) -> None: ...
@@ -171,6 +173,26 @@ class Store:
         """All rows of a query, in one go; no cursor stays open."""
         async with self._lock:
             return [tuple(row) for row in await self._connection.execute_fetchall(sql, parameters)]
+
+    async def answer(self) -> None:
+        """Return once all that came before is done: a sign that transactions get on, well or badly."""
+        try:
+            await self.read("select epoch from daemon where id = 1")
+        except sqlite3.Error:
+            # The disk refuses, but the thread lives; who reads or writes in earnest says so.
+            return
+
+    async def give_pages_back(self, most: int) -> int:
+        """Give the file's free pages back to the disk, at most so many; returns how many are left.
+
+        Nothing that is stored changes, so this needs neither transaction nor epoch. Raises `sqlite3.Error`.
+        """
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                # A script is carried out to its end; by `execute` one page would be given back.
+                await self._connection.executescript(f"pragma incremental_vacuum({most})")
+                ((left,),) = await self._connection.execute_fetchall("pragma freelist_count")
+        return int(left)
 
     async def close(self) -> None:
         """Close the connection, checkpointing what the log still holds."""

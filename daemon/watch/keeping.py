@@ -48,13 +48,17 @@ class WatchKeeping:
             try:
                 await self.notifications.watch(roots, self._standing, self._hint, self.rounds.look_in_inbox)
             except CannotWatch as error:
-                self.log.error("watch.failed", why=str(error), mend="raise fs.inotify.max_user_instances")
-                self._standing(Watching(0, tuple(root.name for root in roots)))
+                self.log.error("watch.failed", why=str(error), mend=error.mend)
+                names = tuple(root.name for root in roots)
+                self._standing(Watching(0, names, dict.fromkeys(names, f"{error}; {error.mend}")))
             await anyio.sleep(RETRY)
 
     def _standing(self, watching: Watching) -> None:
         self.coverage.watched, self.coverage.flat = watching.watched, len(watching.flat)
-        self.rounds.flat = set(watching.flat)
+        if watching.flat and watching.flat != tuple(self.rounds.flat):
+            self.log.warning("watch.flat", roots=watching.flat, why=watching.why)
+        self.rounds.flat = {name: watching.why.get(name, "") for name in watching.flat}
+        self.rounds.blind = watching.watched == 0
         if self.stands.is_set():
             # Whatever happened while there was no watch is found by a scan.
             self.rounds.request_scan()

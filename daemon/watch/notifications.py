@@ -8,8 +8,8 @@ that are known already.
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -35,15 +35,29 @@ QUIET_STEP_MS: Final = 20
 RENEWED_AFTER: Final = 30_000
 """Names that may be deleted before the watcher is made anew: it keeps a little of every directory."""
 
-WATCH_LIMIT: Final = Path("/proc/sys/fs/inotify/max_user_watches")
+FLAT_COST_FACTOR: Final = 1000.0
+"""Where roots are watched flat only for their size, they are counted again after at least this many times the cost."""
+
+REFUSED_PAUSE: Final = 600.0
+"""Seconds in which no root is watched to the bottom after the system had no watches left."""
+
+LIMITS: Final[Mapping[str, Path]] = {
+    "fs.inotify.max_user_watches": Path("/proc/sys/fs/inotify/max_user_watches"),
+    "user.max_inotify_watches": Path("/proc/sys/user/max_inotify_watches"),
+}
+"""What bounds a user's watches, and those of a user namespace."""
+
+OLDEST_LIMIT: Final = (8192, "fs.inotify.max_user_watches")
+"""The kernel's oldest default, where it doesn't say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """How the roots are watched now: how many watches stand, and which roots only flat."""
+    """How the roots are watched now: how many watches stand, and which roots only flat, and why."""
 
     watched: int
     flat: tuple[str, ...]
+    why: Mapping[str, str] = field(default_factory=dict)
 
 
 class Notifications(Protocol):
@@ -58,8 +72,22 @@ class Notifications(Protocol):
     ) -> None: ...
 
 
+class Pulse:
+    """A thread's sign that it gets on: when it beat last, by the monotonic clock."""
+
+    def __init__(self) -> None:
+        self.beat()
+
+    def beat(self) -> None:
+        """I do something."""
+        self.at = time.monotonic()
+
+
 class Inotify:
-    """Notifications of a real file system, for the roots that are there, and for the inbox."""
+    """Notifications of a real file system, for the roots that are there, and for the inbox.
+
+    `pulse` is that of the thread that watches, None where none does.
+    """
 
     def __init__(
         self, inbox: Path, step_ms: int, debounce_ms: int, limit_share: float, plan_period: float
@@ -70,6 +98,9 @@ class Inotify:
         self._limit_share = limit_share
         self._plan_period = plan_period
         self._limiter = anyio.CapacityLimiter(2)
+        self.pulse: Pulse | None = None
+        self._refused_until = 0.0
+        self._refused = ""
 
     async def watch(
         self,
@@ -83,30 +114,64 @@ class Inotify:
         Raises `CannotWatch` where not even the roots themselves can be watched.
         """
         watch = _Watch(self, roots, standing, hint, inbox)
+        self.pulse = watch.pulse
         try:
             await anyio.to_thread.run_sync(watch.run, abandon_on_cancel=True, limiter=self._limiter)
         finally:
             watch.stop.set()
+            self.pulse = None
 
-    def set_up(self, roots: Sequence[WatchedRoot]) -> tuple[list[RustNotify], Watching, float]:
+    def seen(self) -> float | None:
+        """When the thread that watches showed last that it gets on (monotonic clock); None where none watches."""
+        return self.pulse.at if self.pulse is not None else None
+
+    def set_up(self, roots: Sequence[WatchedRoot], pulse: Pulse) -> tuple[list[RustNotify], Watching, float]:
         """The watchers: one to the bottom of every root that can afford it, one flat for the others."""
-        plan, next_plan = self.plan(roots)
+        began = time.monotonic()
+        plan, _ = self.plan(roots, pulse)
         try:
-            deep = RustNotify([*(root.path for root in plan.deep), self.inbox], False, False, 0, True, True)
-        except (OSError, WatchfilesRustInternalError):
+            watchers = self._watchers(plan)
+        except CannotWatch as error:
             # The limit was reached after all, or directories came and went: flat is better than nothing.
-            plan = Plan((), tuple(roots), len(roots) + 1)
-            deep = _flat([self.inbox])
-        flat = [_flat([root.path for root in plan.flat])] if plan.flat else []
-        watching = Watching(plan.watches, tuple(root.name for root in plan.flat))
-        return [deep, *flat], watching, next_plan
+            pause = REFUSED_PAUSE if error.for_long else self._plan_period
+            self._refused_until = time.monotonic() + pause
+            self._refused = f"{error}; {error.mend}"
+            plan, _ = self.plan(roots, pulse)
+            watchers = self._watchers(plan)
+        watching = Watching(plan.watches, tuple(root.name for root in plan.flat), plan.why)
+        return watchers, watching, self._next_plan(began, watching)
 
-    def plan(self, roots: Sequence[WatchedRoot]) -> tuple["Plan", float]:
+    def _watchers(self, plan: "Plan") -> list[RustNotify]:
+        if not plan.deep:
+            return [flat_watcher([self.inbox, *(root.path for root in plan.flat)])]
+        watchers = [_deep_watcher([*(root.path for root in plan.deep), self.inbox])]
+        watchers += [flat_watcher([root.path for root in plan.flat])] if plan.flat else []
+        self.check_limit()
+        return watchers
+
+    def check_limit(self) -> None:
+        """Raises `CannotWatch` where not one watch more can be had: watchfiles says nothing of those that it lacks."""
+        try:
+            flat_watcher([self.inbox]).close()
+        except CannotWatch as error:
+            if error.for_long:
+                raise  # out of instances says nothing of watches
+
+    def plan(self, roots: Sequence[WatchedRoot], pulse: Pulse) -> tuple["Plan", float]:
         """What to watch how, and when to think of it again: it never takes more than 1 % of a core."""
         began = time.monotonic()
-        plan = plan_watches(roots, int(_watch_limit() * self._limit_share))
+        limit, name = watch_limit() or OLDEST_LIMIT
+        mend = f"raise it by {_more(name, limit)}"
+        plan = plan_watches(roots, int(limit * self._limit_share), mend, pulse.beat)
+        if began < self._refused_until:
+            why = dict.fromkeys((root.name for root in roots), self._refused)
+            plan = Plan((), tuple(roots), len(roots) + 1, why)
+        return plan, self._next_plan(began, Watching(0, tuple(root.name for root in plan.flat)))
+
+    def _next_plan(self, began: float, watching: Watching) -> float:
         now = time.monotonic()
-        return plan, now + max(self._plan_period, COST_FACTOR * (now - began))
+        factor = FLAT_COST_FACTOR if watching.flat else COST_FACTOR
+        return now + max(self._plan_period, factor * (now - began))
 
 
 class _Watch:
@@ -121,6 +186,7 @@ class _Watch:
         inbox: Callable[[], None],
     ) -> None:
         self.stop = threading.Event()
+        self.pulse = Pulse()
         self._inotify = inotify
         self._roots = roots
         self._translate = Translator(inotify.inbox, roots)
@@ -133,7 +199,7 @@ class _Watch:
 
     def run(self) -> None:
         there = [root for root in self._roots if os.path.isdir(root.path)]
-        watchers, watching, next_plan = self._inotify.set_up(there)
+        watchers, watching, next_plan = self._inotify.set_up(there, self.pulse)
         anyio.from_thread.run_sync(self._standing, watching)
         while not self.stop.is_set():
             for watcher in watchers:
@@ -142,16 +208,17 @@ class _Watch:
             if not self._may_differ(watching) or time.monotonic() < next_plan:
                 continue
             self._changed = False
-            plan, next_plan = self._inotify.plan(there)
-            if tuple(root.name for root in plan.flat) != watching.flat or self._deleted > RENEWED_AFTER:
+            plan, next_plan = self._inotify.plan(there, self.pulse)
+            if self._must_differ(plan, watching):
                 self._deleted = 0
                 for watcher in watchers:
                     watcher.close()
-                watchers, watching, next_plan = self._inotify.set_up(there)
+                watchers, watching, next_plan = self._inotify.set_up(there, self.pulse)
                 anyio.from_thread.run_sync(self._standing, watching)
 
     def _wait(self, watcher: RustNotify, patience_ms: int) -> None:
         """Wait for changes and pass them on."""
+        self.pulse.beat()
         step = QUIET_STEP_MS if self._is_quiet else self._inotify.step
         changes = watcher.watch(max(step, self._inotify.debounce), step, patience_ms, self.stop)
         self._is_quiet = isinstance(changes, str)
@@ -165,6 +232,16 @@ class _Watch:
         if in_inbox:
             anyio.from_thread.run_sync(self._inbox)
 
+    def _must_differ(self, plan: "Plan", watching: Watching) -> bool:
+        """Whether the watchers are to be set up anew."""
+        if tuple(root.name for root in plan.flat) != watching.flat or self._deleted > RENEWED_AFTER:
+            return True
+        try:
+            self._inotify.check_limit()
+        except CannotWatch:
+            return bool(plan.deep)
+        return False
+
     def _may_differ(self, watching: Watching) -> bool:
         """Whether another plan than the one that stands may be right.
 
@@ -174,15 +251,43 @@ class _Watch:
         return not self.stop.is_set() and (self._changed or bool(watching.flat))
 
 
-def _flat(paths: list[str]) -> RustNotify:
+class CannotWatch(Exception):
+    """The system refuses to watch at all: out of inotify instances, or out of watches. `mend` says what helps."""
+
+    def __init__(
+        self, why: str, mend: str = "raise fs.inotify.max_user_instances", for_long: bool = False
+    ) -> None:
+        super().__init__(why)
+        self.mend = mend
+        self.for_long = for_long
+
+
+def flat_watcher(paths: list[str]) -> RustNotify:
+    """A watcher over these directories alone. Raises `CannotWatch`."""
     try:
-        return RustNotify(paths, False, False, 0, False, True)
+        return RustNotify(paths, False, False, 0, False, False)
+    except (OSError, WatchfilesRustInternalError) as error:
+        if _LIMIT_REACHED in str(error):
+            limit, name = watch_limit() or OLDEST_LIMIT
+            why = f"no more than {limit} directories can be watched, by all programs of this user together"
+            raise CannotWatch(why, f"raise it by {_more(name, limit)}", for_long=True) from error
+        if not isinstance(error, OSError):
+            raise CannotWatch(str(error)) from error
+    try:
+        return RustNotify(paths, False, False, 0, False, True)  # what may not be read needs no watch
     except (OSError, WatchfilesRustInternalError) as error:
         raise CannotWatch(str(error)) from error
 
 
-class CannotWatch(Exception):
-    """The system refuses to watch at all: out of inotify instances, or out of watches."""
+def _deep_watcher(paths: list[str]) -> RustNotify:
+    try:
+        return RustNotify(paths, False, False, 0, True, True)
+    except (OSError, WatchfilesRustInternalError) as error:
+        raise CannotWatch(str(error)) from error
+
+
+_LIMIT_REACHED: Final = "watch limit reached"
+"""What watchfiles' core says of ENOSPC, where it says anything."""
 
 
 class Translator:
@@ -221,7 +326,7 @@ def _held_places(root: WatchedRoot, path: str) -> bool:
     """Whether a changed path is a directory that came, maybe full, or one that went, with places in it."""
     if os.path.isdir(f"{root.path}/{path}"):
         return True
-    return any(place.startswith(f"{path}/") for place in list(root.seen))
+    return any(place == path or place.startswith(f"{path}/") for place in list(root.seen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,38 +336,57 @@ class Plan:
     deep: tuple[WatchedRoot, ...]
     flat: tuple[WatchedRoot, ...]
     watches: int
+    why: Mapping[str, str] = field(default_factory=dict)
 
 
-def plan_watches(roots: Sequence[WatchedRoot], allowed: int) -> Plan:
-    """Stay within `allowed` watches, and out of what a link inside a root would drag in."""
+def plan_watches(
+    roots: Sequence[WatchedRoot], allowed: int, mend: str = "", beat: Callable[[], None] = lambda: None
+) -> Plan:
+    """Stay within `allowed` watches, and out of what a link inside a root would drag in.
+
+    `beat` is called for every directory that is looked into.
+    """
     deep: list[WatchedRoot] = []
-    flat: list[WatchedRoot] = []
+    why: dict[str, str] = {}
     watches = 1
     for root in roots:
-        needed = _directories(root.path, allowed - watches)
+        left = allowed - watches
+        needed = _directories(root.path, left, beat)
         if needed is None:
-            flat.append(root)
+            why[root.name] = "a link in it leads outside"
+            watches += 1
+        elif needed > left:
+            why[root.name] = f"it has more directories than the {max(0, left)} that may be watched; {mend}"
             watches += 1
         else:
             deep.append(root)
             watches += needed
-    return Plan(tuple(deep), tuple(flat), watches)
+    return Plan(tuple(deep), tuple(root for root in roots if root.name in why), watches, why)
 
 
-def _watch_limit() -> int:
-    try:
-        return int(WATCH_LIMIT.read_text())
-    except (OSError, ValueError):
-        return 8192  # the kernel's oldest default
+def watch_limit() -> tuple[int, str] | None:
+    """How many directories all programs of this user may watch, and the setting of the kernel that says so."""
+    found = []
+    for name, path in LIMITS.items():
+        try:
+            found.append((int(path.read_text()), name))
+        except (OSError, ValueError):
+            continue
+    return min(found, default=None)
 
 
-def _directories(path: str, most: int) -> int | None:
-    """How many directories there are from `path` down; None above `most`, or where a link leads out.
+def _more(name: str, limit: int) -> str:
+    return f"`sysctl -w {name}={max(4 * limit, 8192)}`"
+
+
+def _directories(path: str, most: int, beat: Callable[[], None]) -> int | None:
+    """How many directories there are from `path` down, counted no further than above `most`; None where a link leads out.
 
     The watcher follows links to directories, and an agent may have made one to anywhere.
     """
     count, waiting, inside = 1, [path], os.path.realpath(path) + "/"
     while waiting and count <= most:
+        beat()
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
@@ -273,7 +397,7 @@ def _directories(path: str, most: int) -> int | None:
                         return None
         except OSError:
             continue  # gone or forbidden: nothing to watch there
-    return count if count <= most else None
+    return count
 
 
 def _leads_out(link: str, inside: str) -> bool:

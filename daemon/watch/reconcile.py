@@ -53,14 +53,20 @@ def settle(scanned: Scanned) -> str | None:
     """Keep what the scan says of its root; returns the complaint that is new, if any."""
     root, before = scanned.root, scanned.root.problem
     match scanned.listing:
-        case Listing(unusable=unusable):
-            root.health, root.problem = "ok", _unusable(unusable)
+        case Listing(unusable=unusable, native=native):
+            root.health, root.problem = "ok", _unusable(unusable) or _not_followed(native)
             root.listed_at = scanned.began_at
         case Gone():
             root.health, root.problem = "missing", "the directory is not there"
         case Unreadable(why=why):
             root.health, root.problem = "unreadable", f"it can't be read: {why}"
     return root.problem if root.problem != before else None
+
+
+def _not_followed(native: Sequence[str]) -> str | None:
+    if not native:
+        return None
+    return f"{len(native)} native runs, such as {native[0]!r}, are not followed here: they want a root of their own"
 
 
 def _unusable(names: Sequence[str]) -> str | None:

@@ -4,6 +4,7 @@ import fnmatch
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from runward.config.settings_keys import AUTO, DEFAULT_LAYOUT
 from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.scanner import RecordedProcess, Signature
 from runward.handlers.sessions.over import SETTLE
@@ -27,6 +28,7 @@ class WatchedRoot:
     shape: Shape | None = None
     settle: float = SETTLE
     stale_after: float | None = None
+    start_within: float | None = None
     records_history: bool = False
     ignore: tuple[str, ...] = ()
     first_seen_at: float = 0.0
@@ -45,6 +47,10 @@ class WatchedRoot:
     unsettled: set[str] = field(default_factory=set)
     """Run directories without an end that changed right before they were looked at: the watch may not stand there yet."""
 
+    def may_hold(self, layout: str) -> bool:
+        """Whether sessions of this layout may lie here: those of its own, or of any other tool's."""
+        return layout == self.layout or (self.layout == AUTO and layout != DEFAULT_LAYOUT)
+
     def ignores(self, place: str) -> bool:
         """Whether the settings tell to leave this place alone: of a path each name counts."""
         return any(fnmatch.fnmatchcase(part, pattern) for pattern in self.ignore for part in place.split("/"))
@@ -59,3 +65,8 @@ RACY = 0.1
 def mark(signature: Signature) -> int:
     """A directory's signature in one number, for there are many of them; never `UNTRUSTED`."""
     return hash(signature) or 1
+
+
+def trusted_mark(signature: Signature, now: float) -> int:
+    """A directory's mark, unless it changed so recently that it may change again unnoticed."""
+    return mark(signature) if now - signature[2] / 1e9 > RACY else UNTRUSTED

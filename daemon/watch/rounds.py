@@ -7,20 +7,20 @@ is looked at. Now and then everything is scanned.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
-import anyio.to_thread
 import structlog
 
-from runward.daemon.ports import Clock, Files, Processes
+from runward.daemon.ports import Clock, Files, Listing, Processes
+from runward.daemon.reading import in_thread
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hints, Target, Why
 from runward.daemon.watch.reconcile import Scanned, scan, settle
-from runward.daemon.watch.roots import WatchedRoot, mark
+from runward.daemon.watch.roots import WatchedRoot, mark, trusted_mark
 from runward.handlers.layouts.scanner import RecordedProcess, Signature
 
 BEAT: Final = 1.0
@@ -38,6 +38,12 @@ ASKED: Final = 50
 What the watch loses in a new directory, or behind an agent that moves its directories about, is found soon that way.
 """
 
+FLAT_ASKED: Final = 500
+"""The same where a root is watched flat: there nothing else tells of them."""
+
+FLAT_LOOKED: Final = 20
+"""Running sessions of such roots that are looked into in each beat, for not every change shows in their directory."""
+
 WRITERS_ASKED: Final = 250
 """Running sessions of other tools that are looked at in each of these periods, for nothing tells who writes them."""
 
@@ -47,8 +53,20 @@ PROCESS_PERIOD: Final = 5.0
 COST_FACTOR: Final = 100.0
 """A scan is followed by at least this many times its cost without one: 1 % of a core."""
 
+FLAT_COST_FACTOR: Final = 400.0
+"""The same where a root is watched flat, which costs something by itself: all of it stays below 1 % of a core."""
+
 CLOCK_STEP: Final = 1.0
 """Seconds by which wall time and monotonic time must drift apart in a beat to count as a step."""
+
+
+Unchanged: TypeAlias = Callable[[WatchedRoot, Sequence[str]], Awaitable[frozenset[str]]]
+"""Tells which of these places of a root stand as they were last looked at, and would say the same again."""
+
+
+async def nothing_known(root: WatchedRoot, names: Sequence[str]) -> frozenset[str]:
+    """For a daemon that remembers no looks."""
+    return frozenset()
 
 
 @dataclass(slots=True)
@@ -66,8 +84,14 @@ class Rounds:
     watch_again: Callable[[], None]
     clock_stepped: Callable[[], None]
     look_in_inbox: Callable[[], None]
-    flat: set[str] = field(default_factory=set)
+    unchanged: Unchanged = nothing_known
+    flat: dict[str, str] = field(default_factory=dict)
+    """The roots that aren't watched to the bottom, and why."""
+    blind: bool = False
+    """Whether nothing is watched at all."""
     _asked: int = 0
+    _looked: int = 0
+    _stood: dict[str, Signature | None] = field(default_factory=dict)
     _written: int = 0
     _doubtful: set[str] = field(default_factory=set)
     _doubtful_at: float = 0.0
@@ -105,6 +129,7 @@ class Rounds:
             elif any(root.doubted for root in self.roots.values()):
                 await self.check_processes(frozenset(self.roots), doubted=True)
             await self.check_roots()
+            await self._look_blindly()
             await self.scan_doubtful()
             await self.check_running()
             self._look_at_flat()
@@ -134,12 +159,12 @@ class Rounds:
         started = self.clock.monotonic()
         found = 0
         for root in list(self.roots.values()):
-            scanned = await anyio.to_thread.run_sync(scan, self.files, root, everything, self.clock.now())
+            scanned = await self._scan(root, everything)
             found += self._settle(scanned, Why.START if everything else Why.SCAN)
         cost = self.clock.monotonic() - started
         self.coverage.last_scan_at = self.clock.now()
         self.coverage.last_scan_s = cost
-        self._scan_at = min(self._scan_at, self.clock.monotonic() + max(self.period, COST_FACTOR * cost))
+        self._scan_at = min(self._scan_at, self.clock.monotonic() + max(self.period, self._factor * cost))
         return found
 
     async def scan_doubtful(self) -> None:
@@ -149,10 +174,23 @@ class Rounds:
         names, self._doubtful = self._doubtful, set()
         started = self.clock.monotonic()
         for root in [self.roots[name] for name in sorted(names) if name in self.roots]:
-            scanned = await anyio.to_thread.run_sync(scan, self.files, root, False, self.clock.now())
-            self._settle(scanned, Why.WATCH)
+            self._settle(await self._scan(root, False), Why.WATCH)
         now = self.clock.monotonic()
-        self._doubtful_at = now + COST_FACTOR * (now - started)
+        self._doubtful_at = now + self._factor * (now - started)
+
+    @property
+    def _factor(self) -> float:
+        return FLAT_COST_FACTOR if self.flat else COST_FACTOR
+
+    async def _scan(self, root: WatchedRoot, everything: bool) -> Scanned:
+        """What is to be looked at in a root; with `everything`, all but what would say the same as before."""
+        scanned = await in_thread(scan, self.files, root, everything, self.clock.now())
+        if not everything or root.shape is not None or not isinstance(scanned.listing, Listing):
+            return scanned
+        found = scanned.listing.directories
+        known = await self.unchanged(root, [name for _, name in scanned.targets if name in found])
+        root.seen.update((name, trusted_mark(found[name], scanned.began_at)) for name in known)
+        return replace(scanned, targets=tuple(each for each in scanned.targets if each[1] not in known))
 
     def _settle(self, scanned: Scanned, why: int) -> int:
         complaint = settle(scanned)
@@ -185,23 +223,21 @@ class Rounds:
             self.log.info("roots.changed", roots=[root.name for root in changed])
             self.watch_again()
         for root in changed:
-            scanned = await anyio.to_thread.run_sync(scan, self.files, root, True, self.clock.now())
-            self._settle(scanned, Why.SCAN)
+            self._settle(await self._scan(root, True), Why.SCAN)
 
     async def _identities(self) -> list[tuple[WatchedRoot, str | None]]:
         roots = list(self.roots.values())
-        return await anyio.to_thread.run_sync(
-            lambda: [(root, self.files.identity(root.path)) for root in roots]
-        )
+        return await in_thread(lambda: [(root, self.files.identity(root.path)) for root in roots])
 
     async def check_running(self) -> int:
         """Hint at running sessions whose directories changed since they were looked at, though nobody told."""
         everyone = ((root, name) for root in self.roots.values() for name in (*root.open, *root.unsettled))
-        asked = list(islice(everyone, self._asked, self._asked + ASKED))
-        self._asked = self._asked + ASKED if len(asked) == ASKED else 0
+        most = FLAT_ASKED if self.flat else ASKED
+        asked = list(islice(everyone, self._asked, self._asked + most))
+        self._asked = self._asked + most if len(asked) == most else 0
         if not asked:
             return 0
-        changed = await anyio.to_thread.run_sync(self._changed, asked)
+        changed = await in_thread(self._changed, asked)
         self.hints.add(changed, Why.SCAN)
         return len(changed)
 
@@ -253,7 +289,7 @@ class Rounds:
             ]
         if not asked:
             return 0
-        gone = await anyio.to_thread.run_sync(self._gone, asked)
+        gone = await in_thread(self._gone, asked)
         self.hints.add(gone, Why.PROCESS)
         return len(gone)
 
@@ -268,13 +304,30 @@ class Rounds:
         """What is wrong with the roots, for `status`."""
         troubles = [f"root {root.name}: {root.problem}" for root in self.roots.values() if root.problem]
         return troubles + [
-            f"root {name} is watched flat: running sessions are looked at every second"
-            for name in sorted(self.flat)
+            f"root {name} is watched flat ({why}): running sessions are looked at in turn, the rest by scans"
+            for name, why in sorted(self.flat.items())
         ]
 
     def _look_at_flat(self) -> None:
-        """Running sessions of roots that can't be watched to the bottom are looked at every beat."""
-        for name in sorted(self.flat):
-            root = self.roots.get(name)
-            if root is not None:
-                self.hints.add([(name, directory) for directory in root.open], Why.AGAIN)
+        """Running sessions of roots that can't be watched to the bottom are looked at, a part of them in each beat."""
+        open_ones = [
+            (name, each) for name in sorted(self.flat) if name in self.roots for each in self.roots[name].open
+        ]
+        if not open_ones:
+            return
+        self._looked %= len(open_ones)
+        asked = [*open_ones[self._looked :], *open_ones[: self._looked]][:FLAT_LOOKED]
+        self._looked += len(asked)
+        self.hints.add(asked, Why.AGAIN)
+
+    async def _look_blindly(self) -> None:
+        """Where nothing is watched: whether something came into the inbox, or a directory into a root."""
+        if not self.blind:
+            return
+        self.look_in_inbox()
+        roots = list(self.roots.values())
+        stand = await in_thread(
+            lambda: {root.name: self.files.directory_signature(root.path, ".") for root in roots}
+        )
+        self.doubt(name for name, signature in stand.items() if signature != self._stood.get(name))
+        self._stood = stand

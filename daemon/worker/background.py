@@ -48,6 +48,12 @@ _LOOK: Final = 0.02
 """Seconds between two looks whether verdicts are on their way."""
 
 
+def _set_event() -> anyio.Event:
+    event = anyio.Event()
+    event.set()
+    return event
+
+
 @dataclass(slots=True)
 class Background:
     """Two loops that carry out jobs of the background, each in a thread while it hashes."""
@@ -61,8 +67,8 @@ class Background:
     """Whether verdicts, or their journals, are on their way."""
     report: Callable[[Completed], None]
     """Told what is durable."""
-    ended: anyio.Event = field(default_factory=anyio.Event)
-    """Set when the loops have come to their end."""
+    ended: anyio.Event = field(default_factory=_set_event)
+    """Set while no loop runs."""
     batches: int = 0
     """How many batches were begun."""
     trouble: str | None = None
@@ -92,6 +98,7 @@ class Background:
 
     async def run(self) -> None:
         """Carry out until `halt`; where it is cancelled, what is claimed is left to the next daemon."""
+        self.ended = anyio.Event()
         try:
             async with anyio.create_task_group() as tasks:
                 for most_bytes in _LOOPS:

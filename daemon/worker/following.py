@@ -24,7 +24,7 @@ from runward.handlers.sessions.follow import FollowRule, Sign, follow, lose
 from runward.handlers.sessions.linked import launcher_key
 from runward.handlers.sessions.over import Writer
 
-MOST_BYTES: Final = 4 << 20
+MOST_BYTES: Final = 16 << 20
 """Bytes of transcripts that are read in one go: what is left waits until the others were looked at."""
 
 FEWER_BYTES: Final = 1 << 20
@@ -103,7 +103,6 @@ class _Batch:
         self._roots = roots
         self._now = now
         self._writers: WriterOf = processes.writers()
-        self._launch_root = next((root.name for root in roots.values() if root.shape is None), None)
         self._remembered: dict[str, Remembered] = {}
         self.bytes_read = 0
 
@@ -115,8 +114,11 @@ class _Batch:
         if (stored.root, stored.place) == (root.name, place):
             return self._follow(hinted, key, stored, stored)
         moved = stored._replace(root=root.name, place=place)
-        if self._is_there(stored) or not self._is_there(moved):
+        if self._is_there(stored):
             return self._aside(hinted)
+        if not self._is_there(moved):
+            # Neither can be reached just now: with no mark it is looked at again, for it may be where the session is.
+            return _nothing(hinted)._replace(statements=forgotten(hinted))
         return self._follow(hinted, key, stored, moved)
 
     def _aside(self, hinted: Hinted) -> Looked:
@@ -202,7 +204,7 @@ class _Batch:
         """The session's place is gone; it may be on its way to another one."""
         found = lose(before.followed, key, self._now)
         since = found.after.lost_since or before.followed.lost_since
-        if found.events and not self._is_sought(hinted.root, since):
+        if found.events and not self._is_sought(hinted.layout.name, since):
             found = found._replace(after=before.followed, events=(), again_in=SOUGHT_AGAIN)
         after = before._replace(followed=found.after)
         self._remembered[key] = after
@@ -215,9 +217,9 @@ class _Batch:
             lost=key if is_open else None,
         )
 
-    def _is_sought(self, root: WatchedRoot, since: float | None) -> bool:
+    def _is_sought(self, layout: str, since: float | None) -> bool:
         """Whether every root that its files may have moved to was listed since they were missed."""
-        others = [each for each in self._roots.values() if each.layout == root.layout and each.health == "ok"]
+        others = [each for each in self._roots.values() if each.may_hold(layout) and each.health == "ok"]
         return since is None or all(each.listed_at > since for each in others)
 
     def _writer(self, hinted: Hinted, told: Told, before: Remembered) -> Writer:
@@ -242,7 +244,11 @@ class _Batch:
         session = hook.launcher_session if hook is not None else None
         if session is None and writer.process is not None and not before.is_asked:
             session = self._processes.launcher_of(writer.process)
-        return launcher_key(session, self._launch_root)
+        if session is None or "/" in session:
+            return None
+        natives = {root.name: root.path for root in self._roots.values() if root.shape is None}
+        holding = [name for name, path in natives.items() if self._files.directory_signature(path, session)]
+        return launcher_key(session, list(natives), holding)
 
     def _rule(self, root: WatchedRoot, layout: LogLayout | DirectoryLayout) -> FollowRule:
         return FollowRule(
@@ -252,6 +258,7 @@ class _Batch:
             self._booted_at,
             root.settle,
             root.stale_after,
+            root.start_within,
             names_directory=isinstance(layout, LogLayout),
         )
 

@@ -11,7 +11,7 @@ from runward.daemon.queue.queue import Observation
 from runward.daemon.store.rows import DELETE_PROBLEMS, INSERT_PROBLEM, UPSERT_CURSOR
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.hints import Hint, Why
-from runward.daemon.watch.roots import RACY, UNTRUSTED, WatchedRoot, mark
+from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, trusted_mark
 from runward.handlers.facts import Unreadable
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -103,7 +103,7 @@ class Looker:
             trusted = None
         else:
             after, events = self._see(root, directory, key, watched, sight)
-            trusted = UNTRUSTED if after.complaints else self._trusted(sight, now)
+            trusted = UNTRUSTED if after.complaints else trusted_mark(sight.directory, now)
             if after.unplanned is not None and after.phase == "open" and not after.plans:
                 run, artifacts = f"{root.path}/{directory}", after.unplanned.artifacts
                 after = without_plan(after, self._files.filled_without(native.FLOW, run, artifacts))
@@ -122,10 +122,6 @@ class Looker:
         rule = RootRule(root.records_history, root.first_seen_at)
         items = list(native.scan(root.name, path, sight.documents))
         return see(watched, key, rule, sight.signatures, items)
-
-    def _trusted(self, sight: Sight, now: float) -> int:
-        """The directory's mark, unless it changed so recently that it may change again unnoticed."""
-        return mark(sight.directory) if now - sight.directory[2] / 1e9 > RACY else UNTRUSTED
 
     def _state(self, watched: Watched) -> ProcessState:
         if watched.host is not None and watched.host != self._processes.host():

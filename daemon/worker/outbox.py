@@ -1,7 +1,8 @@
 """The outbox: carrying out, after the commit, what the world is owed, each thing once.
 
 Lines of one journal are written in order. What an earlier daemon owed is looked for before it is
-written, and a journal that must be compared first gets nothing before that. A row is done when its
+written, as is every line where the store was restored: what it forgot may have been written. A journal
+that must be compared first gets nothing before that. A row is done when its
 file was synced; syncs go in sweeps, so that a verdict never waits for one. What the world refuses is
 tried again with backoff, and shown.
 """
@@ -17,12 +18,20 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.faults import point
-from runward.daemon.ports import Appended, Clock, Files, Journal, JournalLine, NotAppended
+from runward.daemon.ports import (
+    Appended,
+    Clock,
+    Files,
+    Journal,
+    JournalLine,
+    NotAppended,
+    StandingLines,
+)
 from runward.daemon.rundir.journals import MANY as SYNC_MANY
 from runward.daemon.store import journals, queries
 from runward.daemon.store.rows import LinePlace, OwedLine
 from runward.daemon.store.store import Store
-from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.delayed import Delayed, delayed, let_verdicts_pass
 
 SWEEP: Final = 5.0
@@ -46,6 +55,12 @@ class Written:
     line: OwedLine
     appended: Appended
 
+    @property
+    def standing(self) -> StandingLines:
+        """As the store will know it."""
+        content = self.line.content if self.appended.adopted is None else self.appended.adopted
+        return StandingLines(self.line.id, content, self.appended.offset, self.appended.places)
+
 
 @dataclass(slots=True)
 class Outbox:
@@ -59,6 +74,8 @@ class Outbox:
     """Whether verdicts are waiting to be reached, which come first."""
     settled: int = 0
     """Up to which number no crash takes lines back; those that are marked only now are as new as any."""
+    restored: bool = False
+    """Whether the store was put back from a backup, so that journals hold lines that it doesn't know."""
     _kept_back: dict[Journal, deque[OwedLine]] = field(default_factory=dict)
     _held: set[Journal] | None = field(default_factory=set)
     """The journals that get nothing for now; None for all."""
@@ -186,9 +203,15 @@ class Outbox:
         if not lines:
             return False
         epoch = self.store.epoch
+        try:
+            known = await self._known(lines) if self.restored else None
+        except sqlite3.Error as error:
+            for line in lines:
+                self._delay(line.journal, line, f"the store can't be read: {error}")
+            return True
         with anyio.CancelScope(shield=True):
             # Shielded, for a thread can't be cancelled and what it wrote must be known.
-            results = await anyio.to_thread.run_sync(self._perform, lines, epoch)
+            results = await anyio.to_thread.run_sync(self._perform, lines, epoch, known)
             self._note(results)
             await self._mark_given_up()
         return True
@@ -209,24 +232,37 @@ class Outbox:
                 break
         return lines
 
+    async def _known(self, lines: Sequence[OwedLine]) -> dict[Journal, tuple[StandingLines, ...]]:
+        """Our lines in the journals of these that we know of: by the store, or not marked there yet."""
+        standing = await journals.standing_lines(self.store, {line.key for line in lines})
+        for each in self._written:
+            standing.setdefault(each.line.journal, []).append(each.standing)
+        return {line.journal: tuple(standing.get(line.journal, ())) for line in lines}
+
     def _perform(
-        self, lines: Sequence[OwedLine], epoch: int
+        self,
+        lines: Sequence[OwedLine],
+        epoch: int,
+        known: Mapping[Journal, tuple[StandingLines, ...]] | None,
     ) -> list[tuple[OwedLine, Appended | NotAppended]]:
         results: list[tuple[OwedLine, Appended | NotAppended]] = []
         for line in lines:
             point("outbox.before")
             owed = JournalLine(line.directory, line.name, line.content, line.check, line.live)
+            if known is not None:
+                owed = owed._replace(known=known[line.journal])
             results.append((line, self.files.append(owed, epoch)))
             point("outbox.after")
         return results
 
     def _note(self, results: Sequence[tuple[OwedLine, Appended | NotAppended]]) -> None:
-        written = 0
+        written = adopted = 0
         for line, result in results:
             journal = line.journal
             match result:
                 case Appended():
                     self._written.append(Written(line, result))
+                    adopted += result.adopted is not None
                     self._done_with(journal)
                     written += 1
                     if result.closed:
@@ -244,6 +280,8 @@ class Outbox:
                     self._delay(journal, line, result.why)
         if written:
             self.log.info("journals.written", rows=written, at=self.clock.now(), owed=self.owed)
+        if adopted:
+            self.log.info("journals.adopted", rows=adopted)
 
     def _done_with(self, journal: Journal) -> None:
         waiting = self._owed[journal]
@@ -288,7 +326,7 @@ class Outbox:
         done: set[int] = set()
         for start in range(0, len(synced), BATCH):
             part = synced[start : start + BATCH]
-            marked = await self._mark([_stands(each) for each in part])
+            marked = await self._mark([_stands(each) for each in part], _adopted(part))
             done |= marked
             if len(marked) < len(part):
                 break
@@ -324,10 +362,12 @@ class Outbox:
             if len(marked) < len(part):
                 return
 
-    async def _mark(self, places: Sequence[LinePlace]) -> frozenset[int]:
+    async def _mark(self, places: Sequence[LinePlace], adopted: Sequence[Row] = ()) -> frozenset[int]:
         """Mark these rows done; returns the numbers of those that are."""
         numbers = frozenset(place.id for place in places)
         statements = [Statement(queries.LINE_STANDS, places, exact=True)]
+        if adopted:
+            statements.append(Statement(journals.ADOPTED, adopted))
         late = min(numbers)
         if late <= self.settled:
             statements.append(Statement(journals.MARKED_LATE, [(late,)]))
@@ -353,11 +393,16 @@ class Outbox:
             return frozenset()
 
 
+def _adopted(written: Sequence[Written]) -> list[Row]:
+    """What stands in place of those that were found to be told already."""
+    return [(each.line.id, each.appended.adopted) for each in written if each.appended.adopted is not None]
+
+
 def _given_up(line: OwedLine, why: str) -> LinePlace:
     return LinePlace(None, None, why, line.id)
 
 
 def _stands(written: Written) -> LinePlace:
-    offset, _, closed, places = written.appended
+    offset, _, closed, places, _ = written.appended
     why = f"closed a torn line of {closed} bytes" if closed else None
     return LinePlace(offset, journals.dump_places(places), why, written.line.id)

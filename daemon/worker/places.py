@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import anyio.to_thread
 
+from runward.config.settings_keys import AUTO
 from runward.daemon.ports import Files
 from runward.daemon.store import queries
 from runward.daemon.store.store import Store
@@ -46,7 +47,9 @@ class Hinted(NamedTuple):
 
     @property
     def layout(self) -> LogLayout | DirectoryLayout:
-        return LAYOUTS.named(self.root.layout)
+        """The layout of the session that is known to lie here."""
+        assert self.known.session_key is not None, "only sessions have one"
+        return LAYOUTS.named(self.known.session_key.partition(":")[0])
 
 
 async def known_places(
@@ -57,7 +60,7 @@ async def known_places(
     known: dict[Target, Known] = {}
     for key, found in (await queries.places(store, asked)).items():
         name, place = asked[key]
-        if found.session_key is not None and found.session_key.startswith(f"{roots[name].layout}:"):
+        if found.session_key is not None and roots[name].may_hold(found.session_key.partition(":")[0]):
             known[name, place] = Known(found.session_key, signature=found.signature, is_new=False)
     new = [target for target in targets if target not in known]
     if new:
@@ -82,7 +85,7 @@ def _identify(
 
 
 def _identity(files: Files, root: WatchedRoot, place: str) -> Known:
-    found = files.identify(root.path, place, LAYOUTS.only(root.layout))
+    found = files.identify(root.path, place, LAYOUTS if root.layout == AUTO else LAYOUTS.only(root.layout))
     if isinstance(found, Unreadable):
         return Known(None, unreadable=found.why)
     if found is None or found.is_subagent:

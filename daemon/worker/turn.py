@@ -19,6 +19,7 @@ from runward.daemon.inbox.requests import load_request
 from runward.daemon.inbox.spool import InboxFile
 from runward.daemon.ports import Clock, Files, Journal
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
+from runward.daemon.reading import in_thread
 from runward.daemon.store import queries
 from runward.daemon.store.rows import Job, Outcome
 from runward.daemon.store.store import Store
@@ -31,7 +32,7 @@ from runward.daemon.worker.look import Looked, Looker
 from runward.daemon.worker.orders import orders_for
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
 from runward.daemon.worker.places import known_places
-from runward.handlers.effects import CancelRun, EndAttempt, NoteHook, StartRun
+from runward.handlers.effects import CancelRun, EndAttempt, NoteHook, PruneSessions, StartRun
 from runward.handlers.events import (
     AttemptEnded,
     AttemptStarted,
@@ -47,7 +48,7 @@ from runward.handlers.layouts.scanner import RecordedProcess
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
 
-ALONE_AFTER: Final = 1.0
+ALONE_AFTER: Final = 10.0
 """Seconds without a look at a native run after which transcripts are read in large pieces."""
 
 _OF_NATIVE: Final = f"{native.LAYOUT}:"
@@ -99,6 +100,8 @@ class Worker:
     """Called when an order to end a run is durable."""
     ordered: Callable[[], None] = lambda: None
     """Called when an order to start a run is durable."""
+    pruned: Callable[[], None] = lambda: None
+    """Called when it is durable that something is to be pruned."""
     has_links: bool = False
     """Whether any agent's session is known to have been started in a launcher's run."""
     doubt: Callable[[Iterable[str]], None] = lambda names: None
@@ -108,6 +111,8 @@ class Worker:
     closed: Callable[[Target], None] = lambda target: None
     """Called with a session that ran, and doesn't any more."""
     inbox_waits: bool = True
+    low_disk: str | None = None
+    """Why no run is looked at: there is too little room for what would have to be recorded. Requests still are."""
     trouble: str | None = None
     """What keeps the worker from working."""
     lag: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
@@ -124,23 +129,27 @@ class Worker:
     _pause: float = FIRST_PAUSE
     _turning: bool = False
     _native_at: float = -math.inf
+    _inbox_is_long: bool = False
+    """Whether there was more in the inbox than could be taken up at once."""
 
     @property
     def busy(self) -> bool:
         """Whether verdicts are on their way."""
-        return self.trouble is None and (self._turning or len(self.hints) > 0)
+        looks = self.low_disk is None and len(self.hints) > 0
+        return self.trouble is None and (self._turning or looks)
 
     def degraded(self) -> list[str]:
         """What keeps verdicts from being recorded, for `status`."""
         trouble = self.queue.uncertain or self.trouble
-        return [] if trouble is None else [f"store: {trouble}"]
+        told = [] if trouble is None else [f"store: {trouble}"]
+        return told if self.low_disk is None else [*told, self.low_disk]
 
     async def turn(self) -> bool:
         """Do what is waiting; returns whether anything was. The world's trouble is waited out.
 
         Raises `StoppedInTrouble`, and `EpochRefused` where this daemon's time is over.
         """
-        hints = self.hints.take(self.batch)
+        hints = self.hints.take(self.batch) if self.low_disk is None else []
         inbox_waits, self.inbox_waits = self.inbox_waits, False
         self._turning = bool(hints)
         try:
@@ -215,7 +224,7 @@ class Worker:
             remembered = await queries.cursors(
                 self.store, [f"{root}/{name}" for (root, name), _ in of_native]
             )
-            looked = await anyio.to_thread.run_sync(self.looker.look, of_native, self.roots, remembered)
+            looked = await in_thread(self.looker.look, of_native, self.roots, remembered)
         foreign = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is not None]
         if foreign:
             looked += await self._follow(foreign)
@@ -227,10 +236,10 @@ class Worker:
         known = await known_places(self.store, self.files, [target for target, _ in hints], roots)
         alone = self.clock.monotonic() - self._native_at > ALONE_AFTER
         most = MOST_BYTES if alone else FEWER_BYTES
-        found = await anyio.to_thread.run_sync(self.follower.look, hints, roots, known, most)
+        found = await in_thread(self.follower.look, hints, roots, known, most)
         self.hints.add_to_backlog([target for target, _ in found.left], Why.AGAIN)
-        lost = {look.root.layout for look in found.looked if look.lost is not None}
-        self.doubt([root.name for root in self.roots.values() if root.layout in lost])
+        lost = {look.lost.partition(":")[0] for look in found.looked if look.lost is not None}
+        self.doubt([root.name for root in self.roots.values() if any(root.may_hold(each) for each in lost)])
         gone = [f"{look.root.name}/{look.place}" for look in found.looked if look.mark is None]
         if gone:  # where a copy of a session lies, it goes on
             self.hints.add(await queries.places_beside(self.store, gone), Why.AGAIN)
@@ -238,7 +247,7 @@ class Worker:
 
     async def _requests(self) -> list[tuple[InboxFile, Observation | None]]:
         """The inbox's requests that aren't recorded yet; those that are none, are None."""
-        found = await anyio.to_thread.run_sync(self.files.inbox)
+        found = await in_thread(self.files.inbox)
         known = await queries.known_events(self.store, (file.name for file in found))
         requests: list[tuple[InboxFile, Observation | None]] = []
         for file in found[: self.batch]:
@@ -249,7 +258,7 @@ class Worker:
             else:
                 said = () if event is None or file.name in known else (event,)
                 requests.append((file, Observation(file.name, said)))
-        self.inbox_waits = len(found) > self.batch
+        self.inbox_waits = self._inbox_is_long = len(found) > self.batch
         return requests
 
     async def _clear(self, requests: Sequence[tuple[InboxFile, Observation | None]]) -> str | None:
@@ -306,9 +315,10 @@ class Worker:
         if not claim.jobs:
             return
         known = await self._known(claim.jobs)
-        outcomes = await anyio.to_thread.run_sync(known.decide, self.decider, claim.jobs)
+        outcomes = await in_thread(known.decide, self.decider, claim.jobs)
         for wave in waves(outcomes):
             await self._complete(claim, wave)
+        await self._hint_launched(outcomes)
 
     async def _known(self, jobs: Sequence[Job]) -> _Known:
         """What the store knows of the sessions, jobs and orders that these jobs are about."""
@@ -324,10 +334,28 @@ class Worker:
                 await self._wait_out(str(error))
 
     async def _linked(self, jobs: Sequence[Job]) -> Mapping[str, LinkedSessions]:
-        if not self.has_links:
-            return {}
+        """The agents' sessions in the runs whose ends are to be judged, those too that only a hook told of."""
+        spoke = [job.event for job in jobs if isinstance(job.event, HookSpoke)]
+        self.has_links = self.has_links or any(each.launcher_session is not None for each in spoke)
         ended = {job.lane for job in jobs if isinstance(job.event, AttemptEnded)}
-        return await queries.linked_sessions(self.store, ended) if ended else {}
+        runs = {lane.rpartition("/")[2]: lane for lane in ended if lane.startswith(_OF_NATIVE)}
+        if not runs or not (self.has_links or self._inbox_is_long):
+            return {}
+        linked = await queries.linked_sessions(self.store, ended)
+        announced = await queries.announced_sessions(self.store, runs)
+        announced += [(each.launcher_session or "", each.session_key) for each in spoke]
+        known = {each.key for sessions in linked.values() for each in sessions.sessions}
+        found = {lane: linked.get(lane, LinkedSessions()) for lane in runs.values()}
+        for run, key in announced:
+            layout = key.partition(":")[0]
+            if (
+                run in runs
+                and key not in known
+                and any(each.may_hold(layout) for each in self.roots.values())
+            ):
+                before = found[runs[run]]
+                found[runs[run]] = before._replace(announced=(*before.announced, key))
+        return {lane: each._replace(may_be_more=self._inbox_is_long) for lane, each in found.items()}
 
     async def _hooked(self, jobs: Sequence[Job]) -> Mapping[str, HookDeclaration]:
         begun = [job.lane for job in jobs if isinstance(job.event, AttemptStarted)]
@@ -371,6 +399,8 @@ class Worker:
                     self.cancelled()
                 elif isinstance(effect, StartRun):
                     self.ordered()
+                elif isinstance(effect, PruneSessions):
+                    self.pruned()
         if verdicts:
             self.tell(verdicts)
 
@@ -381,6 +411,15 @@ class Worker:
             if root.shape is not None and path is not None and path.startswith(f"{root.path}/"):
                 place = root.shape.place_of(path.removeprefix(f"{root.path}/"))
                 self.hints.add([(root.name, place)] if place is not None else [], Why.PROCESS)
+
+    async def _hint_launched(self, outcomes: Sequence[Outcome]) -> None:
+        """A hook said in which launched run its session is: the session may have been read before that was known."""
+        effects = [each for outcome in outcomes if outcome.state == "done" for each in outcome.effects]
+        told = [
+            each.key for each in effects if isinstance(each, NoteHook) and each.launcher_session is not None
+        ]
+        if told:
+            self.hints.add(await queries.places_of(self.store, told), Why.PROCESS)
 
     def _report_trouble(self, outcome: Outcome) -> None:
         job = outcome.job

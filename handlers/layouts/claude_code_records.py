@@ -83,6 +83,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     content: Content = None
     agent_setting: str | None = None
     forked_from: Origin | None = None
+    tool_use_result: msgspec.Raw = msgspec.Raw()
 
 
 decode: Final = msgspec.json.Decoder(Record).decode

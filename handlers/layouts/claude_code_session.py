@@ -32,6 +32,12 @@ from runward.handlers.layouts.claude_code_records import (
 )
 from runward.handlers.layouts.claude_code_state import LONGEST_ID, Ending, State, headless
 from runward.handlers.layouts.claude_code_tally import Tally
+from runward.handlers.layouts.claude_code_tasks import (
+    TASKS_KEPT,
+    change_by_result,
+    may_begin_task,
+    notification,
+)
 from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.scanner import clip_prompt
 from runward.handlers.layouts.transcript import LogLine, Resumed, Turn
@@ -72,6 +78,9 @@ class Session(Tally):
     spoken: bool
     stop_reason: str | None
     waiting: bool
+    tasks: tuple[str, ...]
+    queue: int
+    stays: bool
     entrypoint: str | None
     seems_headless: bool | None
     started: str | None
@@ -104,14 +113,15 @@ class Session(Tally):
 
     def take(self, file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> None:
         """Take in lines of the session's own transcript."""
+        take = self._take
         for line in lines:
             try:
-                record = decode(line.content)
+                record = decode(line[1])
             except NOT_DECODED:
                 for value in records(file, (line,), unreadable):
-                    self._take(record_of(value) if isinstance(value, dict) else Record())
+                    take(record_of(value) if isinstance(value, dict) else Record())
             else:
-                self._take(record)
+                take(record)
 
     def _take(self, record: Record) -> None:
         if record.is_sidechain:
@@ -177,6 +187,10 @@ class Session(Tally):
             self.seems_headless = False
         elif record.type == "agent-setting":
             self.agent = _clipped(record.agent_setting, LONGEST_ID) or self.agent
+        elif record.type == "last-prompt" and self.stays:
+            # It is written when the program ends: nothing is waited for any more.
+            self.tasks, self.queue = (), 0
+            self._stays_no_longer()
 
     def _queue(self, record: Record, stamp: str | None) -> None:
         """A prompt is queued before it is taken up: of a headless run this is what is written first."""
@@ -184,16 +198,38 @@ class Session(Tally):
         self.attempt = self.attempt or 1
         self.started = self.started or stamp
         self.session_id = self.session_id or _clipped(record.session_id, LONGEST_ID)
+        if record.operation != "enqueue":
+            if is_first and record.operation == "dequeue":  # what some versions of 2.1 begin with
+                self._begins_headless(stamp)
+            self._unqueue(record.operation)
+            return
         text = text_of(record.content)
-        if record.operation != "enqueue" or text.startswith("<task-notification>"):
+        told = notification(text)
+        if told is not None:
+            self._task_is_over(told.task)
+            if told.was_ended:
+                self._stays_no_longer()
+                return
+        if self.turn == "open":
+            self.queue += 1
+        if told is not None:
             return
         if is_first:
-            self.queued = stamp
-            if self.seems_headless is None:
-                self.seems_headless = True
+            self._begins_headless(stamp)
         self.prompt = self.prompt or clip_prompt(text) or None
         if self.turn == "none" or (self.turn == "closed" and self._is_headless()):
             self._prompted(stamp)
+
+    def _begins_headless(self, stamp: str | None) -> None:
+        self.queued = stamp
+        if self.seems_headless is None:
+            self.seems_headless = True
+
+    def _unqueue(self, operation: str | None) -> None:
+        """What was queued was given to the model, which comes next, or was removed, for the model has it already."""
+        self.queue = 0 if operation == "popAll" else max(0, self.queue - 1)
+        if operation != "dequeue":
+            self._stays_no_longer()
 
     def _system(self, record: Record, stamp: str | None, is_copied: bool) -> None:
         subtype = record.subtype
@@ -210,6 +246,8 @@ class Session(Tally):
     def _user(self, record: Record, stamp: str | None, is_copied: bool) -> None:
         content = content_of(record)
         if isinstance(content, list) and self._results(content, stamp, is_copied):
+            if not is_copied:
+                self._note_task(record, content)
             return
         if is_copied:
             return
@@ -217,7 +255,8 @@ class Session(Tally):
         match user_record(record, content, text):
             case "prompt":
                 self.prompt = self.prompt or clip_prompt(text) or None
-                self._prompted(stamp)
+                if not self._is_answered(stamp):
+                    self._prompted(stamp)
                 self.turns += 1  # here and not where it was queued, so that each prompt counts once
                 self.is_begun = True
             case "interruption":
@@ -227,6 +266,8 @@ class Session(Tally):
             case "command_output":
                 self._command_answered(stamp)
             case "follow_up":
+                if (told := notification(text)) is not None:
+                    self._task_is_over(told.task)
                 self._goes_on()
 
     def _results(self, content: list[Block], stamp: str | None, is_copied: bool) -> bool:
@@ -248,6 +289,21 @@ class Session(Tally):
                     self._is_asked()
                 self._opens()
         return has_results
+
+    def _note_task(self, record: Record, results: list[Block]) -> None:
+        """A tool's result may say that its work goes on in the background, or that such work is over."""
+        said = results[0].content
+        if not record.tool_use_result or not (self.tasks or may_begin_task(said)):
+            return
+        change = change_by_result(record.tool_use_result, said)
+        if change is not None and change.is_over:
+            self._task_is_over(change.task)
+        elif change is not None and change.task not in self.tasks:
+            self.tasks = (*self.tasks, change.task)[-TASKS_KEPT:]
+
+    def _task_is_over(self, task: str) -> None:
+        if task in self.tasks:
+            self.tasks = tuple(each for each in self.tasks if each != task)
 
     def _assistant(self, record: Record, stamp: str | None, is_copied: bool) -> None:
         if record.is_api_error_message:
@@ -301,7 +357,7 @@ class Session(Tally):
         if not self.is_plain:
             self.prompt = self.prompt or clip_prompt(self.command or "") or None
             self.held = self.command = self.stop_reason = None
-            self.waiting = self.spoken = False
+            self.waiting = self.spoken = self.stays = False
             self.is_plain = True
 
     def _is_asked(self) -> None:
@@ -311,11 +367,26 @@ class Session(Tally):
 
     def _ends(self, ending: Ending) -> None:
         self._opens()
-        self.turn, self.ending = "closed", ending
+        if (self.tasks or self.queue) and ending.close.status == "completed" and self._is_headless():
+            self.held, self.stays, self.is_plain = ending, True, False
+        else:
+            self.turn, self.ending = "closed", ending
+
+    def _stays_no_longer(self) -> None:
+        """Where nothing is left that a headless session waits for, it is over as its last turn was."""
+        if self.stays and self.held is not None:
+            self._ends(self.held)
+
+    def _is_answered(self, stamp: str | None) -> bool:
+        """Whether a prompt was written down after the end of the turn that it had begun: its time tells."""
+        ended = self.ending or (self.held if self.stays else None)
+        if ended is None or ended.stamp is None or stamp is None:
+            return False
+        return len(stamp) == len(ended.stamp) and stamp < ended.stamp
 
     def _prompted(self, stamp: str | None) -> None:
         """A new prompt; to a headless session that had ended it begins the next attempt."""
-        before = self.ending or self.held
+        before = None if self.stays else self.ending or self.held
         self._opens()
         if before is not None and self._is_headless():
             self.attempt += 1

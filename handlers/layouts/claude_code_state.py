@@ -7,7 +7,7 @@ from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.layouts.transcript import Close, Turn
 
-VERSION: Final = 1
+VERSION: Final = 2
 LONGEST_ID: Final = 128
 
 
@@ -30,10 +30,13 @@ class State(NamedTuple):
     says of it where no entry point is named: a queued prompt, or a snapshot of what a person may undo. `held` is how
     the last turn had ended where Claude Code has since given the model something to go on with, but the model has not
     said anything. `command` is a slash command that nobody has answered yet, `spoken` whether the last word on the
-    main chain is a reply that called no tool, `stop_reason` what that reply gave as its reason to stop.
+    main chain is a reply that called no tool, `stop_reason` what that reply gave as its reason to stop. `tasks` are the
+    tasks that run in the background, by their ids, and whose end Claude Code will tell; `queue` is how much was queued
+    for the model while it worked. `stays` says that a headless session's turn ended well but it waits for these: then
+    `held` is that end.
     """
 
-    version: Literal[1]
+    version: Literal[2]
     session_id: str | None = None
     parent_session_id: str | None = None
     is_subagent: bool = False
@@ -49,6 +52,9 @@ class State(NamedTuple):
     spoken: bool = False
     stop_reason: str | None = None
     waiting: bool = False
+    tasks: tuple[str, ...] = ()
+    queue: int = 0
+    stays: bool = False
     entrypoint: str | None = None
     seems_headless: bool | None = None
     started: str | None = None

@@ -8,7 +8,8 @@ from fnmatch import translate
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
-from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
+from runward.handlers.layouts import native
+from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 
 LEVELS: Final = 6
 """Levels of directories below a root in which logs are looked for: a Codex home has five."""
@@ -79,7 +80,49 @@ class DirectoryShape(NamedTuple):
         return _beneath(self.files)
 
 
-Shape: TypeAlias = LogShape | DirectoryShape
+class MixedShape(NamedTuple):
+    """Sessions of any of these layouts, logs or directories, anywhere under the root.
+
+    A directory's files tell whether it is a session's; `logs` is the shape of the logs elsewhere. A place whose name
+    is a log's is one, any other a directory.
+    """
+
+    layouts: Layouts
+    logs: LogShape
+
+    def place_of(self, path: str) -> str | None:
+        """The place that a path belongs to: where it would tell of a directory's session the outermost one, else that
+        of a log. A directory's own path tells nothing: what is in it does.
+        """
+        parts = path.split("/")
+        if "" in parts or any(part.startswith(".") for part in parts) or not is_storable(path):
+            return None
+        telling = _telling(self.directories().files)
+        for level in range(1, min(len(parts), LEVELS + 1)):
+            if parts[level - 1].endswith(LOG):
+                break
+            if telling.fullmatch("/".join(parts[level:])):
+                return "/".join(parts[:level])
+        return self.logs.place_of(path)
+
+    def directories(self) -> DirectoryShape:
+        """The shape of a directory that is no session's, but may become one of any layout."""
+        return _any_directory(self.layouts)
+
+    def telling_names(self) -> tuple[str, ...]:
+        """The names by which a directory is known for a session's, or for none."""
+        return _telling_names(self.layouts)
+
+
+Shape: TypeAlias = LogShape | DirectoryShape | MixedShape
+
+
+def mixed_shape(layouts: Layouts) -> MixedShape:
+    """Where sessions of any of these layouts lie."""
+    shapes = [log_shape(each) for each in layouts.logs]
+    owned = dict.fromkeys(name for shape in shapes for name in shape.owned)
+    no_sessions = dict.fromkeys(name for shape in shapes for name in shape.no_sessions)
+    return MixedShape(layouts, LogShape(tuple(owned), tuple(no_sessions)))
 
 
 @cache
@@ -119,6 +162,18 @@ def is_storable(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+@cache
+def _any_directory(layouts: Layouts) -> DirectoryShape:
+    files = dict.fromkeys(file for each in layouts.directories for file in directory_shape(each).files)
+    return DirectoryShape(tuple(files))
+
+
+@cache
+def _telling_names(layouts: Layouts) -> tuple[str, ...]:
+    files = (*_any_directory(layouts).files, *native.DOCUMENTS)
+    return tuple(dict.fromkeys(file.split("/")[0] for file in files))
 
 
 @cache

@@ -3,6 +3,7 @@
 from typing import Final
 
 START: Final = "start "
+PRUNE: Final = "prune"
 
 
 def of_start(name: str) -> str:

@@ -41,13 +41,14 @@ from runward.handlers.facts import (
     RootFacts,
     Session,
     SessionOf,
+    TriedBefore,
     UnexpectedAnswer,
     Unreadable,
 )
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native
-from runward.handlers.sessions.linked import inside
+from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
 
 
 def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Effects | Need | TryLater:
@@ -77,7 +78,7 @@ def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Ef
                 return TryLater("a person ordered its end, and what came of that is not known yet")
             event = _as_ordered(event, order)
     if event.status == "completed" and session.layout == native.LAYOUT:
-        said = _by_those_inside(event, facts, now)
+        said = _by_those_inside(event, facts)
         if not isinstance(said, AttemptEnded):
             return said
         event = said
@@ -112,7 +113,7 @@ def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
     )
 
 
-def _by_those_inside(event: AttemptEnded, facts: Facts, now: float) -> AttemptEnded | Need | TryLater:
+def _by_those_inside(event: AttemptEnded, facts: Facts) -> AttemptEnded | Need | TryLater:
     """The end of a command as the agents' sessions that were started in it leave it."""
     asked = LinkedSessionsOf(event.session_key)
     if asked not in facts:
@@ -120,10 +121,16 @@ def _by_those_inside(event: AttemptEnded, facts: Facts, now: float) -> AttemptEn
     answer = facts[asked]
     if not isinstance(answer, LinkedSessions):
         raise UnexpectedAnswer(f"{asked} was answered with {answer!r}")
-    found = inside(event, answer, now)
-    if isinstance(found, LinkedSession):
+    found, why = that_failed(answer), not_known_yet(answer)
+    if found is not None:
         return _as_inside(event, found)
-    return event if found is None else found
+    if why is None:
+        return event
+    if TriedBefore() not in facts:
+        return Need((TriedBefore(),))
+    tries = facts[TriedBefore()]
+    assert isinstance(tries, int), "the worker counts them"
+    return TryLater(why) if tries < PATIENCE else event
 
 
 def _as_inside(event: AttemptEnded, agent: LinkedSession) -> AttemptEnded:

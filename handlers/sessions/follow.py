@@ -60,7 +60,8 @@ class FollowRule(NamedTuple):
     """What a session's root and its layout say about following it; times are Unix seconds.
 
     `records_history`: what ended before `first_seen_at` is recorded only. `booted_at` is when this machine started,
-    `stale_after` the seconds of silence that end what nobody can judge. `names_directory`: the files say where the
+    `stale_after` the seconds of silence that end what nobody can judge, `start_within` those that end what began and
+    wrote no line. `names_directory`: the files say where the
     agent works, if not in their first lines; the contract may depend on it.
     """
 
@@ -70,6 +71,7 @@ class FollowRule(NamedTuple):
     booted_at: float | None = None
     settle: float = SETTLE
     stale_after: float | None = None
+    start_within: float | None = None
     names_directory: bool = False
 
 
@@ -261,7 +263,8 @@ class _Look:
         told, after = self._told, self.after
         if told.turns > after.turns or (told.turn == "open" and after.turn == "closed"):
             return True
-        return after.vanished and told.counts.events > after.events
+        was_presumed = after.vanished or after.ended_by in ("deadline", "quiet")
+        return was_presumed and told.counts.events > after.events
 
     def _went_on_at(self, began_at: float | None, otherwise: float) -> float:
         """When an attempt began: not before the one that it follows had ended."""
@@ -290,6 +293,7 @@ class _Look:
             rule.stale_after,
             self._writer.status,
             rule.settle,
+            rule.start_within,
         )
 
     def _since(self, at: float) -> float:

@@ -4,30 +4,39 @@ Only the launcher's session has a contract. A command that ended well although a
 agents exit 0 after errors.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
-from runward.handlers.effects import TryLater
-from runward.handlers.events import AttemptEnded
 from runward.handlers.facts import LinkedSession, LinkedSessions
 from runward.handlers.layouts import native
 
-PATIENCE: Final = 15.0
-"""Seconds after a command's end in which the sessions in it are waited for: their last lines come late."""
+PATIENCE: Final = 5
+"""Times that the end of a command is put off for the sessions in it, whose last lines come late: 15 s and more.
+
+By tries and not by the clock: on a loaded machine they come later, as those lines do, and a daemon that was down when
+the command ended has all of them before it.
+"""
 
 
-def launcher_key(session_id: str | None, launch_root: str | None) -> str | None:
-    """The key of the launcher's session of this id, whose run is in the native root that launched runs go to."""
-    if session_id is None or launch_root is None or "/" in session_id:
+def launcher_key(session_id: str | None, native_roots: Sequence[str], holding: Sequence[str]) -> str | None:
+    """The key of the launcher's session of this id. Its run is in that of the native roots which holds a directory of
+    that name, else it comes to the first, where launched runs go.
+    """
+    if session_id is None or not native_roots or "/" in session_id:
         return None
-    return native.session_key(launch_root, session_id)
+    return native.session_key((*holding, *native_roots)[0], session_id)
 
 
-def inside(event: AttemptEnded, linked: LinkedSessions, now: float) -> LinkedSession | TryLater | None:
-    """The session inside a command that ended well which says otherwise, if any; or that it isn't known yet."""
+def that_failed(linked: LinkedSessions) -> LinkedSession | None:
+    """The session inside a command that ended well which says otherwise, if any."""
+    return next((each for each in linked.sessions if each.status not in ("running", "completed")), None)
+
+
+def not_known_yet(linked: LinkedSessions) -> str | None:
+    """What may yet say otherwise, if anything."""
     for each in linked.sessions:
-        if each.status not in ("running", "completed"):
-            return each
-    running = [each.key for each in linked.sessions if each.status == "running"]
-    if running and now - event.at < PATIENCE:
-        return TryLater(f"{running[0]}, which was started in it, is not over yet")
-    return None
+        if each.status == "running":
+            return f"{each.key}, which was started in it, is not over yet"
+    if linked.announced:
+        return f"{linked.announced[0]}, which was started in it, was not read yet"
+    return "there are words of agents' hooks that were not read yet" if linked.may_be_more else None

@@ -11,8 +11,10 @@ attempt, as a correction; a directory that was made again, or came back, opens t
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
+from runward.config.json_value import JsonValue
 from runward.handlers.events import (
     EVIDENCE_STRENGTH,
     AttemptEnded,
@@ -340,6 +342,8 @@ def together(states: Sequence[ProcessState]) -> ProcessState:
 
 
 _ADAPTER: Final = TypeAdapter(Watched)
+_FIRST_LENGTH: Final = 14
+"""So much was remembered before flows' plans were, under the same version."""
 
 
 def dump_watched(watched: Watched) -> str:
@@ -348,5 +352,19 @@ def dump_watched(watched: Watched) -> str:
 
 
 def load_watched(text: str) -> Watched:
-    """What was stored. Raises pydantic's `ValidationError` for what this program never wrote."""
-    return _ADAPTER.validate_json(text)
+    """What was stored. Raises pydantic's `ValidationError` for what no program of ours ever wrote."""
+    try:
+        return _ADAPTER.validate_json(text)
+    except ValidationError:
+        lifted = _lifted(from_json(text))
+        if lifted is None:
+            raise
+        return _ADAPTER.validate_python(lifted)
+
+
+def _lifted(value: JsonValue) -> JsonValue:
+    """What stores of version 1 remember, with what came before its last word since; None for anything else."""
+    if not isinstance(value, list) or len(value) != _FIRST_LENGTH:
+        return None
+    *remembered, version = value
+    return [*remembered, [], None, version]

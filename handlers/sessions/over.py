@@ -44,6 +44,7 @@ _MOMENT: Final = 1e-5
 OPEN_TURN: Final = "run.unknown.open_turn"
 NO_PROCESS: Final = "run.unknown.no_process"
 PROCESS_GONE: Final = "run.aborted.process_gone"
+NEVER_STARTED: Final = "run.aborted.never_started"
 
 
 class Standing(NamedTuple):
@@ -102,11 +103,13 @@ def judge(
     stale_after: float | None = None,
     status: WriterStatus | None = None,
     settle: float = SETTLE,
+    start_within: float | None = None,
 ) -> Standing:
     """Where the session stands whose files tell this.
 
     `names_process`: its layout is one that names its process. `quiet_s`: seconds since anything changed, in its files
     or in what is known of its process. `stale_after`: silence that ends what nobody can judge, where the root says so.
+    `start_within`: the same, of one that began without a line in its log yet.
     `status`: what a living process says of itself, for a turn that looks open may wait for a person or for a prompt.
     """
     if told.close is not None and told.declared:
@@ -126,7 +129,8 @@ def judge(
         case "was killed":
             return _killed(told, _rest(GRACE, quiet_s))
         case "nobody can tell":
-            return _untold(told, names_process, quiet_s, stale_after)
+            silence = _Silence(quiet_s, stale_after, start_within)
+            return silence.ends(told) or _untold(told, names_process, silence.again_in(told))
 
 
 def _verdict(told: Told, liveness: Liveness) -> _Verdict:
@@ -168,13 +172,36 @@ def _killed(told: Told, again_in: float | None) -> Standing:
     return Standing("aborted", "process_gone", PROCESS_GONE, summary, told.moved_at, again_in=again_in)
 
 
-def _untold(told: Told, names_process: bool, quiet_s: float, stale_after: float | None) -> Standing:
-    again_in = None
-    if stale_after is not None:
-        again_in = _rest(stale_after, quiet_s)
-        if again_in is None:
-            summary = f"nothing was heard of it for {quiet_s:.0f} s"
+class _Silence(NamedTuple):
+    """How long nothing was heard of a session that nobody can judge, and what its root has to say about that."""
+
+    quiet_s: float
+    stale_after: float | None
+    start_within: float | None
+
+    def ends(self, told: Told) -> Standing | None:
+        """The end that follows by now, if any."""
+        if self._waits_for_a_line(told) and self._is_over(self.start_within):
+            summary = f"it began and wrote no line within {self.start_within:.0f} s"
+            return Standing("aborted", "deadline", NEVER_STARTED, summary, told.moved_at)
+        if self._is_over(self.stale_after):
+            summary = f"nothing was heard of it for {self.quiet_s:.0f} s"
             return Standing("aborted", "quiet", "run.aborted.stale", summary, told.moved_at)
+        return None
+
+    def again_in(self, told: Told) -> float | None:
+        """The seconds until an end would follow."""
+        limits = [self.stale_after, self.start_within if self._waits_for_a_line(told) else None]
+        return min((limit - self.quiet_s for limit in limits if limit is not None), default=None)
+
+    def _is_over(self, limit: float | None) -> bool:
+        return limit is not None and _rest(limit, self.quiet_s) is None
+
+    def _waits_for_a_line(self, told: Told) -> bool:
+        return told.turn == "open" and not told.waiting and told.counts.events == 0
+
+
+def _untold(told: Told, names_process: bool, again_in: float | None) -> Standing:
     if told.waiting and told.turn == "open" and not names_process:
         # Its files say that it rests until a person comes: no process need be there.
         return _running(told, "waiting")._replace(again_in=again_in)

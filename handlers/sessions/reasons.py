@@ -23,6 +23,7 @@ MEANINGS: Final[Mapping[str, tuple[Status, str]]] = {
     "run.aborted.user": ("aborted", "a person interrupted it"),
     "run.aborted.process_gone": ("aborted", "its process is gone and it never said why"),
     "run.aborted.vanished": ("aborted", "its directory is gone while it ran"),
+    "run.aborted.never_started": ("aborted", "it began and wrote no line within its root's `start_within`"),
     "run.aborted.stale": ("aborted", "quiet for longer than its root allows"),
     "run.cancelled.user": ("cancelled", "a person told it to stop"),
     "run.cancelled.sigterm": ("cancelled", "it was told to stop by SIGTERM or SIGHUP"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from tests.agents.homes import Home
-from tests.agents.installed import CLAUDE_CODE, CLAUDE_CODE_2_0, CODEX, CODEX_0_98, Pinned
+from tests.agents.installed import CLAUDE_CODE, CLAUDE_CODE_2_0, CODEX, CODEX_0_98, CODEX_0_104, Pinned
 from tests.agents.told import (
     Reading,
     Record,
@@ -17,6 +17,7 @@ from tests.agents.told import (
     heard_by,
     word_of_claude_code,
     word_of_codex,
+    word_of_codex_without_errors,
     word_of_old_codex,
 )
 
@@ -197,4 +198,5 @@ def _first(pattern: str, said: str) -> str:
 CLAUDE: Final = ClaudeCode(CLAUDE_CODE)
 CLAUDE_2_0: Final = ClaudeCode(CLAUDE_CODE_2_0)
 CODEX_NOW: Final = Codex(CODEX, word_of_codex)
+CODEX_BEFORE: Final = Codex(CODEX_0_104, word_of_codex_without_errors)
 CODEX_OLD: Final = Codex(CODEX_0_98, word_of_old_codex)

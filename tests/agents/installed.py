@@ -39,6 +39,9 @@ CLAUDE_CODE_2_0: Final = Pinned("@anthropic-ai/claude-code", "2.0.30", "@anthrop
 CODEX: Final = Pinned(
     "@openai/codex", "0.169.0", f"@openai/codex-linux-*/vendor/{platform.machine()}-*/bin/codex"
 )
+CODEX_0_104: Final = Pinned(
+    "@openai/codex", "0.104.0", f"@openai/codex-linux-*/vendor/{platform.machine()}-*linux*/codex/codex"
+)
 CODEX_0_98: Final = Pinned(
     "@openai/codex", "0.98.0", f"@openai/codex/vendor/{platform.machine()}-*linux*/codex/codex"
 )

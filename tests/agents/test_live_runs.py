@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import pytest
 from tests.agents import scenarios
-from tests.agents.agents import CLAUDE, CLAUDE_2_0, CODEX_NOW, CODEX_OLD, Agent
+from tests.agents.agents import CLAUDE, CLAUDE_2_0, CODEX_BEFORE, CODEX_NOW, CODEX_OLD, Agent
 from tests.agents.checks import StageFor, checked, cost
 from tests.agents.scenarios import Glimpse, Scenario, Stage, Transcript, in_request, in_tool
 from tests.waiting import wait_for
@@ -74,6 +74,7 @@ TABLE: Final[list[tuple[str, Agent, Scenario, *tuple[Expected, ...]]]] = [
     ("claude, SIGKILL in a request", CLAUDE, in_request(signal.SIGKILL), Expected(KILLED, None)),
     ("claude 2.0 uses a tool", CLAUDE_2_0, scenarios.used_a_tool, Expected(0, OK, 1, replies=2)),
     ("claude 2.0 runs out of turns", CLAUDE_2_0, scenarios.ran_out_of_turns, Expected(0, None, 2, replies=2)),
+    ("claude 2.0 delegates", CLAUDE_2_0, scenarios.delegated, Expected(0, OK, 2, replies=None, subagents=1)),
     ("codex answers", CODEX_NOW, scenarios.answered, Expected(0, OK, replies=1)),
     ("codex uses a tool", CODEX_NOW, scenarios.used_a_tool, Expected(0, OK, 1, replies=2)),
     ("codex is refused", CODEX_NOW, scenarios.refused, Expected(1, API_ERROR, errors=1)),
@@ -95,6 +96,14 @@ TABLE: Final[list[tuple[str, Agent, Scenario, *tuple[Expected, ...]]]] = [
     ("codex, SIGINT in a request", CODEX_NOW, in_request(signal.SIGINT), Expected(1, INTERRUPTED)),
     ("codex, SIGTERM in a request", CODEX_NOW, in_request(signal.SIGTERM), Expected(TERMINATED, None)),
     ("codex, SIGKILL in a request", CODEX_NOW, in_request(signal.SIGKILL), Expected(KILLED, None)),
+    ("codex 0.104 uses a tool", CODEX_BEFORE, scenarios.used_a_tool, Expected(0, OK, 1, replies=2)),
+    ("codex 0.104 is refused", CODEX_BEFORE, scenarios.refused, Expected(1, API_ERROR, errors=1)),
+    (
+        "codex 0.104, SIGKILL in a tool",
+        CODEX_BEFORE,
+        in_tool(signal.SIGKILL),
+        Expected(KILLED, None, 1, 0, 1),
+    ),
     ("codex 0.98 uses a tool", CODEX_OLD, scenarios.used_a_tool, Expected(0, OK, 1, replies=2)),
     ("codex 0.98 is refused", CODEX_OLD, scenarios.refused, Expected(1, None)),
     ("codex 0.98, SIGINT in a tool", CODEX_OLD, in_tool(signal.SIGINT), Expected(0, INTERRUPTED, 1, 0, 1)),

@@ -102,6 +102,15 @@ def word_of_codex(record: Record) -> Word | None:
             return None
 
 
+def word_of_codex_without_errors(record: Record) -> Word | None:
+    """Codex's, before it wrote down errors: a turn that ended without a last message was refused."""
+    match record:
+        case {"payload": {"type": "task_complete", "last_agent_message": None}}:
+            return "failed"
+        case _:
+            return word_of_codex(record)
+
+
 def word_of_old_codex(record: Record) -> Word | None:
     """Codex's, before: nothing but the messages themselves."""
     match record:

@@ -15,9 +15,10 @@ from typing import Final
 import anyio
 
 from runward.config.settings import Settings
-from runward.daemon.log import LOG, LogFile, Sinks, open_log
+from runward.daemon.log import LOG, JsonStream, LogFile, Sinks, open_log
 from runward.daemon.service import serve
 from runward.daemon.settings import load_settings
+from runward.daemon.signals import Signals
 from runward.daemon.store.ownership import prepare
 
 _BEAT_S: Final = 0.001
@@ -31,12 +32,16 @@ async def beat(beats: list[tuple[float, float]]) -> None:
         beats.append((time.time(), time.perf_counter() - asked - _BEAT_S))
 
 
-async def _be(settings: Settings, beats: list[tuple[float, float]]) -> None:
-    sinks = Sinks(LogFile(Path(settings.state_dir) / LOG), sys.stderr)
+async def _be(settings: Settings, signals: Signals, beats: list[tuple[float, float]]) -> None:
+    sinks = Sinks(LogFile(Path(settings.state_dir) / LOG), JsonStream(sys.stderr))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(beat, beats)
         await serve(
-            settings, open_log(sinks), sinks, lambda: load_settings(None, os.environ, str(Path.cwd()))
+            settings,
+            open_log(sinks),
+            sinks,
+            lambda: load_settings(None, os.environ, str(Path.cwd())),
+            signals,
         )
         tasks.cancel_scope.cancel()
 
@@ -46,7 +51,10 @@ def main(file: str) -> None:
     assert parsed.value is not None, parsed.errors
     prepare(Path(parsed.value.state_dir))
     beats: list[tuple[float, float]] = []
-    anyio.run(_be, parsed.value, beats)
+    signals = Signals()
+    signals.listen()
+    signals.hold()
+    anyio.run(_be, parsed.value, signals, beats)
     Path(file).write_text("".join(f"{at:.6f} {late:.6f}\n" for at, late in beats))
 
 

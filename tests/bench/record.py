@@ -43,10 +43,11 @@ class Hashed(BaseModel):
 
 
 class Scan(BaseModel):
-    """Of `status.json`: when the last scan ended (Unix seconds), and how many places are still to be looked at."""
+    """Of `status.json`: when the last scan ended (Unix seconds), how many places are still to be looked at, and flat roots."""
 
     last_scan_at: float | None
     unread: int
+    flat: int
 
 
 class Status(BaseModel):
@@ -106,6 +107,11 @@ class Record:
             return _STATUS.validate_json((self._state / "status.json").read_bytes()).coverage
         except FileNotFoundError:
             return None
+
+    def flat(self) -> int:
+        """How many roots are watched flat."""
+        said = self.scan()
+        return 0 if said is None else said.flat
 
     def log(self, since: float) -> Log:
         """What was logged from this time (Unix seconds) on."""

@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tests.bench.agreement import agreement
+from tests.bench.beyond import beyond
 from tests.bench.bursts import in_one_look, known_before
 from tests.bench.figure import Figure
 from tests.bench.hashing import hashing
@@ -26,9 +27,11 @@ from tests.bench.idle import idle
 from tests.bench.latency import RATES, latency
 from tests.bench.launcher import launcher
 from tests.bench.memory import flat
+from tests.bench.million import million
 from tests.bench.product import DaemonFailed
 from tests.bench.report import document, table
 from tests.bench.scratch import in_memory
+from tests.bench.start import start
 from tests.bench.storms import storms
 from tests.bench.transcript import transcript
 from tests.bench.yardstick import YardstickFailed, reference
@@ -40,17 +43,20 @@ SECTIONS = (
     "latency",
     "storm",
     "idle",
+    "start",
+    "beyond",
     "memory",
     "launcher",
     "hash",
     "transcript",
     "home",
     "hook",
+    "million",
 )
 
 
 def _sections(
-    disk: Path, quick: bool, repeats: int, sizes: list[int]
+    disk: Path, quick: bool, repeats: int, sizes: list[int], sessions: int
 ) -> dict[str, Callable[[], list[Figure]]]:
     memory = in_memory(disk)
     count, large = min(sizes), max(sizes)
@@ -63,12 +69,15 @@ def _sections(
         ],
         "storm": lambda: storms(disk, count, repeats),
         "idle": lambda: idle(memory, count, 10 if quick else 75, repeats),
+        "start": lambda: start(memory, 1_000 if quick else 60_000, repeats),
+        "beyond": lambda: beyond(memory, 1_000 if quick else 60_000, 10 if quick else 180, repeats),
         "memory": lambda: flat(memory, large, 2 if quick else 10),
         "launcher": lambda: launcher(memory, 3 if quick else 20, repeats),
         "hash": lambda: hashing(disk, 2 if quick else 8, repeats),
         "transcript": lambda: transcript(disk, 20 if quick else 200, 20 if quick else 200, repeats),
         "home": lambda: home(disk, 300 if quick else 10_000, repeats),
         "hook": lambda: hook(disk, 5 if quick else 50, repeats),
+        "million": lambda: million(memory, sessions, repeats),
     }
 
 
@@ -100,6 +109,12 @@ def main() -> int:
         "--runs", type=int, action="append", metavar="N", help="size of a burst; may be repeated"
     )
     parser.add_argument(
+        "--sessions",
+        type=int,
+        metavar="N",
+        help="size of the large store; default 100,000, or 2,000 with --quick",
+    )
+    parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write the JSON there instead of printing it"
     )
     parser.add_argument(
@@ -111,11 +126,12 @@ def main() -> int:
         parser.error(f"--only knows {', '.join(SECTIONS)}, not {', '.join(sorted(unknown))}")
     repeats = given.repeats or (1 if given.quick else 3)
     sizes = given.runs or ([200, 400] if given.quick else [1_000, 10_000])
+    sessions = given.sessions or (2_000 if given.quick else 100_000)
     # Told to stop, it still stops the daemon that it started and removes what it made.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     figures: list[Figure] = []
     broken: list[str] = []
-    for name, measure in _sections(given.scratch, given.quick, repeats, sizes).items():
+    for name, measure in _sections(given.scratch, given.quick, repeats, sizes, sessions).items():
         if name in wanted:
             print(f"{name} …{_busy()}", file=sys.stderr, flush=True)
             try:

@@ -65,6 +65,8 @@ state_dir = "state"
 playbooks = ["playbooks", "~/books", "/srv/books/../b"]
 agents = []
 batch = 1
+retention = "30d"
+low_disk = "1 GB"
 
 [[roots]]
 path = "runs/"
@@ -92,6 +94,8 @@ period = "1min"
             Root("other", "/home/me/runs", history="record", ignore=(".*", "tmp-[0-9]")),
         ),
         batch=1,
+        retention=30 * 86_400.0,
+        low_disk=1 << 30,
         watch=Watch(7, 20, 1.0),
         scan=Scan(60),
         origin=settings.origin,
@@ -102,12 +106,14 @@ period = "1min"
         "playbooks": f"{FILE}:2",
         "agents": f"{FILE}:3",
         "batch": f"{FILE}:4",
-        "roots.runs": f"{FILE}:6",
-        "roots.other": f"{FILE}:8",
-        "watch.step": f"{FILE}:16",
-        "watch.debounce": f"{FILE}:17",
-        "watch.limit_share": f"{FILE}:18",
-        "scan.period": f"{FILE}:20",
+        "retention": f"{FILE}:5",
+        "low_disk": f"{FILE}:6",
+        "roots.runs": f"{FILE}:8",
+        "roots.other": f"{FILE}:10",
+        "watch.step": f"{FILE}:18",
+        "watch.debounce": f"{FILE}:19",
+        "watch.limit_share": f"{FILE}:20",
+        "scan.period": f"{FILE}:22",
     }
 
 
@@ -197,7 +203,7 @@ def test_an_own_state_directory_brings_its_runs_along() -> None:
         ('[[roots]]\npath = "a:b"', "2:8: roots[0].path: the last part of '/etc/runward/a:b' can't be a name (give the root a name)"),
         ('[[roots]]\npath = "/"', "2:8: roots[0].path: the last part of '/' can't be a name (give the root a name)"),
         ('[[roots]]\npath = "a/x"\n[[roots]]\npath = "b/x"', "4:8: roots[1].path: 'x' is the name of another root already (give each root a name of its own)"),
-        ('[[roots]]\npath = "a"\nlayout = "nativ"', "3:10: roots[0].layout: 'nativ' is not known (one of: native, ctcp, adjutant, lionagi, claude-code, codex)"),
+        ('[[roots]]\npath = "a"\nlayout = "nativ"', "3:10: roots[0].layout: 'nativ' is not known (one of: native, auto, ctcp, adjutant, lionagi, claude-code, codex)"),
         ('[[roots]]\npath = "a"\nsettle = "2s"', "3:10: roots[0].settle: 'settle' holds for nothing here: native runs say themselves when they end (leave it out, or name the root's layout)"),
         ('[[roots]]\npath = "a"\nstale_after = "1d"', "3:15: roots[0].stale_after: 'stale_after' holds for nothing here: native runs say themselves when they end (leave it out, or name the root's layout)"),
         ('[[roots]]\npath = "a"\nhistory = "none"', "3:11: roots[0].history: 'none' is not known (one of: live, record)"),
@@ -214,8 +220,6 @@ def test_what_is_wrong_is_said_at_its_place_with_its_mend(text: str, complaint: 
     [
         ('chains = ["chains"]', "1:1: chains"),
         ('[actions.gh-merge]\ncommand = ["gh"]', "1:2: actions"),
-        ('[[roots]]\npath = "a"\nstart_within = "1d"', "3:1: roots[0].start_within"),
-        ('[[roots]]\npath = "a"\nlayout = "auto"', "3:10: roots[0].layout: 'auto'"),
     ],
 )
 def test_what_comes_with_a_later_version_is_refused_and_not_passed_over(text: str, place: str) -> None:
@@ -297,6 +301,28 @@ def test_a_root_around_the_default_state_directory_is_the_one_to_mend() -> None:
     )
 
 
+AGENTS = {"claude-code": "/home/me/.claude/projects", "codex": "/home/me/.codex"}
+
+
+@pytest.mark.parametrize(
+    ("text", "roots"),
+    [
+        ("", ["runs", "claude-code", "codex"]),
+        ("batch = 9", ["runs", "claude-code", "codex"]),
+        ('[[roots]]\npath = "/srv/runs"', ["runs"]),
+        ('state_dir = "/home/me/.codex/state"', ["runs", "claude-code"]),
+    ],
+    ids=["no settings", "settings without roots", "settings with roots", "the state in one of them"],
+)
+def test_where_no_root_is_named_the_agents_own_directories_are_roots(text: str, roots: list[str]) -> None:
+    source = Source(FILE, text, "/etc/runward")
+    parsed = read_settings([source], {}, home="/home/me", working_directory="/work", agents=AGENTS)
+    assert parsed.value is not None
+    assert [each.name for each in parsed.value.roots] == roots
+    for root in parsed.value.roots[1:]:
+        assert (root.layout, root.path, root.history) == (root.name, AGENTS[root.name], "record")
+
+
 def test_a_root_of_another_tools_layout_has_its_own_defaults_and_keys() -> None:
     said = '[[roots]]\npath = "/a"\nlayout = "claude-code"'
     (usual,) = good(said).roots
@@ -319,10 +345,13 @@ def test_the_settings_as_json_hold_every_key() -> None:
                 "ignore": ["x"],
                 "settle": 2.0,
                 "stale_after": None,
+                "start_within": None,
             }
         ],
         "contracts": [],
         "batch": 256,
+        "retention": 365 * 86_400.0,
+        "low_disk": 256 << 20,
         "watch": {"step": 2, "debounce": 5, "limit_share": 0.5},
         "scan": {"period": 30.0},
     }
@@ -359,3 +388,26 @@ def test_any_texts_and_variables_are_settings_or_complaints(
     if parsed.value is not None:
         assert all(root.path.startswith("/") for root in parsed.value.roots)
         assert all(rule.match for rule in parsed.value.contracts)
+
+
+def test_nothing_is_pruned_where_the_retention_is_never() -> None:
+    assert good('retention = "never"').retention is None
+
+
+def test_a_record_may_be_kept_for_many_years() -> None:
+    assert good('retention = "3650d"').retention == 3650 * 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"),
+    [("0B", 0), ("512KB", 512 << 10), ("256MB", 256 << 20), ("2 GB", 2 << 30), ("1TB", 1 << 40)],
+)
+def test_a_size_has_its_unit(text: str, bytes_: int) -> None:
+    assert good(f'low_disk = "{text}"').low_disk == bytes_
+
+
+@pytest.mark.parametrize("text", ['"256"', '"a lot"', '"-1MB"', '"1.5GB"', '"256mb"', "256", '"9999999999B"'])
+def test_what_is_no_size_is_refused_with_the_mend(text: str) -> None:
+    (complaint,) = complaints(f"low_disk = {text}")
+    assert complaint.startswith("runward.toml:1:12: ")
+    assert "256MB" in complaint

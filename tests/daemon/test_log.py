@@ -5,13 +5,30 @@ import io
 import json
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 import aiosqlite
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from runward.daemon import log as log_module
-from runward.daemon.log import LOG, LogFile, Sinks, open_log, render
+from runward.daemon.journald import entry_of
+from runward.daemon.log import (
+    LOG,
+    SET_ASIDE,
+    Console,
+    JsonStream,
+    LogFile,
+    Sinks,
+    Terminal,
+    aside,
+    open_log,
+    open_sinks,
+)
+from runward.daemon.log_line import MAXIMUM_LINE, for_people, render
 
 
 class Unshowable:
@@ -19,6 +36,29 @@ class Unshowable:
 
     def __repr__(self) -> str:
         raise RuntimeError("not even this")
+
+
+class Unsayable(Exception):
+    """An error without words."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+    __repr__ = __str__
+
+
+class Oddest(str):
+    """A text that lies about itself."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+    __repr__ = __str__
+
+    def isprintable(self) -> bool:
+        raise RuntimeError("nor this")
 
 
 class Full(io.StringIO):
@@ -61,14 +101,14 @@ def test_no_value_makes_a_line_raise_or_become_something_else_than_json(
 ) -> None:
     # structlog: a serialiser that raises does so inside the log call; the standard library writes NaN.
     console = io.StringIO()
-    log = open_log(Sinks(file, console))
+    log = open_log(Sinks(file, Terminal(console)))
     log.info("odd", value=value)
     log.info("next")
     (odd, following) = _lines(tmp_path)
     assert odd["event"] == "odd"
     assert "value" in odd
     assert following["event"] == "next"
-    assert " odd value=" in console.getvalue()
+    assert " odd  value=" in console.getvalue()
     assert console.getvalue().count("\n") == 2
 
 
@@ -81,7 +121,7 @@ def test_a_value_that_contains_itself_is_a_line_too(file: LogFile, tmp_path: Pat
 
 def test_control_characters_reach_no_terminal(file: LogFile) -> None:
     console = io.StringIO()
-    open_log(Sinks(file, console)).info("odd", name="\x1b[31mred\x1b[0m\r\n\u202eback")
+    open_log(Sinks(file, Terminal(console))).info("odd", name="\x1b[31mred\x1b[0m\r\n\u202eback")
     assert "\x1b" not in console.getvalue()
     assert console.getvalue().count("\n") == 1
     assert "\u202e" not in console.getvalue()
@@ -111,14 +151,17 @@ async def test_aiosqlite_logs_no_statements_whatever_the_level(
 ) -> None:
     # aiosqlite logs every statement with its parameters at DEBUG.
     caplog.set_level(logging.DEBUG)
-    open_log(Sinks(file, None, "debug"), "debug")
+    open_log(Sinks(file, None), "debug")
     async with aiosqlite.connect(":memory:") as connection:
         await connection.execute("select ?", ("secret",))
     assert "secret" not in caplog.text
 
 
-def test_a_terminal_that_went_away_stops_nobody(file: LogFile, tmp_path: Path) -> None:
-    log = open_log(Sinks(file, Full()))
+@pytest.mark.parametrize("stream", [Terminal, JsonStream])
+def test_a_terminal_that_went_away_stops_nobody(
+    file: LogFile, tmp_path: Path, stream: Callable[[TextIO], Console]
+) -> None:
+    log = open_log(Sinks(file, stream(Full())))
     log.info("first")
     log.info("second")
     assert [line["event"] for line in _lines(tmp_path)] == ["first", "second"]
@@ -158,17 +201,19 @@ def test_a_line_that_a_full_disk_tore_off_spoils_no_other(
     assert json.loads(whole)["event"] == "whole"
 
 
-def test_a_log_that_is_large_is_set_aside_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_is_large_is_set_aside_so_often_and_no_oftener(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log_module, "MAXIMUM_BYTES", 1000)
     log = open_log(Sinks(LogFile(tmp_path / LOG), None))
-    for number in range(40):
+    for number in range(200):
         log.info("line", number=number)
-    aside = tmp_path / (LOG + ".1")
-    text = aside.read_text() + (tmp_path / LOG).read_text()
-    told = [json.loads(line)["number"] for line in text.splitlines()]
-    assert told == list(range(told[0], 40)), "what is kept is the end, without a gap"
-    assert (tmp_path / LOG).stat().st_size <= 1000
-    assert (tmp_path / LOG).stat().st_mode & 0o777 == 0o600
+    path = tmp_path / LOG
+    files = [aside(path, number) for number in range(SET_ASIDE, -1, -1)]
+    assert sorted(path.parent.iterdir()) == sorted(files)
+    told = [json.loads(line)["number"] for each in files for line in each.read_text().splitlines()]
+    assert told == list(range(told[0], 200)), "what is kept is the end, without a gap"
+    assert all(each.stat().st_size <= 1000 and each.stat().st_mode & 0o777 == 0o600 for each in files)
 
 
 def test_a_log_that_can_not_be_set_aside_loses_lines_until_it_can(
@@ -176,11 +221,13 @@ def test_a_log_that_can_not_be_set_aside_loses_lines_until_it_can(
 ) -> None:
     monkeypatch.setattr(log_module, "MAXIMUM_BYTES", 300)
     log = open_log(Sinks(LogFile(tmp_path / LOG), None))
-    aside = tmp_path / (LOG + ".1")
-    aside.mkdir()
+    in_the_way = aside(tmp_path / LOG, SET_ASIDE)
+    in_the_way.mkdir()
+    aside(tmp_path / LOG, SET_ASIDE - 1).touch()
     for number in range(10):
         log.info("line", number=number)
-    aside.rmdir()
+    assert len(_lines(tmp_path)) < 10
+    in_the_way.rmdir()
     log.info("after")
     assert _lines(tmp_path)[-1]["event"] == "after"
 
@@ -189,7 +236,7 @@ def test_lines_that_are_added_in_one_go_are_like_others_and_keep_their_order(
     file: LogFile, tmp_path: Path
 ) -> None:
     console = io.StringIO()
-    sinks = Sinks(file, console)
+    sinks = Sinks(file, Terminal(console))
     log = open_log(sinks)
     log.info("before", number=1)
     sinks.add([{"number": 2, "event": "one"}, {"number": 3, "event": "two"}])
@@ -198,8 +245,111 @@ def test_lines_that_are_added_in_one_go_are_like_others_and_keep_their_order(
     assert [line["event"] for line in lines] == ["before", "one", "two", "after"]
     assert [list(line) for line in lines] == [["number", "event", "level", "ts"]] * 4
     assert len({len(str(line["ts"])) for line in lines}) == 1
-    assert [line.split()[1] for line in console.getvalue().splitlines()] == ["before", "one", "two", "after"]
+    assert [line.split()[4] for line in console.getvalue().splitlines()] == ["before", "one", "two", "after"]
 
 
 def test_a_rendered_line_is_one_line() -> None:
     assert render({"event": "odd\nname", "text": "two\nlines\u2028three"}).count(b"\n") == 1
+
+
+_KEYS = st.one_of(st.text(), st.none(), st.integers(), st.binary(), st.booleans())
+_SIMPLE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(),
+    st.text(st.characters(categories=["Cs", "Cc", "Cf", "Zl"])),
+    st.binary(),
+    st.builds(lambda: 10**5000),
+    st.just("x" * 200_000),
+    st.just("\x9b" * 40_000),
+    st.datetimes(),
+    st.builds(Unshowable),
+    st.builds(Oddest, st.text()),
+    st.builds(UnicodeDecodeError, st.just("utf-8"), st.binary(min_size=1), st.just(0), st.just(1), st.text()),
+)
+
+
+def _circle(value: object) -> object:
+    circle: list[object] = [value]
+    circle.append({"again": circle})
+    return circle
+
+
+_VALUES = st.recursive(
+    _SIMPLE,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(_KEYS, inner, max_size=4), inner.map(_circle)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.dictionaries(st.text(), _VALUES, max_size=8))
+def test_whatever_is_logged_a_line_results_that_every_reader_can_show(event: dict[str, object]) -> None:
+    line = render(event)
+    assert line.endswith(b"\n")
+    assert len(line) <= MAXIMUM_LINE
+    text = line[:-1].decode()
+    assert text.isprintable()
+    value = json.loads(text, parse_constant=pytest.fail)
+    assert for_people(value).isprintable()
+    assert b"MESSAGE=" in entry_of(line, "/state")
+
+
+def _deep(levels: int) -> object:
+    value: object = None
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * 10_000_000,
+        [{"inner": "x" * 1000}] * 1000,
+        {str(number): number for number in range(100_000)},
+        _deep(5000),
+        10**70_000,
+    ],
+    ids=["long", "wide", "many keys", "deep", "a number"],
+)
+def test_a_line_has_a_largest_size_and_keeps_what_it_is_about(value: object) -> None:
+    line = render({"session": "native:runs/a", "value": value, "event": "huge", "level": "info"})
+    assert len(line) <= MAXIMUM_LINE
+    told = json.loads(line)
+    assert (told["session"], told["event"], told["level"]) == ("native:runs/a", "huge", "info")
+
+
+def test_of_very_many_keys_the_first_and_the_last_are_kept() -> None:
+    event = {f"key{number}": "x" * 100 for number in range(10_000)} | {"event": "wide", "ts": "now"}
+    told = json.loads(render(event))
+    assert (told["event"], told["ts"], len(told)) == ("wide", "now", 32)
+
+
+@pytest.mark.parametrize("error", [Unsayable(), ExceptionGroup("many", [Unsayable(), ValueError("\ud800")])])
+def test_an_exception_that_can_not_say_what_it_is_is_a_line_too(
+    file: LogFile, tmp_path: Path, error: Exception
+) -> None:
+    try:
+        raise error
+    except Exception:
+        open_log(Sinks(file, None)).error("odd", exc_info=True)
+    (line,) = _lines(tmp_path)
+    assert (line["event"], line["level"]) == ("odd", "error")
+    assert "Unsayable" in json.dumps(line)
+
+
+def test_on_a_terminal_a_line_is_for_people_and_elsewhere_json(tmp_path: Path) -> None:
+    class OnTerminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal, pipe = OnTerminal(), io.StringIO()
+    for stream in (terminal, pipe):
+        open_log(open_sinks(tmp_path, stream, {})).warning("root.problem", root="runs", why="gone")
+    assert terminal.getvalue().endswith("  warning  root.problem  root=runs why=gone\n")
+    assert json.loads(pipe.getvalue()) == _lines(tmp_path)[1]

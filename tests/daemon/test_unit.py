@@ -45,7 +45,7 @@ def test_a_run_outlives_stop_and_kill_of_the_unit_that_started_it(tmp_path: Path
     for directory in (".local/bin", ".config/systemd/user", ".config/runward/playbooks"):
         (home / directory).mkdir(parents=True)
     (home / ".config/runward/playbooks/waits.playbook.yaml").write_text(PLAYBOOK)
-    unit = (ROOT / "systemd/runward.service").read_text()
+    unit = (ROOT / "systemd/user/runward.service").read_text()
     if not scopes:  # where busctl isn't there, nobody leaves the unit
         unit = unit.replace("[Service]", "[Service]\nEnvironment=PATH=/nowhere:%h/tools")
         _tools(home / "tools", "sh", "sleep", "cut", "tail")

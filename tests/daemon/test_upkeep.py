@@ -74,18 +74,32 @@ async def test_the_stores_log_is_shortened_once_for_what_was_committed() -> None
     kept = Kept(log=Log(is_long=True))
     await kept.upkeep.step()
     assert kept.log.runs == 0, "nothing was committed"
-    kept.store.commits = 1
+    kept.store.commits = 2
     await kept.upkeep.step()
     await kept.upkeep.step()
     assert kept.log.runs == 1
 
 
+async def test_a_checkpoint_begins_only_where_a_commit_began_after_the_last_one() -> None:
+    """The first commit that is counted after a checkpoint may have been in the log before it."""
+    kept = Kept(log=Log(is_long=True))
+    kept.store.commits = 2
+    await kept.upkeep.step()
+    kept.store.commits = 3
+    await kept.upkeep.step()
+    assert kept.log.runs == 1
+    kept.store.commits = 4
+    await kept.upkeep.step()
+    assert kept.log.runs == 2
+
+
 async def test_a_disk_that_refuses_is_asked_again_and_said() -> None:
     kept = Kept(log=Log(is_long=True, refuses=True))
-    kept.store.commits = 1
+    kept.store.commits = 2
     await kept.upkeep.step()
     assert [call.kwargs["why"] for call in kept.said.calls] == ["disk I/O error"]
     kept.log.refuses = False
+    kept.store.commits = 4
     await kept.upkeep.step()
     await kept.upkeep.step()
     assert kept.log.runs == 2

@@ -19,6 +19,7 @@ from runward.handlers.events import (
     JobRetryRequested,
     JournalDamaged,
     PlayRunRequested,
+    PruneRequested,
     ScanRequested,
     SessionCancelRequested,
     SessionFinished,
@@ -58,6 +59,7 @@ EXAMPLES: list[Event] = [
         "ann",
     ),
     ScanRequested("r", 1.0),
+    PruneRequested("r", 1.0, 5.0, "ann"),
 ]
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)

@@ -150,7 +150,8 @@ def _check_lines(place: Place) -> None:
     """Each line stands where the store says, and nothing of ours stands anywhere else."""
     ours: dict[str, int] = {}
     rows = place.rows(
-        'select directory, name, "offset", places, content from journal_lines where "offset" is not null'
+        'select directory, name, "offset", places, coalesce(a.content, l.content) from journal_lines l'
+        ' left join adopted_lines a on a.id = l.id where "offset" is not null'
     )
     for directory, name, offset, places, content in rows:
         path = f"{directory}/{name}"

@@ -33,8 +33,8 @@ class Disk:
         self.path = path
         self._ballast = path / "ballast"
 
-    def fill(self) -> None:
-        """Take all the space that is left."""
+    def fill(self, leaving: int = 0) -> None:
+        """Take all the space that is left, but for so many bytes."""
         with self._ballast.open("ab", buffering=0) as file:
             for size in (1 << 16, 1 << 12, 1):
                 try:
@@ -43,6 +43,8 @@ class Disk:
                 except OSError as error:
                     if error.errno != errno.ENOSPC:
                         raise
+        if leaving:
+            os.truncate(self._ballast, self._ballast.stat().st_size - leaving)
 
     def free(self) -> None:
         """Give the space back."""

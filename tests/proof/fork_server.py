@@ -3,7 +3,8 @@
 A fork is a real process which runs the real command to its end, so `kill -9` and SIGSTOP are real.
 Requests come on standard input and answers go to standard output, a JSON value a line:
 
-    {"do": "start", "arguments": […], "environment": {…}, "output": PATH, "fences_out": […], "unprivileged": BOOL}
+    {"do": "start", "arguments": […], "environment": {…}, "output": PATH, "fences_out": […], "unprivileged": BOOL,
+     "hangs": NAME | null, "terminal": PATH | null}
     {"do": "poll", "pid": N}
 
 The first answers `{"pid": N}`, the second `{"state": "running" | "stopped" | "ended", "code": N | null}`, where a
@@ -34,6 +35,7 @@ import runward.daemon.service
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.proof.fences import FENCES
+from tests.proof.hangs import HANGS
 
 _PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
@@ -77,6 +79,11 @@ class Server:
 def carry_out(request: dict[str, object]) -> None:
     """Become the command that is asked for."""
     _LIBC.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if request["terminal"] is not None:
+        os.setsid()
+        os.close(
+            os.open(str(request["terminal"]), os.O_RDWR)
+        )  # the first one that a session opens is its own
     for descriptor, path in ((0, os.devnull), (1, str(request["output"])), (2, str(request["output"]))):
         opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(opened, descriptor)
@@ -87,6 +94,8 @@ def carry_out(request: dict[str, object]) -> None:
         _give_up_capabilities()
     for name in request["fences_out"]:  # type: ignore[attr-defined] # a list of names
         FENCES[name]()
+    if request["hangs"] is not None:
+        HANGS[str(request["hangs"])]()
     sys.argv = ["runward", *request["arguments"]]  # type: ignore[misc] # a list of texts
     runward.daemon.cli.main()
 

@@ -59,8 +59,10 @@ class Place:
         fences_out: Sequence[str] = (),
         unprivileged: bool = False,
         output: Path | None = None,
+        hangs: str | None = None,
+        terminal: str | None = None,
     ) -> Process:
-        """Start `runward daemon ARGUMENTS…` here."""
+        """Start `runward daemon ARGUMENTS…` here; with `hangs`, one of `hangs.HANGS`."""
         environment = {
             "HOME": str(self.directory),
             "PATH": os.environ["PATH"],
@@ -76,6 +78,8 @@ class Place:
             output=output,
             fences_out=fences_out,
             unprivileged=unprivileged,
+            hangs=hangs,
+            terminal=terminal,
         )
         self.started.append(process)
         return process
@@ -96,7 +100,7 @@ class Place:
     def wait_ready(self, daemon: Process) -> None:
         """Until a daemon said that it is ready."""
         wait_for(
-            lambda: " ready " in daemon.said() or daemon.ended(), f"ready; it said:\n{daemon.said()[-2000:]}"
+            lambda: '"ready"' in daemon.said() or daemon.ended(), f"ready; it said:\n{daemon.said()[-2000:]}"
         )
         assert daemon.code is None, daemon.said()[-3000:]
 

@@ -29,10 +29,18 @@ class Forks:
         output: Path,
         fences_out: Sequence[str] = (),
         unprivileged: bool = False,
+        hangs: str | None = None,
+        terminal: str | None = None,
     ) -> "Process":
         """Start `runward ARGUMENTS…` in a process of its own, `unprivileged` as far as modes of files go."""
-        request = {"do": "start", "arguments": arguments, "environment": environment, "output": str(output)}
-        answer = self._ask(request | {"fences_out": list(fences_out), "unprivileged": unprivileged})
+        request: dict[str, object] = {
+            "do": "start",
+            "arguments": arguments,
+            "environment": environment,
+            "output": str(output),
+        }
+        request |= {"fences_out": list(fences_out), "unprivileged": unprivileged}
+        answer = self._ask(request | {"hangs": hangs, "terminal": terminal})
         return Process(self, int(str(answer["pid"])), output)
 
     def poll(self, pid: int) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """The daemon follows sessions of other tools, as a user sees it: real files, real processes, a real daemon."""
 
+import json
 import os
 import signal
 import time
@@ -8,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from tests.handlers.layouts import codex_lines
+from tests.handlers.layouts import codex_lines, ctcp_lines
 from tests.handlers.layouts.claude_code_lines import Transcript, good_turn
 from tests.proof.homes import BEGAN, Homes, add, rollout
-from tests.proof.place import Place
+from tests.proof.place import NEVER_SCANNED, Place
 from tests.proof.processes import Forks
 from tests.waiting import wait_for
 
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.prove
 
 SESSION = "5d0f8a52-1c7e-4b7b-9a63-0f2d6c1e8b11"
 THREAD = codex_lines.THREAD
+RUN = "run-7"
 OK = ("completed", "run.completed.ok")
 RUNNING = ("running", "run.started.ok")
 RESUMED = ("running", "run.started.resumed")
@@ -471,6 +473,7 @@ def test_a_daemon_that_is_killed_while_it_follows_tells_the_same_afterwards(
 @pytest.mark.prove
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("chapter", range(len(CHAPTERS)))
+@pytest.mark.longest
 def test_a_daemon_that_is_killed_at_every_point_while_it_follows_tells_the_same_afterwards(
     in_memory: Path, forks: Forks, undisturbed: tuple[list[tuple[object, ...]], list[int]], chapter: int
 ) -> None:
@@ -550,7 +553,9 @@ def test_verdicts_on_native_runs_stay_quick_while_a_large_transcript_is_read(hom
         busy: list[float] = []
         while _read_to(homes) < size:
             busy.append(_verdict(homes, f"busy-{len(busy)}"))
-        assert homes.standing(SESSION) == (*RUNNING, 1)
+        wait_for(
+            lambda: homes.standing(SESSION) == (*RUNNING, 1), "its opening, which is decided after the look"
+        )
     assert len(busy) > 2, "it was read before a verdict could be measured"
     assert max(busy) < max(10 * max(alone), 0.25), f"{max(busy):.3f} s, and {max(alone):.3f} s without it"
 
@@ -570,13 +575,12 @@ def _put_large(homes: Homes) -> int:
 
 @pytest.mark.prove
 def test_a_daemon_that_is_killed_in_the_middle_of_a_large_transcript_reads_on(homes: Homes) -> None:
-    daemon = homes.place.daemon()
+    daemon = homes.place.daemon(fault="kill@commit.put.after")
     homes.place.wait_ready(daemon)
     size = _put_large(homes)
-    wait_for(lambda: _read_to(homes) > 0, "the first part")
-    daemon.kill()
+    assert daemon.wait() == -signal.SIGKILL
     read = _read_to(homes)
-    assert 0 < read < size, "it was read before the daemon could be killed"
+    assert 0 < read < size
     add(homes.log_of(SESSION), good(homes).lines[-1:])
     with homes.place.serving():
         homes.wait_standing(SESSION, *OK, 1)
@@ -647,3 +651,32 @@ def test_a_transcript_that_may_not_be_read_is_shown_and_followed_once_it_may(hom
     homes.wait_standing(SESSION, *OK, 1)
     daemon.send(signal.SIGTERM)
     assert daemon.wait() == 0
+
+
+def test_sessions_of_several_tools_in_one_root_are_told_apart_as_they_come(homes: Homes) -> None:
+    root = homes.place.directory / "agents"
+    (root / "laptop").mkdir(parents=True)
+    homes.set_up(("agents", "auto", root))
+    homes.place.settings.write_text(f"{NEVER_SCANNED}\n{homes.place.settings.read_text()}")
+    transcript, lines = good(homes), rollout(THREAD)
+    log = root / "laptop/projects/-home-dev-app" / f"{SESSION}.jsonl"
+    day = root / "laptop/sessions/2026/11/21" / homes.rollout_of(THREAD).name
+    run = root / "ci/nightly/7"
+    with homes.place.serving():
+        for each in (log, day, run / "artifacts/notes"):
+            each.parent.mkdir(parents=True)
+        add(log, transcript.lines[:-1])
+        add(day, lines[:-1])
+        add(run / "events.jsonl", ctcp_lines.beginning())
+        (run / "RUN.json").write_text(json.dumps(ctcp_lines.run_json("running")))
+        homes.wait_standing(SESSION, *RUNNING)
+        homes.wait_standing(THREAD, *RUNNING)
+        homes.wait_standing(RUN, *RUNNING)
+        add(log, transcript.lines[-1:])
+        add(day, lines[-1:])
+        (run / "new").write_text(json.dumps(ctcp_lines.run_json("pass")))
+        (run / "new").rename(run / "RUN.json")
+        for session in (SESSION, THREAD, RUN):
+            homes.wait_standing(session, *OK, 1)
+    layouts = homes.place.rows("select layout from sessions order by layout")
+    assert layouts == [("claude-code",), ("codex",), ("ctcp",)]

@@ -61,6 +61,7 @@ def _judged_by_a_successor(place: Place, point: int | str, fences_out: Sequence[
     return zombie
 
 
+@pytest.mark.longest
 def test_a_daemon_frozen_at_a_point_of_each_kind_does_nothing_when_it_wakes_up(
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
 ) -> None:
@@ -74,6 +75,7 @@ def test_a_daemon_frozen_at_a_point_of_each_kind_does_nothing_when_it_wakes_up(
 
 @pytest.mark.prove
 @pytest.mark.timeout(300)
+@pytest.mark.longest
 def test_a_daemon_frozen_at_any_point_does_nothing_when_it_wakes_up(
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
 ) -> None:

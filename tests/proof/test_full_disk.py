@@ -15,6 +15,13 @@ TRY_AGAIN = 75
 COUNT = 40
 
 
+def _until_it_is_full(directory: Path, forks: Forks) -> Place:
+    """A place whose daemon takes in what it can, until the disk refuses."""
+    place = Place(directory, forks)
+    place.set_up(further='low_disk = "0B"')
+    return place
+
+
 def _prepared(place: Place, count: int) -> list[Path]:
     """Runs that are going on and will deliver; their ends are written but not declared yet."""
     runs = []
@@ -63,7 +70,7 @@ def _all_is_well(place: Place, count: int) -> None:
 
 def test_a_full_state_directory_delays_verdicts_and_loses_none(tmp_path: Path, forks: Forks) -> None:
     with small_disk(tmp_path / "state", "4m") as disk:
-        place = Place(tmp_path, forks)
+        place = _until_it_is_full(tmp_path, forks)
         runs = _prepared(place, COUNT)
         with place.serving() as daemon:
             wait_for(lambda: place.log("journals.written"), "the first lines")
@@ -83,7 +90,7 @@ def test_sigterm_ends_a_daemon_whose_disk_is_full_and_the_next_one_loses_nothing
     tmp_path: Path, forks: Forks
 ) -> None:
     with small_disk(tmp_path / "state", "4m") as disk:
-        place = Place(tmp_path, forks)
+        place = _until_it_is_full(tmp_path, forks)
         runs = _prepared(place, COUNT)
         daemon = place.daemon()
         place.wait_ready(daemon)
@@ -102,7 +109,7 @@ def test_sigterm_ends_a_daemon_whose_disk_is_full_and_the_next_one_loses_nothing
 
 def test_kill_9_on_a_full_disk_loses_nothing(tmp_path: Path, forks: Forks) -> None:
     with small_disk(tmp_path / "state", "4m") as disk:
-        place = Place(tmp_path, forks)
+        place = _until_it_is_full(tmp_path, forks)
         runs = _prepared(place, COUNT)
         daemon = place.daemon()
         place.wait_ready(daemon)
@@ -113,9 +120,10 @@ def test_kill_9_on_a_full_disk_loses_nothing(tmp_path: Path, forks: Forks) -> No
         _all_is_well(place, COUNT)
 
 
+@pytest.mark.prove
 def test_a_full_root_delays_its_journals_and_no_verdict(tmp_path: Path, forks: Forks) -> None:
     with small_disk(tmp_path / "runs", "4m") as disk:
-        place = Place(tmp_path, forks)
+        place = _until_it_is_full(tmp_path, forks)
         runs = _prepared(place, COUNT)
         with place.serving() as daemon:
             wait_for(lambda: len(place.statuses()) == COUNT, "every start")
@@ -131,6 +139,49 @@ def test_a_full_root_delays_its_journals_and_no_verdict(tmp_path: Path, forks: F
             disk.free()
             wait_for(lambda: not _degraded(place), "a report that says that all is well")
             wait_for(lambda: place.rows("select count(*) from outbox") == [(0,)], "every line synced")
+        _all_is_well(place, COUNT)
+
+
+def test_where_little_space_is_left_no_run_is_looked_at_until_there_is_more(
+    tmp_path: Path, forks: Forks
+) -> None:
+    with small_disk(tmp_path / "state", "32m") as disk:
+        place = Place(tmp_path, forks)
+        runs = _prepared(place, COUNT)
+        with place.serving() as daemon:
+            wait_for(lambda: len(place.statuses()) == COUNT, "every start")
+            disk.fill(leaving=2 << 20)  # of what is asked for, 3.2 MB
+            wait_for(lambda: "low disk" in str(_degraded(place)), "a report that says why")
+            _declare_ends(runs)
+            asked = place.put_request({"type": "ScanRequested", "version": 1, "payload": {"at": 2.0}})
+            wait_for(
+                lambda: place.rows("select 1 from events where key = ?", asked), "what a person asked for"
+            )
+            assert place.ended() == 0
+            assert "store.trouble" not in daemon.said(), "it never got as far as a full disk"
+            disk.free()
+            place.wait_ended(COUNT)
+            wait_for(lambda: not _degraded(place), "a report that says that all is well")
+            wait_for(lambda: place.rows("select count(*) from outbox") == [(0,)], "every line marked")
+        _all_is_well(place, COUNT)
+        assert [len(place.log(event)) for event in ("disk.low", "disk.recovered")] == [1, 1]
+
+
+def test_a_daemon_that_waits_for_space_stops_in_order_and_a_later_one_goes_on(
+    tmp_path: Path, forks: Forks
+) -> None:
+    with small_disk(tmp_path / "state", "32m") as disk:
+        place = Place(tmp_path, forks)
+        assert place.once() == 0
+        disk.fill(leaving=2 << 20)
+        _declare_ends(_prepared(place, COUNT))
+        with place.serving():
+            wait_for(lambda: "low disk" in str(_degraded(place)), "a report that says why")
+        waiting = place.daemon("--once")
+        wait_for(lambda: len(place.log("disk.low")) == 2, "the second one's complaint")
+        assert place.statuses() == {}
+        disk.free()
+        assert waiting.wait() == 0
         _all_is_well(place, COUNT)
 
 
@@ -153,7 +204,7 @@ def test_a_daemon_whose_stderr_can_not_be_written_works_and_ends_0(place: Place)
 def test_space_that_ends_anywhere_breaks_nothing(tmp_path: Path, forks: Forks, kept: int) -> None:
     """State and root share the disk; what is left varies in steps of 4 KiB, so the space ends at another write."""
     with small_disk(tmp_path / "disk", "6m") as disk:
-        place = Place(tmp_path / "disk", forks)
+        place = _until_it_is_full(tmp_path / "disk", forks)
         runs = _prepared(place, COUNT)
         with place.serving() as daemon:
             wait_for(lambda: len(place.statuses()) == COUNT, "every start")

@@ -14,7 +14,7 @@ from tests.proof.place import Place
 from tests.proof.processes import Forks
 
 KILLED = -9
-SAMPLE = 24
+SAMPLE = 36
 """In the default run every so many points are taken and one of every name, each time other ones."""
 
 
@@ -61,6 +61,8 @@ def test_the_history_has_every_end_and_every_kind_of_point(
     assert told["rejected"] == ["not-a-request.json"]
 
 
+@pytest.mark.longest
+@pytest.mark.timeout(300)  # over a hundred daemons, each at the mercy of a loaded machine
 def test_a_daemon_killed_at_any_point_leaves_what_an_undisturbed_one_leaves(
     undisturbed: tuple[Account, list[list[str]]], in_memory: Path, forks: Forks
 ) -> None:
@@ -72,6 +74,7 @@ def test_a_daemon_killed_at_any_point_leaves_what_an_undisturbed_one_leaves(
 @pytest.mark.prove
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("chapter", [0, 1, 2])
+@pytest.mark.longest
 def test_a_daemon_killed_at_every_single_point_leaves_what_an_undisturbed_one_leaves(
     undisturbed: tuple[Account, list[list[str]]], in_memory: Path, forks: Forks, chapter: int
 ) -> None:

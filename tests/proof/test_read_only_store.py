@@ -1,4 +1,4 @@
-"""A store that can't be written: a clear message, exit 75, no traceback."""
+"""A store that can't be written, or not by this program: a clear message, its exit code, no traceback."""
 
 import sqlite3
 from pathlib import Path
@@ -8,11 +8,12 @@ from tests.proof.place import Place
 from tests.proof.processes import Forks
 
 TRY_AGAIN = 75
+WRONG_VERSION = 78
 
 
-def _refused(place: Place) -> str:
+def _refused(place: Place, code: int = TRY_AGAIN) -> str:
     daemon = place.daemon(unprivileged=True)
-    assert daemon.wait() == TRY_AGAIN, daemon.said()
+    assert daemon.wait() == code, daemon.said()
     said = daemon.said()
     assert "Traceback" not in said
     (line,) = [line for line in said.splitlines() if line.startswith("runward: ")]
@@ -54,4 +55,4 @@ def test_a_store_of_a_newer_version_is_refused(place: Place) -> None:
     connection = sqlite3.connect(place.state / "runward.db")
     connection.execute("pragma user_version = 9999")
     connection.close()
-    assert "install the newer one" in _refused(place)
+    assert "install the newer one" in _refused(place, WRONG_VERSION)

@@ -49,7 +49,7 @@ def _stopped_at(place: Place, point: int | str, times: int = 1) -> float:
     daemon.send(signal.SIGTERM)
     daemon.go_on()
     for _ in range(times - 1):
-        wait_for(lambda: " stopping " in daemon.said() or daemon.ended(), "the first SIGTERM")
+        wait_for(lambda: '"stopping"' in daemon.said() or daemon.ended(), "the first SIGTERM")
         if not daemon.ended():
             daemon.send(signal.SIGTERM)
     assert daemon.wait() == 0, f"at {point}:\n{daemon.said()}"
@@ -57,6 +57,7 @@ def _stopped_at(place: Place, point: int | str, times: int = 1) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.longest
 def test_sigterm_at_every_kind_of_point_ends_0_and_loses_nothing(
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
 ) -> None:
@@ -74,6 +75,7 @@ def test_sigterm_at_every_kind_of_point_ends_0_and_loses_nothing(
 
 @pytest.mark.prove
 @pytest.mark.timeout(300)
+@pytest.mark.longest
 def test_sigterm_at_every_point_ends_0_and_loses_nothing(
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
 ) -> None:
@@ -102,7 +104,7 @@ def test_an_idle_daemon_ends_0_on_sigint_too(place: Place) -> None:
     place.wait_ready(daemon)
     daemon.send(signal.SIGINT)
     assert daemon.wait(BOUND) == 0
-    assert "stopping signal=SIGINT" in daemon.said()
+    assert '"signal":"SIGINT","event":"stopping"' in daemon.said()
 
 
 def test_sigterm_before_the_daemon_has_begun_ends_0(place: Place) -> None:
@@ -176,3 +178,16 @@ def test_a_new_state_directory_is_refused_while_the_daemon_runs(place: Place) ->
         assert "state_dir" in str(refused["problems"])
         place.finished_run("after")
         place.wait_ended(1)
+
+
+def test_a_sighup_while_the_daemon_starts_is_obeyed_once_it_has_begun(place: Place) -> None:
+    daemon = place.daemon(fault="stop@commit.roots.begin")
+    assert daemon.wait_stopped(), daemon.said()
+    daemon.send(signal.SIGHUP)
+    daemon.go_on()
+    wait_for(lambda: place.log("reloaded") or daemon.ended(), "the reload")
+    assert daemon.code is None, daemon.said()
+    place.finished_run("after")
+    place.wait_ended(1)
+    daemon.send(signal.SIGTERM)
+    assert daemon.wait() == 0, daemon.said()

@@ -24,7 +24,7 @@ from runward.handlers.sessions.over import Writer
 
 AGENT_ROOTS: Final = (
     Root("claude", "/srv/claude", "claude-code", history="live"),
-    Root("claude-old", "/srv/claude-old", "claude-code", history="record"),
+    Root("claude-old", "/srv/claude-old", "auto", history="record"),
     Root("codex", "/srv/codex", "codex", history="record"),
 )
 _RUNS: Final = frozenset({RUNNING, RESUMED})
@@ -87,6 +87,7 @@ class Agent:
         self.reopened = 0
         self.died = self.shaken = self.cut = self.stayed = self.free = self.deleted = self.tidied = False
         self.is_copied = False
+        self.ends_before_cut: set[Verdict] = set()
         self._rest = b""
         self._last: Meaning = None
 
@@ -209,6 +210,8 @@ class Agent:
             self.died = self.died or not self.tidied
             self.cut = True
             self.reopened += 2
+            if isinstance(self._last, tuple):
+                self.ends_before_cut.add(self._last)
 
     def shake(self) -> None:
         """Its root was away."""
@@ -289,6 +292,8 @@ class Agent:
             verdicts |= {VANISHED, GONE}
         if not any(begun):
             verdicts |= self.ever | {VANISHED, GONE}
+        # What the power cut took from the log may have been read before: an attempt ends once.
+        verdicts |= self.ends_before_cut
         if self.is_copied and self.shaken:
             verdicts |= _RUNS  # an older copy stood in for it, and went on in nobody's hands
         if self.cut and stepped:

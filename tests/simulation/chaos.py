@@ -19,7 +19,14 @@ Strike: TypeAlias = Literal["crash", "cut", "freeze", "zombie"]
 ARMED: Final = 0.25
 """The share of points that a seed arms."""
 
-RARE: Final = ("commit.hold.", "commit.take_back.", "commit.clock.", "commit.stop.")
+RARE: Final = (
+    "commit.hold.",
+    "commit.take_back.",
+    "commit.clock.",
+    "commit.stop.",
+    "commit.reopen.",
+    "commit.unpack.",
+)
 """Points that few histories pass at all: every seed arms them."""
 
 SELDOM: Final = ("commit.start.", "commit.cancel.", "start.", "cancel.")

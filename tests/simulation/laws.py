@@ -117,7 +117,12 @@ class Laws:
     def _may_lack(self, line: JournalLine) -> bool:
         """Whether a line may be missing: its directory was gone for a while, or the run is in the middle of its own."""
         waiting = self.waiting_for_newline().values()
-        return self._was_away(line.directory) or (line.directory, line.name) in waiting
+        settled = self._is_settled(journal_path(line.directory, line.name))
+        return self._was_away(line.directory) or settled or (line.directory, line.name) in waiting
+
+    def _is_settled(self, path: str) -> bool:
+        """Whether a journal was harmed when it counted as out of reach: soon where sessions are packed soon."""
+        return self._universe.packs and path in self._universe.harmed
 
     def uncompared(self) -> list[tuple[str, str]]:
         """The journals that the store lists as not compared yet."""
@@ -155,6 +160,10 @@ class Laws:
     def at_rest(self) -> None:
         """What must hold once all faults are off and everything is quiet."""
         self.always()
+        with self._universe.whole_record():
+            self._at_rest()
+
+    def _at_rest(self) -> None:
         for law, question in AT_REST.items():
             self._none(law, question)
         left = [row for row in self.uncompared() if not self._is_away(row)]
@@ -293,9 +302,10 @@ class Laws:
         """Whether a run's directory was gone at some time.
 
         A line that was given up then is owed again if that wasn't recorded before a crash, and comes
-        after later ones; and what a power cut tore off may stay so. Likewise where a person gave its repair up.
+        after later ones; and what a power cut tore off may stay so. Likewise where a person gave its repair up,
+        or had the record pruned.
         """
-        given_up = {row[0] for row in self._universe.peek(GIVEN_UP)}
+        given_up = {row[0] for row in (*self._universe.peek(GIVEN_UP), *self._universe.peek(PRUNED))}
         if any(journal_directory(key.partition(":")[0], key, "") == directory for key in given_up):
             return True
         return any(
@@ -312,8 +322,9 @@ class Laws:
     def count_rare_paths(self) -> None:
         """Note which rare paths this history took, as the store and the answers about lines tell."""
         reached = self._universe.tally.reached
-        for path, question in RARE_ROWS.items():
-            reached[path] += self._universe.peek(question)[0][0]
+        with self._universe.whole_record():
+            for path, question in RARE_ROWS.items():
+                reached[path] += self._universe.peek(question)[0][0]
         short: set[tuple[int, bytes]] = set()
         for each in self._universe.written:
             line = (id(each.node), each.line.content)
@@ -339,6 +350,7 @@ class Laws:
             if (
                 directory not in by_path
                 or self._was_away(directory)
+                or self._is_settled(path)
                 or not self._universe.kernel.exists(path)
             ):
                 continue
@@ -368,6 +380,7 @@ UNSURE: Final = "select session_key, attempt from cancellations where told is nu
 
 TOLD: Final = "select session_key, attempt from cancellations where told is not 0"
 
+PRUNED: Final = "select session_key from tombstones"
 GIVEN_UP: Final = "select lane from jobs where handler = 'journal/repair' and state = 'discarded'"
 RARE_ROWS: Final[dict[str, str]] = {
     "a repair that a person gave up": f"select count(*) from ({GIVEN_UP})",
@@ -403,6 +416,13 @@ RARE_ROWS: Final[dict[str, str]] = {
     "an order that found nobody": "select count(*) from cancellations where told = 0",
     "a run told to end that went in silence": (
         "select count(*) from attempts where reason_code = 'run.cancelled.user' and ended_by = 'process_gone'"
+    ),
+    "a packed session": "select count(*) from sessions where packed",
+    "a packed session that was unpacked": "select count(*) from unpacked",
+    "a packed session that was pruned": "select count(*) from gone_packed",
+    "a pruned session": "select count(*) from tombstones",
+    "a pruned session that was resumed": (
+        "select count(*) from tombstones t join attempts a on a.session_key = t.session_key and a.attempt > t.attempt"
     ),
     "a correction": (
         "select count(*) from attempts a join attempts b on b.session_key = a.session_key and b.attempt = a.attempt + 1"

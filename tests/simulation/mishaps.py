@@ -147,7 +147,9 @@ class Mishaps:
         except sqlite3.OperationalError:
             return  # somebody frozen has the store locked
         world.execute("update daemon set epoch = epoch + 1")
-        last = world.execute("select seq, hash from events order by seq desc limit 1").fetchone()
+        last = world.execute(
+            "select seq, hash from events union all select last, hash from absent_events order by 1 desc limit 1"
+        ).fetchone()
         seq, head = last or (0, GENESIS)
         lane, at = f"{FUTURE}{seq}", self._scene.universe.clock.now()
         digest = event_hash(head, lane, "FutureThing", 1, at, None, 0, "{}")

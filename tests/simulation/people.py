@@ -13,6 +13,7 @@ from runward.handlers.events import (
     JobDiscardRequested,
     JobRetryRequested,
     PlayRunRequested,
+    PruneRequested,
     ScanRequested,
     SessionCancelRequested,
 )
@@ -52,6 +53,11 @@ class People:
 
     def ask_for_scan(self) -> None:
         self.request(ScanRequested(self._uuid(), self._scene.universe.clock.now()))
+
+    def ask_to_prune(self) -> None:
+        """Somebody wants the record of sessions gone that ended only lately."""
+        now, older_than = self._scene.universe.clock.now(), self._scene.universe.pruning.uniform(1.0, 30.0)
+        self.request(PruneRequested(self._uuid(), now, older_than))
 
     def ask_twice(self) -> None:
         """The same request comes again under its name, perhaps after it was done."""

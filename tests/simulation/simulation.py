@@ -116,7 +116,7 @@ class Ending:
         self._laws.always()
         if self._is_quiet():
             self._laws.at_rest()
-            self._events = universe.peek("select count(*) from events")[0][0]
+            self._events = self._recorded()
             for daemon in universe.daemons:
                 if daemon is not universe.current and not daemon.process.over:
                     daemon.process.kill()
@@ -128,6 +128,11 @@ class Ending:
             raise Broken(f"still not quiet {PATIENCE} s after the last fault")
         else:
             universe.timeline.after(5.0, self._rest)
+
+    def _recorded(self) -> int:
+        """How many events were ever recorded."""
+        with self._universe.whole_record():
+            return int(self._universe.peek("select count(*) from events")[0][0])
 
     def _is_quiet(self) -> bool:
         universe, daemon = self._universe, self._universe.current
@@ -146,6 +151,7 @@ class Ending:
         doubted = any(root.doubted or root.due for root in supervisor.roots.values())
         open_jobs = universe.peek("select count(*) from jobs where state in ('waiting', 'running')")
         open_jobs += universe.peek("select count(*) from starts where state = 'owed'")
+        open_jobs += universe.peek("select count(*) from prunings where ended_at is null")
         busy = busy or universe.launchers.busy()
         return not busy and not doubted and sum(count for (count,) in open_jobs) == 0
 
@@ -162,8 +168,9 @@ class Ending:
             raise Broken("daemon --once doesn't end")
         self._laws.at_rest()
         self._laws.count_rare_paths()
-        count_rare_sessions(universe)
-        events = universe.peek("select count(*) from events")[0][0]
+        with universe.whole_record():
+            count_rare_sessions(universe)
+        events = self._recorded()
         if events != self._events:
             raise Broken(f"{events - self._events} events were recorded by looking once more")
         universe.digest = digest(universe)

@@ -41,6 +41,7 @@ _SYSTEM_CALLS: Final = (
     "rundir.legs.os",
     "rundir.looking.os",
     "rundir.opening.os",
+    "rundir.mixed_places.os",
     "rundir.recognising.os",
     "rundir.session_files.os",
     "rundir.session_looking.os",
@@ -67,6 +68,12 @@ def simulated(universe: Universe) -> Iterator[None]:
         "anyio.from_thread.check_cancelled": lambda: None,
         "runward.handlers.route.decide": _buggy(universe.bugs),
     }
+    if universe.packs:  # what takes an hour and a day
+        standing_in |= {
+            "runward.daemon.store.journals.SETTLE_PERIOD": 5.0,
+            "runward.daemon.worker.packing.AFTER": 2.0,
+            "runward.daemon.worker.packing.PERIOD": 3.0,
+        }
     with ExitStack() as stack:
         stack.callback(faults.install, lambda name: None)
         for target, other in standing_in.items():
@@ -81,12 +88,14 @@ def _thread(universe: Universe) -> Callable[..., Any]:
         abandon_on_cancel: bool = False,
         limiter: anyio.CapacityLimiter | None = None,
     ) -> T:
-        """Call it here and now, with a while before and after in which everything else goes on."""
+        """Call it here and now, with a while before and after in which everything else goes on.
+
+        What may be abandoned only reads: cancelled, it may as well not have been called.
+        """
         assert isinstance(asyncio.get_running_loop(), VirtualLoop)
-        assert not abandon_on_cancel
         await anyio.lowlevel.checkpoint()
         before, after = universe.chaos.thread_delay(), universe.chaos.thread_delay()
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=not abandon_on_cancel):
             if before:
                 await anyio.sleep(before)
             result = function(*arguments)

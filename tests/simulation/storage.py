@@ -10,6 +10,8 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
+from tests.simulation.whole_record import keep_what_goes, whole_record
+
 from runward.daemon.store.migrate import migrations
 
 ROOMY: Final = 1 << 30
@@ -39,6 +41,7 @@ class Disk:
         self.world = self.open()
         for step in migrations():
             self.world.executescript(f"begin immediate;\n{step.sql}\ncommit;")
+        keep_what_goes(self.world)
 
     def open(self) -> sqlite3.Connection:
         """A connection of its own."""
@@ -49,6 +52,10 @@ class Disk:
         # Waiting for a lock would be real time; in virtual time whoever is refused comes again.
         connection.execute("pragma busy_timeout = 0")
         return connection
+
+    def whole(self) -> sqlite3.Connection:
+        """All that was ever recorded, on a connection of its own."""
+        return whole_record(self._uri)
 
     def close(self) -> None:
         self.world.close()
@@ -96,6 +103,10 @@ class InlineConnection:
     async def execute_fetchall(self, sql: str, parameters: Iterable[Any] | None = None) -> list[Any]:
         self._begin(True)
         return self._connection.execute(sql, tuple(parameters or ())).fetchall()
+
+    async def executescript(self, sql_script: str) -> None:
+        self._begin(True)
+        self._connection.executescript(sql_script)
 
     def _begin(self, reading: bool) -> None:
         self._alive()

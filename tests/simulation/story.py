@@ -56,6 +56,9 @@ class Story:
             run.place.before = True
             for deed in (run.make, run.begin, run.end):
                 deed()
+        for _ in range(self.universe.pruning.choice((0, 6))):
+            at = self.universe.pruning.uniform(20.0, LENGTH + 20.0)
+            self.universe.timeline.after(at, lambda: self._do(self.people.ask_to_prune))
         while self.left > 0:
             start = self.dice.uniform(0.0, LENGTH)
             if self.dice.random() < 0.5:

@@ -30,15 +30,17 @@ def play(seeds: range) -> None:
 
 @only_chunks
 @pytest.mark.parametrize("first", range(0, 100, CHUNK))
+@pytest.mark.longest
 def test_the_laws_hold_in_every_history_and_every_fault_and_rare_path_was_met(first: int) -> None:
     play(range(first, first + CHUNK))
 
 
 @only_chunks
 @pytest.mark.prove
-@pytest.mark.parametrize("first", range(100, 500, CHUNK))
+@pytest.mark.parametrize("first", range(100, 500, 2 * CHUNK))
+@pytest.mark.longest
 def test_the_laws_hold_in_many_more_histories(first: int) -> None:
-    play(range(first, first + CHUNK))
+    play(range(first, first + 2 * CHUNK))
 
 
 @pytest.mark.skipif(ONE is None, reason="RUNWARD_SEED names no history to play again")

@@ -65,6 +65,7 @@ class Universe:
         self.daemons: list[Daemon] = []
         self.current: Daemon | None = None
         self._actor: str | None = None
+        self._whole: sqlite3.Connection | None = None
         self.harmed: set[str] = set()
         """Journals from which a lying disk took what was synced, or in which somebody changed something."""
         self.bugs: dict[str, str] = {}
@@ -74,6 +75,10 @@ class Universe:
         """What a daemon may die of once another one took over."""
         self.rebooted: Callable[[], None] = lambda: None
         self._dice = random.Random(f"{seed}/world")
+        self.pruning = random.Random(f"{seed}/pruning")
+        """The dice of those who have the record pruned, in every other history."""
+        self.packs = self.pruning.random() < 0.5
+        """Whether sessions are packed soon: in every other history."""
         for path in (
             "/srv",
             *ROOTS,
@@ -97,6 +102,7 @@ class Universe:
             self.all_roots,
             batch=self._dice.choice((1, 3, 256, 256)),
             scan=Scan(self._dice.choice((30.0, 60.0))),
+            retention=self.pruning.choice((None, None, 20.0, 60.0)),
         )
 
     def say(self, what: str) -> None:
@@ -145,9 +151,19 @@ class Universe:
     def peek(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """What the store says, to somebody outside; nothing while a writer has it locked."""
         try:
-            return self.disk.world.execute(sql, values).fetchall()
+            return (self._whole or self.disk.world).execute(sql, values).fetchall()
         except sqlite3.OperationalError:
             return []
+
+    @contextmanager
+    def whole_record(self) -> Iterator[None]:
+        """Inside, `peek` answers from all that was ever recorded, also of what was pruned since."""
+        self._whole = self.disk.whole()
+        try:
+            yield
+        finally:
+            self._whole.close()
+            self._whole = None
 
     # Daemons.
 

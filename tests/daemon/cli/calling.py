@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from tests.waiting import PATIENCE_S, wait_for
 import runward.daemon
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.entry import call
+from runward.daemon.signals import HEARD
 
 _SOURCES = Path(runward.daemon.__file__).parents[2]
 _ENTRY = "from runward.daemon.cli import main; main()"
@@ -73,6 +75,18 @@ CONTRACT: JsonValue = {
         },
     ]
 }
+
+
+@contextlib.contextmanager
+def _signals_as_before() -> Iterator[None]:
+    """A daemon takes its process's signals to its end, and here its process goes on."""
+    before = {number: signal.getsignal(number) for number in HEARD}
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(-1)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +195,7 @@ class Place:
             contextlib.chdir(self.directory),
             mock.patch.object(sys, "stdout", out),
             mock.patch.object(sys, "stderr", err),
+            _signals_as_before(),
         ):
             time.tzset()
             code = call(list(arguments))
@@ -218,7 +233,7 @@ class Place:
             )
             try:
                 wait_for(
-                    lambda: b" ready " in _content(said) or process.poll() is not None,
+                    lambda: b'"ready"' in _content(said) or process.poll() is not None,
                     "a daemon that is ready",
                 )
                 assert process.poll() is None, _content(said).decode()

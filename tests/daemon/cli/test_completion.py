@@ -1,5 +1,8 @@
 """Shell completion: the scripts, and what they complete; ids come from the store, read-only."""
 
+import re
+import shlex
+import shutil
 import subprocess
 
 import pytest
@@ -25,10 +28,60 @@ def test_each_shell_gets_a_script_that_asks_runward(place: Place, shell: str) ->
     assert f"_RUNWARD_COMPLETE={shell}_complete" in told.out
 
 
-def test_the_script_is_right_for_bash(place: Place) -> None:
-    script = place.call("completion", "bash").out
-    checked = subprocess.run(["bash", "-n"], input=script, text=True, timeout=PATIENCE_S, check=False)
-    assert checked.returncode == 0
+_IN_BASH = """
+source <(runward completion bash)
+COMP_WORDS=(runward "$@")
+COMP_CWORD=$#
+_runward_completion runward
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+_IN_ZSH = """
+compdef() { }
+compadd() { print -l -- $completions }
+_describe() { print -l -- $completions_with_descriptions }
+source <(runward completion zsh)
+words=(runward "$@")
+CURRENT=$#words
+_runward_completion
+"""
+_IN_FISH = """
+runward completion fish | source
+complete --do-complete "runward $argv"
+"""
+
+
+def _in_shell(place: Place, shell: str, *words: str) -> list[str]:
+    """What this shell itself offers for the last of the words, once it has read the script."""
+    commands = {
+        "bash": ["bash", "--norc", "-c", _IN_BASH, "bash"],
+        "zsh": ["zsh", "-f", "-c", _IN_ZSH, "zsh"],
+        "fish": ["fish", "--no-config", "-c", _IN_FISH],
+    }
+    if shutil.which(shell) is None:
+        pytest.skip(f"this machine has no {shell}")
+    programs = place.directory / "bin"
+    programs.mkdir(exist_ok=True)
+    (programs / "runward").write_text(f'#!/bin/sh\nexec {shlex.join(place.argv())} "$@"\n')
+    (programs / "runward").chmod(0o755)
+    told = subprocess.run(
+        [*commands[shell], *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=place.directory,
+        env={**place.environment, "PATH": f"{programs}:{place.environment['PATH']}", "TERM": "dumb"},
+        check=False,
+    )
+    assert (told.returncode, told.stderr) == (0, "")
+    return [re.split("[:\t]", line)[0] for line in told.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_itself_offers_commands_options_and_ids(recorded: Place, shell: str) -> None:
+    assert _in_shell(recorded, shell, "session", "sh") == ["show"]
+    assert _in_shell(recorded, shell, "log", "--le") == ["--level"]
+    assert sorted(_in_shell(recorded, shell, "session", "show", "c")) == ["careless", "crashed"]
 
 
 def test_another_shell_is_wrong_usage(place: Place) -> None:

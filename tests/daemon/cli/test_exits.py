@@ -170,7 +170,7 @@ def test_a_store_of_another_version_says_so_and_what_to_do(ended: Place, tmp_pat
     place = ended.copy_to(tmp_path)
     place.change_store("pragma user_version = 999")
     told = place.call("session", "list")
-    assert told.code == exits.TRY_AGAIN
+    assert told.code == exits.WRONG_SETTINGS
     assert "install that one" in told.err
     place.change_store("pragma user_version = 0")
     told = place.call("session", "list")

@@ -50,11 +50,22 @@ def test_who_watches_no_sessions_of_the_agent_is_told_which_root_to_add(
     place: Place, agent: str, sessions: str
 ) -> None:
     root = f'[[roots]]\npath = "{place.directory}/{sessions}"\nlayout = "{agent}"\n'
-    shown = place.call("hook", "install", agent, "--dry-run").out
-    assert shown.endswith(f'[[roots]]\npath = "{place.runs}"\n\n{root}'), "the default one would be gone"
+    with (place.directory / "runward.toml").open("a") as settings:
+        settings.write(f'[[roots]]\npath = "{place.runs}"\n')
+    assert place.call("hook", "install", agent, "--dry-run").out.endswith(root)
     with (place.directory / "runward.toml").open("a") as settings:
         settings.write(root)
     assert "[[roots]]" not in place.call("hook", "install", agent).out
+
+
+@pytest.mark.parametrize("agent", FILES)
+def test_who_names_no_roots_is_told_that_the_agents_own_one_is_there_from_now_on(
+    place: Place, agent: str
+) -> None:
+    assert "from the daemon's next start" in place.call("hook", "install", agent).out
+    assert "from the daemon's next start" not in place.call("hook", "install", agent).out
+    roots = place.call("root", "list", "--json").objects()
+    assert [each["layout"] for each in roots] == ["native", agent]
 
 
 @pytest.mark.parametrize("agent", FILES)

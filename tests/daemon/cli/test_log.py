@@ -7,6 +7,8 @@ import pytest
 from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S
 
+from runward.daemon.log import SET_ASIDE, aside
+
 _LINES: Sequence[dict[str, object]] = (
     {"event": "old", "level": "info", "ts": "2026-01-01T00:00:00Z"},
     {"event": "started", "level": "debug", "ts": "2026-01-02T00:00:00Z"},
@@ -51,10 +53,19 @@ def test_the_part_that_was_set_aside_comes_first_and_a_torn_line_is_left_out(log
         (("-n", "1"), ["root.problem"]),
         (("-n", "0"), []),
         (("--level", "info", "-n", "2"), ["job.held", "root.problem"]),
+        (("--event", "root.*", "--event", "old"), ["old", "root.problem"]),
     ],
 )
 def test_options_choose_lines(logged: Place, options: tuple[str, ...], expected: list[str]) -> None:
     assert _events(logged, *options) == expected
+
+
+def test_all_that_was_set_aside_is_told_from_the_oldest_on(logged: Place) -> None:
+    for number in range(2, SET_ASIDE + 1):
+        path = aside(logged.state / "log/runward.jsonl", number)
+        path.write_text(f'{{"event": "older.{number}", "ts": "2025-01-0{9 - number}T00:00:00Z"}}\n')
+    events = _events(logged)
+    assert events[:SET_ASIDE] == [f"older.{number}" for number in range(SET_ASIDE, 1, -1)] + ["old"]
 
 
 def test_people_read_time_level_and_event_first_and_nothing_steers_their_terminal(logged: Place) -> None:

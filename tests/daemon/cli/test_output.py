@@ -43,6 +43,7 @@ def test_json_is_for_people_too_and_keeps_their_letters() -> None:
         (3720, "1h 02m"),
         (47 * 3600, "47h 00m"),
         (51 * 3600, "2d 03h"),
+        (365 * 86_400, "365d"),
     ],
 )
 def test_durations_are_short(seconds: float | None, shown: str) -> None:

@@ -72,6 +72,7 @@ def test_a_request_is_durable_without_a_daemon_and_carried_out_by_the_next(place
     assert place.call("session", "show", "mine", "--json").object()["status"] == "cancelled"
 
 
+@pytest.mark.prove
 def test_a_run_whose_launcher_was_killed_is_cancelled_through_its_command(place: Place) -> None:
     with place.daemon(), running(place, "sleep", "1000") as process:
         seen(place)

@@ -26,6 +26,68 @@ def test_each_setting_says_where_it_was_set(place: Place) -> None:
     assert origin["playbooks"] == f"{place.directory}/runward.toml:2"
 
 
+def test_drop_ins_win_in_the_order_of_their_names_and_are_named_as_origins(place: Place) -> None:
+    drop_ins = place.directory / "runward.toml.d"
+    drop_ins.mkdir()
+    (drop_ins / "20-later.toml").write_text("batch = 20\n[watch]\nstep = 7\n")
+    (drop_ins / "10-first.toml").write_text('batch = 10\nagents = ["mine"]\n')
+    (drop_ins / ".30-hidden.toml").write_text("batch = 30\n")
+    (drop_ins / "40-other.toml.orig").write_text("batch = 40\n")
+    settings = place.call("config", "show", "--origin", "--json").object()
+    file = f"{place.directory}/runward.toml"
+    assert settings["files"] == [file, f"{file}.d/10-first.toml", f"{file}.d/20-later.toml"]
+    assert (settings["batch"], settings["agents"]) == (20, [f"{file}.d/mine"])
+    origin = settings["origin"]
+    assert isinstance(origin, dict)
+    told = {
+        key: origin[key]
+        for key in ("batch", "agents", "watch.step", "watch.debounce", "state_dir", "roots.runs")
+    }
+    assert told == {
+        "batch": f"{file}.d/20-later.toml:1",
+        "agents": f"{file}.d/10-first.toml:2",
+        "watch.step": f"{file}.d/20-later.toml:3",
+        "watch.debounce": "default",
+        "state_dir": f"{file}:1",
+        "roots.runs": "default",
+    }
+    shown = place.call("config", "show", "--origin").out.splitlines()
+    assert shown[:3] == [
+        f"# read: {each}" for each in (file, f"{file}.d/10-first.toml", f"{file}.d/20-later.toml")
+    ]
+
+
+def test_drop_ins_of_a_named_file_are_its_own(place: Place) -> None:
+    (place.directory / "other.toml").write_text("batch = 3\n")
+    (place.directory / "other.toml.d").mkdir()
+    (place.directory / "other.toml.d/a.toml").write_text("batch = 4\n")
+    assert place.call("--config", "other.toml", "config", "show", "--json").object()["batch"] == 4
+    assert place.call("config", "show", "--json", RUNWARD_CONFIG="other.toml").object()["batch"] == 4
+    assert place.call("config", "show", "--json").object()["batch"] != 4
+
+
+def test_a_wrong_drop_in_is_told_of_with_its_place(place: Place) -> None:
+    (place.directory / "runward.toml.d").mkdir()
+    (place.directory / "runward.toml.d/a.toml").write_text("\nbatch = 'many'\n")
+    told = place.call("config", "show")
+    assert told.code == 78
+    assert "runward.toml.d/a.toml:2:" in told.err
+
+
+def test_drop_ins_that_can_not_be_listed_are_no_drop_ins_that_are_passed_over(place: Place) -> None:
+    drop_ins = place.directory / "runward.toml.d"
+    drop_ins.symlink_to(drop_ins)
+    told = place.call("config", "show")
+    assert (told.code, "can't be read" in told.err) == (78, True)
+
+
+def test_where_there_is_no_settings_file_it_is_said(place: Place) -> None:
+    (place.directory / "runward.toml").unlink()
+    shown = place.call("config", "show", "--origin").out.splitlines()
+    assert shown[0] == "# there is no settings file"
+    assert place.call("config", "show", "--origin", "--json").object()["files"] == []
+
+
 def test_without_origin_the_lines_are_bare(place: Place) -> None:
     assert "#" not in place.call("config", "show").out
 
@@ -37,6 +99,23 @@ def test_another_settings_file_may_be_named_anywhere_on_the_line(place: Place) -
         ("config", "show", "--config=other.toml", "--json"),
     ):
         assert place.call(*arguments).object()["state_dir"] == str(place.directory / "elsewhere")
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["usual", "named"])
+def test_without_any_settings_the_agents_own_directories_are_roots_if_they_are_there(
+    place: Place, named: bool
+) -> None:
+    (place.directory / "runward.toml").unlink()
+    claude, codex = ("work/claude", "codex") if named else (".claude", ".codex")
+    (place.directory / claude).mkdir(parents=True)
+    further = {"CLAUDE_CONFIG_DIR": str(place.directory / claude), "CODEX_HOME": codex} if named else {}
+    roots = place.call("root", "list", "--json", **further).objects()
+    runs = place.directory / ".local/state/runward/runs"
+    expected = [("native", str(runs)), ("claude-code", str(place.directory / claude / "projects"))]
+    assert [(each["layout"], each["path"]) for each in roots] == expected
+    (place.directory / codex).mkdir()
+    roots = place.call("root", "list", "--json", **further).objects()
+    assert [(each["layout"], each["path"]) for each in roots][2:] == [("codex", str(place.directory / codex))]
 
 
 def test_roots_are_listed_with_layout_history_and_health(place: Place) -> None:

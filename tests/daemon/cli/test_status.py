@@ -1,6 +1,8 @@
 """`runward status`: what is true of the daemon, up or down."""
 
 import json
+import os
+import signal
 
 from tests.daemon.cli.calling import Place
 from tests.waiting import wait_for
@@ -9,6 +11,7 @@ from runward.config.json_value import JsonValue
 
 _KEYS = [
     "running",
+    "stalled_s",
     "since",
     "pid",
     "epoch",
@@ -16,12 +19,14 @@ _KEYS = [
     "http",
     "sessions",
     "queue",
+    "requests",
     "coverage",
     "lag",
     "fences_refused",
     "held_by_reason",
     "degraded",
     "next_due",
+    "retention_s",
     "roots",
     "problems",
 ]
@@ -44,6 +49,9 @@ def test_people_are_told_how_to_start_it(recorded: Place) -> None:
     shown = recorded.call("status")
     assert shown.code == 3
     assert shown.out.startswith("runward is not running: start it with `runward daemon`\n")
+    assert "\none thing needs you:\n" in shown.out
+    assert f"  ! {recorded.runs}/broken/run.json:1: " in shown.out
+    assert "\n1 running\n  open  plain  " in shown.out
     assert "3 completed, 2 failed, 1 running" in shown.out
 
 
@@ -119,4 +127,57 @@ def test_held_and_waiting_jobs_are_counted_with_their_reasons(place: Place) -> N
     assert isinstance(due, dict)
     assert due["at"] == "2100-01-01T00:00:00.000Z"
     assert str(due["what"]).startswith("sessions/opened of native:runs/")
-    assert "2 held: no space; `runward queue` shows them" in place.call("status").out
+    assert (
+        "  ! 2 held: no space\n    -> mend the cause, then `runward queue retry --all`;"
+        in place.call("status").out
+    )
+
+
+def test_a_daemon_that_is_well_says_so(place: Place) -> None:
+    with place.daemon():
+        _until_told(place)
+        shown = place.call("status")
+    assert shown.code == 0
+    assert shown.out.splitlines()[1:3] == ["all is well", ""]
+
+
+def test_requests_that_were_refused_or_wait_are_counted(place: Place) -> None:
+    for name in ("rejected/a.json", "rejected/b.json", "inbox/c.json", "inbox/.d.tmp"):
+        (place.state / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.state / name).touch()
+    assert place.call("status", "--json").object()["requests"] == {"waiting": 1, "rejected": 2}
+    shown = place.call("status").out
+    assert "  ! 2 requests were refused, and lie in `rejected` of the state directory\n" in shown
+    assert "  ! 1 requests wait for a daemon\n    -> start `runward daemon`\n" in shown
+
+
+def test_a_daemon_that_is_stopped_counts_as_stalled(place: Place) -> None:
+    with place.daemon() as daemon:
+        assert _until_told(place)["stalled_s"] is None
+        daemon.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, daemon.pid, os.WSTOPPED | os.WNOWAIT)
+        report = json.loads((place.state / "status.json").read_text())
+        (place.state / "status.json").write_text(json.dumps({**report, "told_at": report["told_at"] - 3600}))
+        told, shown = place.call("status", "--json"), place.call("status")
+        daemon.send_signal(signal.SIGCONT)
+    assert told.code == shown.code == 1
+    assert told.object()["running"] is True
+    stalled = told.object()["stalled_s"]
+    assert isinstance(stalled, float)
+    assert stalled >= 3600
+    assert " is stalled since " in shown.out
+    assert "the daemon gave no sign of life for 1h 00m: it is stopped, or stuck" in shown.out
+
+
+def test_each_root_that_is_ill_needs_somebody(place: Place) -> None:
+    with (place.directory / "runward.toml").open("a") as settings:
+        settings.write('[[roots]]\nname = "away"\npath = "away"\n')
+    with place.daemon():
+
+        def ill() -> str | None:
+            shown = place.call("status").out
+            return shown if "! root away: " in shown else None
+
+        shown = wait_for(ill, "the daemon's word on the root")
+    assert shown.count("root away") == 1
+    assert "    -> see whether it is there and may be read; the daemon notices by itself" in shown

@@ -15,6 +15,7 @@ from runward.handlers.events import (
     JobDiscardRequested,
     JobRetryRequested,
     PlayRunRequested,
+    PruneRequested,
     ScanRequested,
     SessionCancelRequested,
 )
@@ -28,6 +29,7 @@ EXAMPLES: list[Request] = [
         NAME, 5.0, "review", {"pr": 12, "more": {"x": [None, "ä"]}}, "/home/me", "00-a-b-01", "me"
     ),
     ScanRequested(NAME, 5.0, "me"),
+    PruneRequested(NAME, 5.0, 86_400.0, "me"),
 ]
 
 

@@ -1,12 +1,14 @@
 """Migrations: forward only, each whole, with a backup before."""
 
+import os
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from runward.daemon.store import migrate as migrating
-from runward.daemon.store.migrate import Migration, StoreTooNew, migrate, migrations
+from runward.daemon.store.migrate import Migration, migrate, migrations
+from runward.daemon.store.reading import StoreTooNew
 
 LATER = Migration(9001, "9001_later.sql", "create table later (id integer primary key) strict;")
 
@@ -141,14 +143,48 @@ def test_a_backup_is_made_before_a_migration_for_this_user_alone(
     migrate(path)
     run(path, "update daemon set epoch = 5")
     before = schema_of(path)
-    with_steps(monkeypatch, *migrations(), LATER)
+    known = migrations()
+    with_steps(monkeypatch, *known, LATER)
     migrate(path)
-    backup = tmp_path / "runward.before-9001.db"
+    (backup,) = tmp_path.glob(f"runward.before-upgrade-{known[-1].number:04d}-*.db")
     assert schema_of(backup) == before
     connection = sqlite3.connect(backup)
     assert connection.execute("select epoch from daemon").fetchone() == (5,)
     connection.close()
     assert backup.stat().st_mode & 0o777 == 0o600
+
+
+def test_only_the_backups_of_the_last_upgrades_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "runward.db"
+    for name in ("0001-20200101T000000Z", "0003-20190101T000000Z", "0007-20210101T000000Z"):
+        (tmp_path / f"runward.before-upgrade-{name}.db").write_text("a backup")
+    (tmp_path / "runward.before-upgrade-mine.db").write_text("somebody's own")
+    known = migrations()
+    migrate(path)
+    with_steps(monkeypatch, *known, LATER)
+    migrate(path)
+    kept = sorted(each.name.removeprefix("runward.before-upgrade-") for each in tmp_path.glob("*.before-*"))
+    assert [name[:4] for name in kept] == ["0007", f"{known[-1].number:04d}", "mine"]
+
+
+def test_a_copy_that_the_disk_refuses_leaves_the_store_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "runward.db"
+    migrate(path)
+    before = schema_of(path)
+
+    def refuse(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with_steps(monkeypatch, *migrations(), LATER)
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        migrate(path)
+    assert schema_of(path) == before
+    assert [each.name for each in tmp_path.iterdir() if "before" in each.name] == []
 
 
 def test_a_migration_that_fails_leaves_the_store_as_it_was(

@@ -139,6 +139,7 @@ def test_questions_about_the_queue_pass_over_what_is_done(state: Path) -> None:
     with reading.reading(str(state)) as connection:
         explained = _Explained(connection, plans)
         reading.sessions_by_status(explained)  # type: ignore[arg-type]  # likewise
+        reading.sessions_called(explained, "a", 2)  # type: ignore[arg-type]  # likewise
         reading.queue_figures(explained)  # type: ignore[arg-type]  # stands in for a connection
         reading.held_by_reason(explained)  # type: ignore[arg-type]  # likewise
         reading.next_due(explained)  # type: ignore[arg-type]  # likewise

@@ -25,6 +25,9 @@ class Uncertain:
     async def executemany(self, sql: str, parameters: Iterable[Iterable[Any]]) -> Cursor:
         return await self.connection.executemany(sql, parameters)
 
+    async def executescript(self, sql_script: str) -> object:
+        return await self.connection.executescript(sql_script)
+
     async def execute_fetchall(self, sql: str, parameters: Iterable[Any] | None = None) -> Iterable[Any]:
         if self.unreadable and not self.commits:
             self.unreadable -= 1

@@ -1,5 +1,6 @@
 """Ends of real processes, told by the kernel."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -76,6 +77,7 @@ async def test_the_end_of_a_running_sessions_process_is_hinted_at_at_once(
 async def test_nothing_is_held_of_a_session_that_is_over_or_changed_its_process(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
+    gc.collect()  # so that nobody closes meanwhile what other tests left open
     waiting, before = Waiting(), open_files()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(waiting.exits.run)

@@ -197,9 +197,9 @@ async def test_the_roots_are_walked_again_after_a_change_and_not_while_nothing_h
 ) -> None:
     walks: list[Sequence[WatchedRoot]] = []
 
-    def walk(roots: Sequence[WatchedRoot], allowed: int) -> Plan:
+    def walk(roots: Sequence[WatchedRoot], allowed: int, mend: str, beat: Callable[[], None]) -> Plan:
         walks.append(roots)
-        return plan_watches(roots, allowed)
+        return plan_watches(roots, allowed, mend, beat)
 
     monkeypatch.setattr(notifications, "plan_watches", walk)
     monkeypatch.setattr(notifications, "TIMEOUT_MS", 10)

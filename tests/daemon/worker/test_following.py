@@ -2,9 +2,11 @@
 
 import json
 import os
+from base64 import b64encode
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Literal
+from uuid import uuid4
 
 import pytest
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
@@ -12,8 +14,10 @@ from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.settings import Root
+from runward.daemon.inbox.spool import put
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.store.transaction import Row, Statement
+from runward.daemon.watch.hints import Why
 from runward.daemon.worker import following, turn
 from runward.daemon.worker.remembered import dump_remembered, load_remembered
 from runward.handlers.facts import Declarations, Ruled, RuledPlaybook
@@ -194,6 +198,35 @@ async def test_a_session_that_moves_stays_the_same(tmp_path: Path, way: str, is_
                 assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
         ((key, path),) = await running.rows("select key, path from sessions")
         assert (key, path) == (KEY, str(place).removesuffix(".zst"))
+
+
+async def test_a_move_is_noticed_though_the_disk_refused_to_show_the_new_place_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    home.transcript.text("fixed")
+    home.write()
+    refused: list[str] = []
+    real = RealFiles.place_signature
+
+    def signature(files: RealFiles, root: str, place: str, shape: Any) -> Any:
+        if place.startswith("archive/") and not refused:
+            refused.append(place)
+            return None
+        return real(files, root, place, shape)
+
+    async with home.open() as running:
+        await home.rest(running)
+        monkeypatch.setattr(RealFiles, "place_signature", signature)
+        place = home.projects / "archive" / home.place.name
+        place.parent.mkdir()
+        home.place.rename(place)
+        await home.rest(running)
+        assert refused
+        await home.rest(running, 60.0)
+        ((path,),) = await running.rows("select path from sessions")
+        assert path == str(place)
 
 
 def _packed(home: Home) -> Path:
@@ -428,9 +461,9 @@ async def test_a_root_that_gets_another_layout_remembers_nothing_of_the_one_befo
 class Launched:
     """A launched run in `base/runs`, in which the agent of a home was started."""
 
-    def __init__(self, home: Home, name: str = "night") -> None:
-        self.directory = home.base / "runs" / name
-        self.key = f"native:runs/{name}"
+    def __init__(self, home: Home, name: str = "night", root: str = "runs") -> None:
+        self.directory = home.base / root / name
+        self.key = f"native:{root}/{name}"
         home.processes.launchers[AGENT.pid] = name
         home.processes.writing[SESSION] = Writer("alive", None, AGENT)
         self.home = home
@@ -496,5 +529,82 @@ async def test_a_command_is_not_judged_before_the_agent_in_it_nor_waits_for_it_f
         await running.settle()
         status = f"select status from sessions where key = '{launched.key}'"
         assert await running.rows(status) == [("running",)]
-        await home.rest(running, 5.0, 5)
+        await home.rest(running, 5.0, 7)
         assert await running.rows(status) == [("completed",)]
+
+
+def hook_says(running_state: Path, launcher: str, at: float, session: str = SESSION) -> None:
+    """Claude Code's hook tells of a prompt to a session that was started in a launched run."""
+    payload = {
+        "hook_event_name": "UserPromptSubmit",
+        "session_id": session,
+        "cwd": "/src",
+        "prompt": "fix it",
+    }
+    note = {
+        "hook": "claude-code",
+        "version": 1,
+        "at": at,
+        "boot_id": "this boot",
+        "ancestors": [],
+        "launcher_session": launcher,
+        "payload": b64encode(json.dumps(payload).encode()).decode(),
+    }
+    put(running_state, str(uuid4()), json.dumps(note).encode())
+
+
+@pytest.mark.parametrize("others", [0, 300], ids=["one word of a hook", "very many"])
+async def test_a_command_that_began_and_ended_while_nobody_looked_is_judged_by_the_agent_in_it(
+    tmp_path: Path, others: int
+) -> None:
+    home = Home(tmp_path)
+    async with home.open() as running:
+        await running.settle()
+    launched = Launched(home)
+    launched.begin()
+    home.transcript.prompt("fix it")
+    for number in range(others):
+        hook_says(running.state, "another", home.clock.wall, f"other-{number}")
+    hook_says(running.state, "night", home.clock.wall)
+    home.transcript.api_error()
+    home.write()
+    launched.end()
+    home.clock.move(3600)
+    async with home.open() as running:
+        running.supervisor.hints.add([("runs", "night")], Why.WATCH)  # it is met before all else
+        await home.rest(running, 6, 6)
+        standing = "select status, reason_code from sessions order by key"
+        assert await running.rows(standing) == [("failed", "run.failed.api_error")] * 2
+
+
+async def test_an_agent_that_was_announced_and_never_writes_is_not_waited_for_for_ever(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path)
+    launched = Launched(home)
+    async with home.open() as running:
+        await running.settle()
+        launched.begin()
+        hook_says(running.state, "night", home.clock.wall)
+        running.supervisor.worker.inbox_waits = True
+        await running.settle()
+        launched.end()
+        await running.settle()
+        status = f"select status from sessions where key = '{launched.key}'"
+        assert await running.rows(status) == [("running",)]
+        await home.rest(running, 20, 8)
+        assert await running.rows(status) == [("completed",)]
+
+
+async def test_a_run_in_another_native_root_than_the_first_is_linked_to(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    (tmp_path / "nightly").mkdir()
+    (tmp_path / "by another path").symlink_to(tmp_path / "nightly")
+    home.further = (Root("nightly", str(tmp_path / "by another path")),)
+    launched = Launched(home, root="nightly")
+    home.transcript.prompt("fix it")
+    home.write()
+    async with home.open() as running:
+        launched.begin()
+        await running.settle()
+        assert await running.rows("select linked, launcher from links") == [(KEY, launched.key)]

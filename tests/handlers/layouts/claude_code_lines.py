@@ -124,6 +124,24 @@ class Transcript:
         }
         self.user([block], **fields)
 
+    def background(self, task: str = "b1", agent: bool = False) -> None:
+        """A command or a sub-agent that is started in the background, as versions since 2.1 write it."""
+        call = self.call("Agent" if agent else "Bash", run_in_background=True)
+        if agent:
+            text = f"Async agent launched successfully.\nagentId: {task} (internal ID …)"
+            launched: JsonValue = {"isAsync": True, "status": "async_launched", "agentId": task}
+            self.result(call, [{"type": "text", "text": text}], toolUseResult=launched)
+        else:
+            text = f"Command running in background with ID: {task}. Output is being written to: /tmp/{task}.output."
+            self.result(call, text, toolUseResult={"stdout": "", "backgroundTaskId": task})
+
+    def enqueue(self, text: str) -> None:
+        """What comes for the model while it works, or while the session waits."""
+        self.note("queue-operation", operation="enqueue", timestamp=self.tick(), content=text)
+
+    def unqueue(self, operation: str = "dequeue") -> None:
+        self.note("queue-operation", operation=operation, timestamp=self.tick())
+
     def interrupted(self, where: str = " for tool use") -> None:
         self.user([{"type": "text", "text": f"[Request interrupted by user{where}]"}])
 
@@ -192,6 +210,11 @@ def killed_run() -> Transcript:
     reply = transcript.text("I will run a command.", stop="tool_use")
     transcript.call(reply=reply, command="sleep 60")
     return transcript
+
+
+def notification(task: str = "b1", status: str = "completed") -> str:
+    """What the model is told of a task's end."""
+    return f"<task-notification>\n<task-id>{task}</task-id>\n<status>{status}</status>\n</task-notification>"
 
 
 def subagent_file(prompt: str = "look around", session: str = SESSION) -> Transcript:

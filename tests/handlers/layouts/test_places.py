@@ -8,18 +8,20 @@ from tests.handlers.layouts.tiny import layouts
 from runward.handlers.layouts.places import (
     LEVELS,
     DirectoryShape,
+    Shape,
     beside,
     directory_shape,
     is_glob,
     log_shape,
+    mixed_shape,
     shape_of,
     unpacked_name,
 )
 from runward.handlers.layouts.registry import LAYOUTS
 
-BY_NAME = {each.name: shape_of(each) for each in LAYOUTS.logs} | {
-    each.name: shape_of(each) for each in LAYOUTS.directories
-}
+BY_NAME: dict[str, Shape] = {each.name: shape_of(each) for each in LAYOUTS.logs}
+BY_NAME |= {each.name: shape_of(each) for each in LAYOUTS.directories}
+BY_NAME["auto"] = mixed_shape(LAYOUTS)
 SESSION = "-home-me/0f5c0e6e-1111-4222-8333-000000000001"
 ROLLOUT = "sessions/2026/01/02/rollout-2026-01-02T03-04-05-0199a213-81c0-7800-8aa1-bbab2a035a53.jsonl"
 
@@ -64,13 +66,33 @@ ROLLOUT = "sessions/2026/01/02/rollout-2026-01-02T03-04-05-0199a213-81c0-7800-8a
         ("lionagi", "r/stream", "r"),
         ("lionagi", "r/stream/b.buffer.jsonl", "r"),
         ("lionagi", "r/artifacts/a.md", None),
+        ("auto", f"claude/projects/{SESSION}.jsonl.zst", f"claude/projects/{SESSION}.jsonl"),
+        ("auto", f"projects/{SESSION}/subagents/agent-a1.jsonl", f"projects/{SESSION}.jsonl"),
+        ("auto", "-home-me/agent-1234.jsonl", None),
+        ("auto", ROLLOUT, ROLLOUT),
+        ("auto", "ci/7/RUN.json", "ci/7"),
+        ("auto", "ci/7/events.jsonl", "ci/7"),
+        ("auto", "ci/7/artifacts", "ci/7"),
+        ("auto", "ci/7/artifacts/verify_report.json", "ci/7"),
+        ("auto", "ci/7/branches/run.json", "ci/7"),
+        ("auto", "flows/r/stream/b.buffer.jsonl", "flows/r"),
+        ("auto", "flows/r/stream/other.txt", None),
+        ("auto", "d/" * LEVELS + "RUN.json", "d/" * (LEVELS - 1) + "d"),
+        ("auto", "d/" * (LEVELS + 1) + "RUN.json", None),
+        ("auto", "RUN.json", None),
+        ("auto", "events.jsonl", "events.jsonl"),
+        ("auto", "a.jsonl/RUN.json", None),
+        ("auto", ".adjutant/sessions/1/REPLAY.jsonl", None),
+        ("auto", "ci/7", None),
+        ("auto", "ci//RUN.json", None),
+        ("auto", "", None),
     ],
 )
 def test_a_path_belongs_to_a_place_or_to_none(layout: str, path: str, place: str | None) -> None:
     assert BY_NAME[layout].place_of(path) == place
 
 
-@pytest.mark.parametrize("layout", [each.name for each in LAYOUTS.logs])
+@pytest.mark.parametrize("layout", [*(each.name for each in LAYOUTS.logs), "auto"])
 @given(st.text("ab./-\0é\udcff", max_size=30))
 def test_a_place_of_a_log_is_its_own_place(layout: str, path: str) -> None:
     shape = BY_NAME[layout]

@@ -24,6 +24,7 @@ from runward.handlers.facts import (
     RootFacts,
     Session,
     SessionOf,
+    TriedBefore,
     UnexpectedAnswer,
     Unreadable,
 )
@@ -113,6 +114,7 @@ def answers(
     facts: RootFacts | Unreadable | None,
     order: Cancellation | None = None,
     inside: LinkedSessions = LinkedSessions(),  # noqa: B008 - a value
+    tries: int = 0,
 ) -> Effects | TryLater:
     """Ask and answer as the worker does, at most four rounds."""
     known: dict[Question, Answer] = {}
@@ -128,6 +130,8 @@ def answers(
                     known[question] = inside
                 case CancellationOf():
                     known[question] = order
+                case TriedBefore():
+                    known[question] = tries
                 case _:
                     known[question] = facts
     raise AssertionError("it still asks after four rounds")
@@ -293,12 +297,23 @@ def test_a_command_that_ended_well_is_judged_by_the_agents_that_were_started_in_
     )
 
 
-def test_an_agent_that_goes_on_is_waited_for_but_not_for_ever() -> None:
-    inside = LinkedSessions((AGENT,))
-    waits = answers(ended(at=NOW - 14), session(None), None, inside=inside)
+@pytest.mark.parametrize(
+    ("inside", "why"),
+    [
+        (LinkedSessions((AGENT,)), "claude-code:a, which was started in it, is not over yet"),
+        (LinkedSessions((), ("codex:b",)), "codex:b, which was started in it, was not read yet"),
+        (LinkedSessions(may_be_more=True), "there are words of agents' hooks that were not read yet"),
+    ],
+    ids=["goes on", "was announced", "may be announced"],
+)
+@pytest.mark.parametrize("ago", [0.0, 1e6], ids=["just now", "while nobody looked"])
+def test_an_agent_that_goes_on_is_waited_for_but_not_for_ever(
+    inside: LinkedSessions, why: str, ago: float
+) -> None:
+    waits = answers(ended(at=NOW - ago), session(None), None, inside=inside, tries=4)
     assert isinstance(waits, TryLater)
-    assert "claude-code:a, which was started in it, is not over yet" in waits.why
-    given_up = answers(ended(at=NOW - 16), session(None), None, inside=inside)
+    assert waits.why == why
+    given_up = answers(ended(at=NOW - ago), session(None), None, inside=inside, tries=5)
     assert isinstance(given_up, tuple)
     assert the_end(given_up).status == "completed"
 

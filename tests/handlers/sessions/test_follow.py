@@ -16,7 +16,7 @@ from tests.handlers.sessions.following import (
 )
 
 from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.layouts.transcript import Resumed
+from runward.handlers.layouts.transcript import Counts, Resumed
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, load_followed
 from runward.handlers.sessions.history import LONG_QUIET
 from runward.handlers.sessions.over import GRACE, SETTLE, Writer
@@ -275,6 +275,25 @@ def test_silence_ends_what_nobody_can_judge_where_the_root_says_so() -> None:
     assert session.story == ["1 started", "1 run.aborted.stale by quiet"]
     alive = Session(rule=RULE._replace(stale_after=1800.0)).prompt().wait(DAY).settled("alive")
     assert alive.story == ["1 started"]
+
+
+def test_what_was_presumed_over_and_goes_on_is_another_attempt() -> None:
+    stale = Session(rule=RULE._replace(stale_after=1800.0)).prompt().settled()
+    assert stale.look().story == ["1 started", "1 run.aborted.stale by quiet"], "nothing is new"
+    assert stale.line().look().story[2:] == ["2 started"]
+    assert stale.closes().settled().story[3:] == ["2 run.completed.ok"]
+    assert Session(rule=stale.rule).prompt().settled().closes().settled().story[2:] == [
+        "2 started",
+        "2 run.completed.ok",
+    ]
+
+
+def test_what_says_that_it_began_and_writes_nothing_is_over_after_the_time_that_its_root_gives_it() -> None:
+    rule = RULE._replace(start_within=60.0, names_process=False)
+    silent = Session(rule=rule).prompt().line(counts=Counts()).settled()
+    assert silent.story == ["1 started", "1 run.aborted.never_started by deadline"]
+    assert silent.line(counts=Counts(1)).look().story[2:] == ["2 started"]
+    assert Session(rule=rule).prompt().wait(DAY).settled().story == ["1 started"]
 
 
 def test_where_it_stands_is_told_beside_the_events() -> None:

@@ -137,6 +137,7 @@ rules = st.builds(
     booted_at=st.none() | st.just(110.0),
     settle=st.just(SETTLE),
     stale_after=st.none() | st.just(1800.0),
+    start_within=st.none() | st.just(60.0),
 )
 programs = st.tuples(st.sampled_from([True, False, None]), rules, st.lists(steps, max_size=30))
 

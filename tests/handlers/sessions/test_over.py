@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.handlers.events import Status
-from runward.handlers.layouts.transcript import Close, Told, Turn
+from runward.handlers.layouts.transcript import Close, Counts, Told, Turn
 from runward.handlers.sessions.over import (
     GRACE,
     NO_PROCESS,
@@ -16,6 +16,7 @@ from runward.handlers.sessions.over import (
     ROWS,
     SETTLE,
     Liveness,
+    Standing,
     WriterStatus,
     judge,
 )
@@ -201,6 +202,26 @@ def test_silence_ends_only_what_nobody_can_judge_and_only_where_the_root_says_so
     assert standing.ended_at == 95.0
     assert judge(OPEN, "unknown", True, 1700.0, stale_after=1800.0).again_in == 100.0
     assert judge(OPEN, "unknown", True, 1700.0, stale_after=1800.0).state == "unknown"
+
+
+def test_what_began_without_a_line_is_judged_after_the_time_that_its_root_gives_it() -> None:
+    def judged(says: Told, quiet_s: float, liveness: Liveness = "unknown") -> Standing:
+        return judge(says, liveness, False, quiet_s, stale_after=1800.0, start_within=60.0)
+
+    standing = judged(OPEN, 60.0)
+    assert (standing.state, standing.evidence, standing.reason_code) == (
+        "aborted",
+        "deadline",
+        "run.aborted.never_started",
+    )
+    assert (judged(OPEN, 20.0).state, judged(OPEN, 20.0).again_in) == ("unknown", 40.0)
+    assert judged(OPEN, LONG, "alive").state == "running", "no living process is ended by silence"
+    begun = OPEN._replace(counts=Counts(events=1))
+    assert (judged(begun, 60.0).state, judged(begun, 60.0).again_in) == ("unknown", 1740.0)
+    assert judged(OPEN._replace(waiting=True), 60.0).state == "running", "it rests until a person comes"
+    assert judge(OPEN, "unknown", False, LONG).state == "unknown", (
+        "where the root says nothing, nothing ends it"
+    )
 
 
 def test_every_case_is_in_the_table_once() -> None:

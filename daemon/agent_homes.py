@@ -1,0 +1,35 @@
+"""Where Claude Code and Codex keep what is theirs, and their sessions in it.
+
+Imports stay cheap, for the launcher's start-up.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Final
+
+PROJECTS: Final = "projects"
+"""The directory in Claude Code's home that has its sessions."""
+
+_HOMES: Final = {"claude-code": ("CLAUDE_CONFIG_DIR", ".claude"), "codex": ("CODEX_HOME", ".codex")}
+
+
+def agent_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) -> str:
+    """The directory that the agent's variable names, else its usual one in `home`; absolute."""
+    variable, usual = _HOMES[agent]
+    return os.path.join(cwd, environment.get(variable) or f"{home}/{usual}")
+
+
+def sessions_in(agent: str, directory: str) -> str:
+    """Where the agent's sessions lie in its home: all of Codex's, for a thread that is put away stays in it."""
+    return os.path.join(directory, PROJECTS) if agent == "claude-code" else directory
+
+
+def homes_there(environment: Mapping[str, str], home: str, cwd: str) -> dict[str, str]:
+    """Where sessions lie, by the agent's layout, of those agents whose home is there."""
+    homes = {agent: os.path.normpath(agent_home(agent, environment, home, cwd)) for agent in _HOMES}
+    return {agent: sessions_in(agent, path) for agent, path in homes.items() if os.path.isdir(path)}

@@ -1,0 +1,33 @@
+"""Everything that is wrong with what the operator wrote: settings, playbooks, agent profiles, and rules."""
+
+from runward.config.problem import Parsed, Problem
+from runward.config.settings import Settings
+from runward.daemon.cli.declared import declared
+from runward.daemon.settings import agent_names, find_agent, playbook_names
+
+
+def complaints_about(parsed: Parsed[Settings]) -> tuple[Problem, ...]:
+    """Every complaint, each once; where the settings can't be used, those about them alone."""
+    if parsed.value is None:
+        return parsed.problems
+    found = [parsed.problems]
+    found += [declared(parsed.value, name, None).problems for name in playbook_names(parsed.value)]
+    found += [find_agent(parsed.value, name).problems for name in agent_names(parsed.value)]
+    found.append(_rules_without_playbook(parsed.value))
+    return tuple(dict.fromkeys(problem for each in found for problem in each))
+
+
+def _rules_without_playbook(settings: Settings) -> tuple[Problem, ...]:
+    """The rules whose playbook isn't there; what is wrong with one that is, is said at the playbook itself."""
+    from runward.daemon.declarations import Declarer
+
+    there, declarer = playbook_names(settings), Declarer(settings)
+    return tuple(
+        rule.named_at.problem(
+            ("contracts", number, "playbook"),
+            str(declarer(rule.playbook, None).problem),
+            "write the playbook, or correct the rule",
+        )
+        for number, rule in enumerate(settings.contracts)
+        if rule.playbook not in there
+    )

@@ -1,0 +1,142 @@
+"""The whole road, walked: runs are launched, noticed, judged and verified by a daemon of the doctor's own.
+
+One run delivers and one doesn't, for a verdict that is always good proves nothing. A second daemon is turned away,
+the first is killed, and its successor judges the run that ended meanwhile.
+"""
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from runward.daemon.doctor.commands import Ended
+from runward.daemon.doctor.findings import Finding, Installation, OutOfTime, Patience
+from runward.daemon.doctor.private_place import PLAYBOOK, PROOF, PrivatePlace, private_place
+from runward.daemon.report import NAME
+from runward.daemon.store import reading
+
+DELIVERS: Final = "delivers"
+LACKS: Final = "lacks"
+MEANWHILE: Final = "meanwhile"
+
+EXPECTED: Final = {
+    DELIVERS: ("completed", "passed"),
+    LACKS: ("failed", "missing"),
+    MEANWHILE: ("completed", "passed"),
+}
+"""Each run's right status and delivery."""
+
+_DELIVER: Final = ("sh", "-c", f'echo done > "$RUNWARD_ARTIFACTS_DIR/{PROOF}"')
+_IDLE: Final = ("sh", "-c", ":")
+_MEND: Final = (
+    "mend what the other checks found; then see what `runward --debug daemon` says in the foreground"
+)
+_TURN_S: Final = 0.02
+_HELD: Final = 75
+"""How a daemon ends whose state directory another one holds."""
+
+
+class _Failed(Exception):
+    """The road is broken here."""
+
+
+def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
+    """Walk the road in a private place; that is removed at the end."""
+    began = time.monotonic()
+    with private_place(installation.environment, patience) as place:
+        try:
+            after_s = _walk(place)
+        except _Failed as failure:
+            yield Finding(
+                "failed", str(failure), "run `runward daemon --debug` in the foreground and try again"
+            )
+        else:
+            took = time.monotonic() - began
+            yield Finding(
+                "ok",
+                "3 runs were launched, judged rightly and verified; a second daemon was turned away, and the"
+                f" successor of a killed one went on (verdict {after_s:.2f} s after the end, {took:.1f} s in all)",
+            )
+
+
+def _walk(place: PrivatePlace) -> float:
+    """All of it; returns the seconds from the end of a run to its verdict. Raises `_Failed`."""
+    daemon = _daemon(place)
+    _is_turned_away(place.call("daemon", "--quiet"))
+    _launch(place, LACKS, 1, _IDLE)
+    _launch(place, DELIVERS, 0, _DELIVER)
+    ended = time.monotonic()
+    _judged(place, daemon, DELIVERS)
+    after_s = time.monotonic() - ended
+    _judged(place, daemon, LACKS)
+    daemon.send_signal(signal.SIGKILL)
+    place.finish(daemon)
+    _launch(place, MEANWHILE, 0, _DELIVER)
+    successor = _daemon(place)
+    _judged(place, successor, MEANWHILE)
+    successor.send_signal(signal.SIGTERM)
+    stopped = place.finish(successor)
+    if stopped.code != 0:
+        raise _Failed(f"a daemon that was told to stop ended with {_said(stopped)}")
+    _verified(place)
+    return after_s
+
+
+def _daemon(place: PrivatePlace) -> subprocess.Popen[str]:
+    """A daemon that is ready."""
+    (place.state / NAME).unlink(missing_ok=True)
+    daemon = place.start("daemon", "--quiet")
+    while not (place.state / NAME).exists():  # it reports once it is ready
+        _lives(place, daemon, "became ready")
+    return daemon
+
+
+def _lives(place: PrivatePlace, daemon: subprocess.Popen[str], until: str) -> None:
+    if daemon.poll() is not None:
+        raise _Failed(f"the daemon ended before it {until}, with {_said(place.finish(daemon))}")
+    try:
+        place.patience.pause(_TURN_S)
+    except OutOfTime:
+        raise _Failed(f"the time was over before the daemon {until}") from None
+
+
+def _is_turned_away(second: Ended) -> None:
+    if second.code != _HELD:
+        raise _Failed(f"a second daemon on the same state directory was not turned away: {_said(second)}")
+
+
+def _launch(place: PrivatePlace, name: str, code: int, command: tuple[str, ...]) -> None:
+    ended = place.call("run", "--playbook", PLAYBOOK, "--name", name, "--", *command)
+    if ended.code != code:
+        raise _Failed(f"the run that {name} should end with {code}, and ended with {_said(ended)}")
+
+
+def _judged(place: PrivatePlace, daemon: subprocess.Popen[str], name: str) -> None:
+    """Wait for the verdict, which must be the right one."""
+    while (verdict := _verdict(place, name)) is None:
+        _lives(place, daemon, f"judged the run {name}")
+    if verdict != EXPECTED[name]:
+        raise _Failed(f"the run {name} was judged {verdict}, and {EXPECTED[name]} is right")
+
+
+def _verdict(place: PrivatePlace, name: str) -> tuple[str, str | None] | None:
+    with reading.reading(str(place.state)) as connection:
+        rows = reading.sessions(connection)
+    found = next((row for row in rows if row.session_id == name), None)
+    return None if found is None or found.finished_at is None else (found.status, found.delivery)
+
+
+def _verified(place: PrivatePlace) -> None:
+    """Hold each run against its contract and its journals again."""
+    started = {name: place.start("session", "verify", name) for name in EXPECTED}
+    for name, process in started.items():
+        ended = place.finish(process)
+        if ended.code != 0:
+            raise _Failed(f"the record of the run {name} doesn't hold: {_said(ended)}")
+
+
+def _said(ended: Ended) -> str:
+    """How a command ended, with the last line that it said."""
+    lines = (ended.err.strip() or ended.out.strip()).splitlines()
+    return f"{ended.code}: {lines[-1]}" if lines else str(ended.code)

@@ -1,0 +1,42 @@
+"""Every check, in the order in which a person wants to know: what is written, where it lies, what it can do."""
+
+from typing import Final
+
+from runward.daemon.doctor import (
+    canary,
+    clocks,
+    configuration,
+    containment,
+    daemons,
+    database,
+    durability,
+    file_systems,
+    lock,
+    notifications,
+    queue,
+    rights,
+    roots,
+    sandbox,
+    store,
+    unit,
+)
+from runward.daemon.doctor.examining import Check
+
+CHECKS: Final = (
+    Check("settings", "settings, playbooks and agent profiles are read", 10, configuration.examine),
+    Check("rights", "rights are looked at", 10, rights.examine),
+    Check("file_systems", "file systems are looked at", 10, file_systems.examine),
+    Check("lock", "a lock is held against another process", 20, lock.examine),
+    Check("fsync", "files are written durably", 20, durability.examine),
+    Check("clocks", "clocks are compared", 10, clocks.examine),
+    Check("sqlite", "a database is made", 20, database.examine),
+    Check("store", "every page of the store is checked", 60, store.examine),
+    Check("roots", "the roots are read", 20, roots.examine),
+    Check("notifications", "the directories of the roots are counted", 60, notifications.examine),
+    Check("unit", "systemd is asked", 20, unit.examine),
+    Check("daemon", "processes are looked at", 20, daemons.examine),
+    Check("queue", "the queue is read", 20, queue.examine),
+    Check("containment", "runs are launched in each containment", 90, containment.examine),
+    Check("sandbox", "a program is shut off", 20, sandbox.examine),
+    Check("canary", "runs go the whole road", 120, canary.examine),
+)

@@ -1,0 +1,22 @@
+"""Settings, playbooks and agent profiles: every complaint about them."""
+
+from collections.abc import Iterator
+
+from runward.config.problem import printable
+from runward.daemon.doctor.findings import Finding, Installation, Patience, Result
+
+
+def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
+    """Every complaint, or which file holds."""
+    for problem in installation.problems:
+        place = ":".join(
+            str(each) for each in (problem.file, problem.line, problem.column) if each is not None
+        )
+        result: Result = "failed" if problem.severity == "error" else "warning"
+        yield Finding(result, printable(f"{place}: {problem.message}"), problem.mend)
+    if installation.is_broken:
+        said = "the settings can't be used: what follows examines an installation at its defaults"
+        yield Finding("warning", said, "mend them, then run `runward doctor` again")
+    elif not installation.problems:
+        settings = installation.settings
+        yield Finding("ok", f"no complaints; {len(settings.roots)} roots, state in {settings.state_dir}")

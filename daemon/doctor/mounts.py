@@ -1,0 +1,62 @@
+"""Which file system a path lies on, by /proc/self/mountinfo (proc_pid_mountinfo(5))."""
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+MOUNTS: Final = Path("/proc/self/mountinfo")
+
+NETWORK: Final = frozenset(
+    {
+        "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4",
+        "ocfs2", "orangefs", "pvfs2", "prl_fs", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs",
+    }
+)  # fmt: skip
+"""File systems that others can change unseen by this kernel."""
+
+IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
+
+
+class Mount(NamedTuple):
+    """A mounted file system: where, of what type, and whether only to be read."""
+
+    place: str
+    kind: str
+    is_read_only: bool
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it changes without this kernel being told: a network's, or of a program (FUSE)."""
+        return self.kind in NETWORK or self.kind == "fuse" or self.kind.startswith("fuse.")
+
+
+def mounts() -> list[Mount]:
+    """All that this process sees, the later ones over the earlier. Raises `OSError`."""
+    return parse(MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines())
+
+
+def parse(lines: Iterable[str]) -> list[Mount]:
+    """The mounts of such a file."""
+    found = []
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields, rest = before.split(" "), after.split(" ")
+        if len(fields) < 6 or len(rest) < 3:
+            continue
+        read_only = "ro" in fields[5].split(",") or "ro" in rest[2].split(",")
+        found.append(Mount(_unescaped(fields[4]), rest[0], read_only))
+    return found
+
+
+def mount_of(path: str, known: Iterable[Mount]) -> Mount | None:
+    """The mount that `path`, or what there is of it, lies on."""
+    real = os.path.realpath(path)
+    over = [each for each in known if each.place == "/" or f"{real}/".startswith(f"{each.place}/")]
+    longest = max((len(each.place) for each in over), default=0)
+    return next((each for each in reversed(over) if len(each.place) == longest), None)
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), text)

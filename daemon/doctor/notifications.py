@@ -1,0 +1,140 @@
+"""Notifications: whether they come, the system's limits, and what these suffice for."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
+
+from runward.daemon.doctor.findings import Finding, Installation, Patience
+from runward.daemon.report import read_report
+from runward.daemon.store.ownership import holder
+from runward.daemon.watch.notifications import LIMITS, watch_limit
+
+INSTANCES: Final = Path("/proc/sys/fs/inotify/max_user_instances")
+NARROW: Final = 0.8
+"""The share of what may be taken from which on it is said that it runs short."""
+
+INSTANCES_NEEDED: Final = 2
+"""A daemon watches deep and flat, each with an instance of its own."""
+
+_NOTICED_WITHIN_MS: Final = 10_000
+
+
+def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
+    """A file is made and must be told of; then the limits are held against what there is now."""
+    yield _comes(installation)
+    yield from _have_come(installation)
+    limit = watch_limit()
+    if limit is None:
+        yield Finding(
+            "skipped", f"{', '.join(map(str, LIMITS.values()))} can't be read: the limits are not known"
+        )
+        return
+    yield from _watches(installation, *limit, patience)
+    yield _instances(installation, patience)
+
+
+def _comes(installation: Installation) -> Finding:
+    with installation.scratch() as scratch:
+        try:
+            watcher = RustNotify([str(scratch)], False, False, 0, True, True)
+        except (OSError, WatchfilesRustInternalError) as error:
+            return Finding(
+                "failed",
+                f"nothing can be watched: {error}",
+                "raise fs.inotify.max_user_instances and max_user_watches (sysctl), or end what takes them",
+            )
+        try:
+            (scratch / "file").touch()
+            changes = watcher.watch(20, 5, _NOTICED_WITHIN_MS, None)
+        finally:
+            watcher.close()
+        if isinstance(changes, str):
+            return Finding(
+                "warning",
+                f"a new file in {scratch.parent} was told by nobody",
+                "put state_dir on a local file system: requests and runs there are only found by scans",
+            )
+        return Finding("ok", f"a new file in {scratch.parent} is told at once")
+
+
+def _have_come(installation: Installation) -> Iterator[Finding]:
+    """What the daemon that runs has seen of it."""
+    report = read_report(installation.state) if holder(installation.state) is not None else None
+    if report is None:
+        return
+    lost, found = report.coverage.overflows, report.coverage.found_by_scan
+    if lost or found:
+        said = f"since the daemon began notifications were lost {lost} times, and {found} changes only found by scans"
+        mend = "nothing is lost; `runward log` says why (watch.gap): a machine that slept, a root that tells nothing"
+        yield Finding("warning", said, mend)
+    else:
+        yield Finding("ok", "since the daemon began no change was found by a scan alone")
+
+
+def _watches(installation: Installation, limit: int, setting: str, patience: Patience) -> Iterator[Finding]:
+    settings = installation.settings
+    allowed = int(limit * settings.watch.limit_share)
+    needed = {root.name: _directories(root.path, patience) for root in settings.roots}
+    total = sum(needed.values())
+    each = ", ".join(f"{name} {count:,}" for name, count in needed.items())
+    said = f"the roots have {total:,} directories ({each}) of the {allowed:,} that may be watched (limit {limit:,})"
+    raise_it = f"sysctl {setting}={max(2 * limit, 4 * total)}, or raise watch.limit_share"
+    if total > allowed:
+        yield Finding("warning", f"{said}: not all of them, so the rest waits for scans", raise_it)
+    elif total > NARROW * allowed:
+        yield Finding("warning", f"{said}: few more", raise_it)
+    else:
+        yield Finding("ok", said)
+
+
+def _directories(path: str, patience: Patience) -> int:
+    """How many directories there are from `path` down, following no link. Raises `OutOfTime`."""
+    count, waiting = 0, [path]
+    while waiting:
+        patience.left()
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            continue  # gone or forbidden: nothing to watch there; the roots' own check names such a root
+        count += 1
+    return count
+
+
+def _instances(installation: Installation, patience: Patience) -> Finding:
+    used = _instances_in_use(patience)
+    try:
+        limit = int(INSTANCES.read_text())
+    except (OSError, ValueError):
+        return Finding("skipped", "how many watchers a user may have is not known")
+    said = f"this user has {used} of {limit} inotify instances"
+    needed = 0 if holder(installation.state) is not None else INSTANCES_NEEDED
+    if used + needed > limit:
+        mend = f"end programs that watch files, or sysctl fs.inotify.max_user_instances={2 * limit}"
+        return Finding("warning", f"{said}: a daemon needs {INSTANCES_NEEDED}", mend)
+    return Finding("ok", said)
+
+
+def _instances_in_use(patience: Patience) -> int:
+    """How many inotify instances the processes of this user hold, as far as they may be looked into."""
+    count = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        patience.left()
+        try:
+            if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
+                continue
+            names = os.listdir(f"/proc/{pid}/fd")
+        except OSError:
+            continue  # gone, or another's
+        count += sum(_link(f"/proc/{pid}/fd/{name}") == "anon_inode:inotify" for name in names)
+    return count
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""  # closed meanwhile

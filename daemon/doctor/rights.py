@@ -1,0 +1,97 @@
+"""Rights: of the state directory, what lies in it, and the operator's files."""
+
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from runward.daemon.doctor.findings import Finding, Installation, Patience
+from runward.daemon.store.reading import STORE
+
+PRIVATE: Final = (
+    STORE,
+    f"{STORE}-wal",
+    f"{STORE}-shm",
+    "lock",
+    "epoch",
+    "status.json",
+    "inbox",
+    "log",
+    "starts",
+)
+"""What lies in the state directory and is nobody else's to read."""
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
+    """The state directory first, then the files that say what the daemon does."""
+    state = installation.state
+    try:
+        status = state.stat()
+    except FileNotFoundError:
+        yield _to_be_made(state)
+    else:
+        yield from _of_state(state, status)
+    yield from _of_operators_files(installation)
+
+
+def _to_be_made(state: Path) -> Finding:
+    above = next(each for each in state.parents if each.is_dir())
+    if os.access(above, os.W_OK | os.X_OK):
+        return Finding("ok", f"{state} isn't there yet; the first daemon makes it")
+    said = f"{state} isn't there, and can't be made in {above}"
+    return Finding("failed", said, "make it for this user, or set another state_dir (RUNWARD_STATE_DIR)")
+
+
+def _of_state(state: Path, status: os.stat_result) -> Iterator[Finding]:
+    if not stat.S_ISDIR(status.st_mode):
+        yield Finding("failed", f"{state} is no directory", "move it away, or set another state_dir")
+        return
+    owner = name_of(status.st_uid)
+    if status.st_uid != os.geteuid():
+        said = f"{state} belongs to {owner}, and this is {name_of(os.geteuid())}"
+        mend = f"run `runward` as {owner}, or set another state_dir"
+        # Root may do everything there: what is found is right, what is made might not be.
+        yield Finding("warning" if os.geteuid() == 0 else "failed", said, mend)
+    if not os.access(state, os.R_OK | os.W_OK | os.X_OK):
+        yield Finding(
+            "failed", f"{state} can't be read and written", f"chown {owner}: {state}; chmod 700 {state}"
+        )
+    open_to_others = [path for path in (state, *(state / name for name in PRIVATE)) if _mode(path) & _OTHERS]
+    if open_to_others:
+        names = " ".join(map(str, open_to_others))
+        yield Finding("warning", f"others may look into {names}", f"chmod go= {names}")
+    else:
+        yield Finding("ok", f"{state} is {owner}'s alone")
+
+
+def _of_operators_files(installation: Installation) -> Iterator[Finding]:
+    settings = installation.settings
+    files = {origin.rpartition(":")[0] for origin in settings.origin.values() if origin.startswith("/")}
+    places = sorted({*files, *settings.playbooks, *settings.agents})
+    writable = [place for place in places if _mode(Path(place)) & _OTHERS_WRITE]
+    if writable:
+        names = " ".join(writable)
+        said = f"others may write to {names}, and so decide what the daemon starts and expects"
+        yield Finding("warning", said, f"chmod go-w {names}")
+    elif there := [place for place in places if os.path.exists(place)]:
+        yield Finding("ok", f"nobody else may write to {', '.join(there)}")
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0  # not there: nobody's
+
+
+def name_of(uid: int) -> str:
+    """What the user of this number is called."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

@@ -1,0 +1,55 @@
+"""The roots: whether they are there, and may be read; native ones also written, for their journals."""
+
+import os
+from collections.abc import Iterator, Mapping
+
+from runward.config.settings import Root
+from runward.daemon.doctor.findings import Finding, Installation, Patience
+from runward.daemon.report import Report, read_report
+from runward.daemon.store.ownership import holder
+
+
+def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
+    """Each root, by looking and by what the running daemon says of it."""
+    report = read_report(installation.state) if holder(installation.state) is not None else None
+    told = _told(report)
+    if not installation.settings.roots:
+        yield Finding("warning", "there are no roots: nothing is watched", "add [[roots]] to the settings")
+    for root in installation.settings.roots:
+        patience.left()
+        found = _examine(root, installation.settings.state_dir)
+        if found.result == "ok" and told.get(root.path):
+            found = Finding(
+                "warning", f"root {root.name}: the daemon says: {told[root.path]}", "see `runward log`"
+            )
+        yield found
+    if report is not None:
+        known = {root.path for root in report.roots}
+        unknown = [root.name for root in installation.settings.roots if root.path not in known]
+        if unknown:
+            said = f"the running daemon doesn't know {', '.join(unknown)}: it runs under other settings"
+            yield Finding("warning", said, "send it SIGHUP (`systemctl --user reload runward`)")
+
+
+def _told(report: Report | None) -> Mapping[str, str | None]:
+    return {} if report is None else {root.path: root.problem for root in report.roots}
+
+
+def _examine(root: Root, state: str) -> Finding:
+    if not os.path.lexists(root.path):
+        if root.path.startswith(f"{state}/"):
+            return Finding("ok", f"root {root.name} ({root.path}) isn't there yet; the first daemon makes it")
+        mend = "make it, or correct its path; the daemon notices when it comes"
+        return Finding("warning", f"root {root.name} ({root.path}) isn't there", mend)
+    if not os.path.isdir(root.path):
+        return Finding("failed", f"root {root.name} ({root.path}) is no directory", "correct its path")
+    try:
+        with os.scandir(root.path) as entries:
+            next(entries, None)
+    except OSError as error:
+        said = f"root {root.name} ({root.path}) can't be read: {error.strerror}"
+        return Finding("failed", said, "let this user read it, or run the daemon as its owner")
+    if root.layout == "native" and not os.access(root.path, os.W_OK | os.X_OK):
+        said = f"root {root.name} ({root.path}) can't be written: runs there get no journals"
+        return Finding("warning", said, "let this user write there")
+    return Finding("ok", f"root {root.name} ({root.path}, {root.layout}) can be read")

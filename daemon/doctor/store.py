@@ -1,0 +1,64 @@
+"""The store: whether it is sound, and of a version that this program reads."""
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+from runward.daemon.doctor.findings import Finding, Installation, Patience
+from runward.daemon.store import reading
+from runward.daemon.store.soundness import Soundness, quick_check, soundness
+
+LARGE_LOG: Final = 256 << 20
+"""Bytes from which on the log is one that isn't moved into the database any more: at most 64 MiB are kept."""
+
+SHOWN: Final = 3
+"""Complaints of SQLite's that are named: the others tell no more."""
+
+_MIB: Final = 1 << 20
+_MARGIN_S: Final = 1.0
+
+
+def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
+    """Version, size and log, then SQLite's own check of all pages."""
+    if not reading.exists(installation.settings.state_dir):
+        yield Finding("skipped", f"no daemon has run in {installation.state} yet: there is no store")
+        return
+    try:
+        found = soundness(installation.state)
+        yield _version(found)
+        yield _pages(found)
+        yield _checked(installation, patience)
+    except sqlite3.Error as error:
+        mend = "see whether the disk is well; stop the daemon, then `runward restore BACKUP`"
+        yield Finding("failed", f"{installation.state / reading.STORE} can't be read: {error}", mend)
+
+
+def _version(found: Soundness) -> Finding:
+    said = f"the store has version {found.version}, this program knows {found.known}"
+    if found.version > found.known:
+        return Finding("failed", f"{said}: a newer Runward wrote it", "install the newer one")
+    if found.version < found.known:
+        return Finding("warning", said, "start the daemon of this version, which brings it up to date")
+    return Finding("ok", said)
+
+
+def _pages(found: Soundness) -> Finding:
+    used, free = (found.page_size * count / _MIB for count in (found.pages, found.free_pages))
+    log = found.log_bytes / _MIB
+    said = f"{used:.1f} MiB ({free:.1f} MiB of it free), journal mode {found.journal_mode}, log {log:.1f} MiB"
+    if found.journal_mode != "wal":
+        return Finding("warning", said, "restart the daemon: it sets the mode to wal")
+    if found.log_bytes > LARGE_LOG:
+        mend = "end whatever keeps the store open for long (`fuser runward.db`), then restart the daemon"
+        return Finding("warning", f"{said}, which isn't moved into the database", mend)
+    return Finding("ok", said)
+
+
+def _checked(installation: Installation, patience: Patience) -> Finding:
+    complaints = quick_check(installation.state, max(patience.left() - _MARGIN_S, _MARGIN_S))
+    if complaints is None:
+        return Finding("skipped", "the store is too large to be checked in this time; so far it is sound")
+    if complaints:
+        mend = "stop the daemon, keep a copy of the file, then `runward restore BACKUP`"
+        return Finding("failed", f"the store is damaged: {'; '.join(complaints[:SHOWN])}", mend)
+    return Finding("ok", "every page of the store is sound (quick_check)")

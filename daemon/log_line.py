@@ -1,0 +1,127 @@
+"""A line of the daemon's log: as JSON, and as a person reads it. Whatever is logged, a line results.
+
+A line is at most `MAXIMUM_LINE` bytes, has no secret that can be told from its looks, and nothing that a
+terminal would obey.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Final
+
+from pydantic_core import to_json
+
+from runward.config.json_value import JsonValue
+from runward.daemon.redaction import without_secrets
+
+MAXIMUM_LINE: Final = 64 << 10
+"""Bytes. What would be longer is told with its values cut."""
+PRIORITIES: Final = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
+"""The levels, the least first, and what syslog calls them (syslog(3))."""
+
+_FIRST: Final = ("ts", "level", "event")
+_LONGEST: Final = (2048, 256, 32)
+"""Characters of a value in a line that would be too long, each tried in turn."""
+_MOST_KEYS: Final = 32
+_LONGEST_KEY: Final = 64
+_SURELY_READABLE: Final = 4000
+"""Bytes. Up to here no number has more digits than Python reads, and nothing is nested too deeply for it."""
+
+Coloured = Callable[[str, str], str]
+
+
+def render(event: Mapping[str, object]) -> bytes:
+    """One line of JSON with its newline, whatever the values are."""
+    return _bounded(without_secrets(_as_json(event)))
+
+
+def render_known(event: Mapping[str, object]) -> bytes:
+    """Like `render`, for a line whose keys and values are all known to be ids, numbers and words of our own."""
+    return _bounded(_as_json(event))
+
+
+def _as_json(event: Mapping[str, object]) -> bytes:
+    try:
+        line = to_json(event, inf_nan_mode="strings", fallback=repr)
+        if len(line) > _SURELY_READABLE:
+            json.loads(line)
+    except Exception:  # noqa: BLE001 - a line never raises, and any value may
+        return json.dumps({text_of(key): text_of(value) for key, value in event.items()}).encode()
+    return line
+
+
+def _bounded(line: bytes) -> bytes:
+    """The line with its newline, at most `MAXIMUM_LINE` bytes, and nothing in it that a terminal obeys."""
+    if len(line) < MAXIMUM_LINE and (not line.isascii() or b"\x7f" in line):
+        line = _escaped(line.decode()).encode()
+    return (line if len(line) < MAXIMUM_LINE else _shortened(line)) + b"\n"
+
+
+def _shortened(line: bytes) -> bytes:
+    """All values as texts that are cut where they are long; of many keys the first and the last."""
+    items: list[tuple[str, JsonValue]] = list(json.loads(line).items())
+    if len(items) > _MOST_KEYS:
+        items = items[: _MOST_KEYS // 2] + items[-_MOST_KEYS // 2 :]
+    for longest in _LONGEST:
+        texts = {_cut(key, _LONGEST_KEY): _cut(plain(value), longest) for key, value in items}
+        line = _escaped(json.dumps(texts)).encode()
+        if len(line) < MAXIMUM_LINE:
+            break
+    return line
+
+
+def text_of(value: object) -> str:
+    """What a value says of itself, whatever that raises."""
+    try:
+        return str.__str__(value) if isinstance(value, str) else str.__str__(repr(value))
+    except Exception as error:  # noqa: BLE001 - a line never raises, and any value may
+        return f"<{type(value).__name__} that can't be shown: {type(error).__name__}>"
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"
+
+
+def _escaped(text: str) -> str:
+    """JSON in which what a terminal might obey is escaped, as JSON may escape it."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _code_of(each) for each in text)
+
+
+def _code_of(character: str) -> str:
+    return "\\u007f" if character == "\x7f" else json.dumps(character)[1:-1]
+
+
+def for_people(line: Mapping[str, JsonValue], coloured: Coloured = lambda word, text: text) -> str:
+    """A line as a person reads it: local time, level and event, then its keys."""
+    level = str(line.get("level"))
+    shown = coloured(level, f"{level:<8}")
+    return f"{_local(line.get('ts'))}  {shown} {message_of(line)}".rstrip()
+
+
+def message_of(line: Mapping[str, JsonValue]) -> str:
+    """The event, then its keys."""
+    rest = " ".join([f"{key}={plain(each)}" for key, each in line.items() if key not in _FIRST])
+    return _safe(f"{line.get('event')}  {rest}".rstrip())
+
+
+def plain(value: JsonValue) -> str:
+    """A text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    return str(value) if type(value) is int else json.dumps(value, ensure_ascii=False)
+
+
+def _safe(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _local(text: JsonValue) -> str:
+    """A time of the log as people read it: local, with its zone."""
+    try:
+        return datetime.fromisoformat(str(text)).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+    except (ValueError, OverflowError, OSError):
+        return "-"

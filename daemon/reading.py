@@ -1,0 +1,14 @@
+"""Reading the world in threads that a stop doesn't wait for: the disk may hang, and reading changes nothing."""
+
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple, Unpack
+
+import anyio.to_thread
+
+Found = TypeVar("Found")
+Arguments = TypeVarTuple("Arguments")
+
+
+async def in_thread(read: Callable[[Unpack[Arguments]], Found], *arguments: *Arguments) -> Found:
+    """What `read` finds. Where this is cancelled, the thread goes on to its end by itself."""
+    return await anyio.to_thread.run_sync(read, *arguments, abandon_on_cancel=True)

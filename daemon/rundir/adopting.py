@@ -1,0 +1,84 @@
+"""After a restore: finding the lines in a journal that say already what is owed, under another hash.
+
+A store that was restored forgot what was judged after its backup. It judges those runs again, and owes their
+journals lines that stand there: the same facts, with the hashes of events that are gone. Such a line is adopted
+where it stands, so that none is there twice. Each is adopted once, and none that the store knows already.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.daemon.ports import StandingLines
+from runward.daemon.rundir.our_lines import SEARCHED, each_line
+from runward.handlers.layouts.foreign_json import read_json
+
+_HASH: Final = frozenset({"hash"})
+_HOW_LATE: Final = frozenset({"hash", "ts", "t", "basis"})
+"""What may also differ where the same fact was learned later: when it was noticed, and that the contract was."""
+
+_LONGEST: Final = 1 << 20
+"""Bytes of a line that are read; ours are shorter."""
+
+_CHUNK: Final = 1 << 20
+
+
+class _Candidate(NamedTuple):
+    line: bytes
+    value: Mapping[str, JsonValue]
+
+
+def as_they_stand(descriptor: int, size: int, content: bytes, known: Sequence[StandingLines]) -> bytes:
+    """The lines of `content`, each as it stands in the first `size` bytes already, if it does.
+
+    `known` are the lines in this journal that the store knows. Raises `OSError`.
+    """
+    taken = {each.offset for each in each_line(known)}
+    left = list(_candidates(descriptor, min(size, SEARCHED), taken))
+    if not left:
+        return content
+    return b"".join(_adopted(line, left) for line in content.splitlines(keepends=True))
+
+
+def _adopted(line: bytes, left: list[_Candidate]) -> bytes:
+    """The line that is there in place of `line`, which is taken out of those that are `left`; else itself."""
+    ours = read_json(line)
+    if not isinstance(ours, dict):
+        return line
+    for ignored in (_HASH, _HOW_LATE):
+        for place, candidate in enumerate(left):
+            if _without(candidate.value, ignored) == _without(ours, ignored):
+                del left[place]
+                return candidate.line
+    return line
+
+
+def _without(value: Mapping[str, JsonValue], ignored: frozenset[str]) -> dict[str, JsonValue]:
+    return {key: each for key, each in value.items() if key not in ignored}
+
+
+def _candidates(descriptor: int, size: int, taken: set[int]) -> Iterator[_Candidate]:
+    """The whole lines that have a hash like ours, but for those at the places that are `taken`."""
+    for offset, line in _lines(descriptor, size):
+        if offset in taken or b'"hash":"' not in line:
+            continue
+        value = read_json(line)
+        if isinstance(value, dict) and isinstance(value.get("hash"), str):
+            yield _Candidate(line, value)
+
+
+def _lines(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
+    """The whole lines with their places; one that is too long is passed over."""
+    begin, rest, position = 0, b"", 0
+    while position < size:
+        piece = os.pread(descriptor, min(_CHUNK, size - position), position)
+        if not piece:
+            return
+        position += len(piece)
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield begin, line + b"\n"
+            begin += len(line) + 1
+        if len(rest) > _LONGEST:  # what follows up to its end is no line of ours either
+            begin, rest = position, b""

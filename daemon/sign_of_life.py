@@ -1,0 +1,18 @@
+"""By what it is known that a daemon which holds its lock is alive and not stalled: how lately it told of itself."""
+
+from typing import Final
+
+BEAT: Final = 10.0
+"""Seconds after which a daemon tells of itself again though nothing is new."""
+
+STALLED_AFTER: Final = 45.0
+"""Seconds of a running machine after which a daemon that told nothing is stopped, or stuck."""
+
+
+def stalled_s(told_at: float | None, now: float) -> float | None:
+    """The seconds from `told_at` to `now`, where a living daemon would have told since; else None.
+
+    Both by the clock that nobody sets and that stands still in suspend (CLOCK_MONOTONIC).
+    """
+    silent = None if told_at is None else now - told_at
+    return round(silent, 3) if silent is not None and silent > STALLED_AFTER else None

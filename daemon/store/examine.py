@@ -1,0 +1,101 @@
+"""Whether a file is a sound store: every page of it, what refers to what, and the chain of its events."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from runward.daemon.store.chain import BrokenChain, ChainedEvent, Head, follow
+from runward.daemon.store.migrate import migrations
+from runward.daemon.store.reading import StoreTooNew, uri_of
+
+_EVENTS: Final = (
+    "select seq, hash, key, type, version, recorded_at, cause, depth, payload from events order by seq"
+)
+
+_LAST_AT: Final = "select recorded_at from (select max(seq), recorded_at from events)"
+_PRUNED_SINCE: Final = 9
+"""The version of the schema from which on events may be gone."""
+
+
+class Damaged(Exception):
+    """A file that is no sound store; the message says what is wrong with it."""
+
+
+class Examined(NamedTuple):
+    """A sound store: its schema's version, its daemon's epoch, the end of its chain, and how much is in it.
+
+    `last_at` is when its last event was recorded (Unix seconds; None where there is none), `size` its bytes.
+    """
+
+    version: int
+    epoch: int
+    head: Head
+    last_at: float | None
+    sessions: int
+    size: int
+
+
+def examine(path: Path) -> Examined:
+    """Read all of the store at `path`, which nobody writes to; nothing is written, not even beside it.
+
+    Raises `Damaged`, `StoreTooNew` and `OSError`.
+    """
+    size = path.stat().st_size
+    if _has_log(path):
+        raise Damaged(f"{path} was not copied by `runward backup`: it lacks what is in {path.name}-wal")
+    try:
+        with unchanging(path) as connection:
+            return _examined(connection, path, size)
+    except sqlite3.Error as error:
+        raise Damaged(f"{path} is no store that can be read: {error}") from error
+
+
+def _has_log(path: Path) -> bool:
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def unchanging(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to a store that nobody writes to; nothing is written beside it either. Raises `sqlite3.Error`."""
+    connection = sqlite3.connect(f"{uri_of(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _examined(connection: sqlite3.Connection, path: Path, size: int) -> Examined:
+    (version,) = connection.execute("pragma user_version").fetchone()
+    known = migrations()[-1].number
+    if version > known:
+        raise StoreTooNew(f"{path} has version {version}, this Runward knows {known}: install the newer one")
+    if not version:
+        raise Damaged(f"{path} is no store of Runward's")
+    (found,) = connection.execute("pragma integrity_check(1)").fetchone()
+    if found != "ok":
+        raise Damaged(f"{path} is damaged: {found}")
+    astray = connection.execute("pragma foreign_key_check").fetchone()
+    if astray is not None:
+        raise Damaged(
+            f"{path} is damaged: a row of {astray[0]} refers to one of {astray[2]} that is not there"
+        )
+    pruned = _pruned(connection) if version >= _PRUNED_SINCE else {}
+    end = follow((ChainedEvent(*row) for row in connection.execute(_EVENTS)), pruned=pruned)
+    if isinstance(end, BrokenChain):
+        raise Damaged(f"{path}: the chain of events breaks at {end.seq} ({end.key}): {end.why}")
+    end = pruned.get(end.seq + 1, end)  # the last events may be gone
+    (epoch,) = connection.execute("select epoch from daemon").fetchone()
+    (sessions,) = connection.execute("select count(*) from sessions").fetchone()
+    (last_at,) = connection.execute(_LAST_AT).fetchone()
+    return Examined(version, epoch, end, last_at, sessions, size)
+
+
+def _pruned(connection: sqlite3.Connection) -> dict[int, Head]:
+    """The ends of the stretches of events that are gone, by the numbers of their first ones."""
+    rows = connection.execute("select first, last, hash from absent_events")
+    return {first: Head(last, digest) for first, last, digest in rows}

@@ -1,0 +1,239 @@
+"""A packed session: its rows as one document, compressed with a dictionary of what such documents have in common.
+
+Commands read it, too, so what is costly to import is imported when the first document is met.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from runward.daemon.store.transaction import Row, Value
+from runward.daemon.store.values import listed
+
+if TYPE_CHECKING:
+    import zstandard
+
+COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "events": (
+        "seq",
+        "key",
+        "type",
+        "version",
+        "lane",
+        "at",
+        "recorded_at",
+        "cause",
+        "depth",
+        "payload",
+        "hash",
+    ),
+    "jobs": (
+        "id",
+        "event",
+        "handler",
+        "lane",
+        "state",
+        "run_after",
+        "token",
+        "epoch",
+        "tries",
+        "error",
+        "updated_at",
+    ),
+    "attempts": (
+        "session_key",
+        "attempt",
+        "started_at",
+        "status",
+        "ended_by",
+        "reason_code",
+        "ended_at",
+        "produced",
+    ),
+    "files": (
+        "session_key",
+        "attempt",
+        "id",
+        "path",
+        "size",
+        "modified_ns",
+        "sha256",
+        "problem",
+        "hashed_at",
+    ),
+    "status_history": (
+        "session_key",
+        "attempt",
+        "at",
+        "replaced",
+        "status",
+        "reason_code",
+        "reason_summary",
+        "evidence_refs",
+        "source",
+    ),
+    "decisions": ("event", "handler", "subject", "at", "verdict", "summary", "known"),
+    "journal_lines": ("id", "directory", "name", "live", "content", "offset", "places", "why"),
+}
+"""What is packed of each table, in the order in which it can be put back."""
+
+CHOSEN: Final[dict[str, str]] = {
+    "events": (
+        "select {} from json_each(?1) k cross join events t on t.key > k.value || '#' and t.key < k.value || '$'"
+        " and t.lane = k.value union all select {} from json_each(?1) k cross join events t"
+        " on t.lane = k.value and t.type in ({requests}){hooks} order by 2"
+    ),
+    "attempts": "select {} from json_each(?1) k cross join attempts t on t.session_key = k.value",
+    "files": "select {} from json_each(?1) k cross join files t on t.session_key = k.value",
+    "status_history": (
+        "select {} from json_each(?1) k cross join status_history t on t.session_key = k.value order by t.id"
+    ),
+    "decisions": "select {} from json_each(?1) k cross join decisions t on t.subject = k.value order by t.id",
+    "jobs": (
+        "select {} from json_each(?2) k cross join jobs t"
+        " on t.id between 32 * (k.value ->> 0) and 32 * (k.value ->> 0) + 31"
+    ),
+    "journal_lines": (
+        "select {} from json_each(?2) k cross join journal_lines t"
+        " on t.id between 256 * (k.value ->> 0) and 256 * (k.value ->> 0) + 255 order by t.id"
+    ),
+}
+"""Which rows of each table belong to sessions (`?1`, their keys) and to their events (`?2`, numbers and keys)."""
+
+_FURTHER: Final = {
+    "status_history": "id integer primary key, ",
+    "decisions": "id integer primary key, ",
+    "journal_lines": "event integer generated always as (id / 256) virtual, ",
+}
+"""Columns that make themselves."""
+
+_DICTIONARY: Final = os.path.join(os.path.dirname(__file__), "packed_document.dictionary")
+_LEVEL: Final = 9
+_MOST: Final = 1 << 30
+"""Bytes that a document may have."""
+
+
+class Document(NamedTuple):
+    """What belongs to one session: rows by table, each with the columns of `COLUMNS`.
+
+    `before` are the hashes of the events before its own, by their own numbers, where those belong to others.
+    """
+
+    evidence_refs: str
+    verification: str | None
+    before: dict[int, str]
+    rows: dict[str, list[Row]]
+
+    @property
+    def last(self) -> tuple[int, str]:
+        """Number and hash of the last event of an attempt."""
+        own = [row for row in self.rows["events"] if str(row[1]).startswith(str(row[4]) + "#")]
+        return max((int(str(row[0])), str(row[10])) for row in own)
+
+    @property
+    def recorded_at(self) -> float:
+        """When the last event was recorded (Unix seconds)."""
+        return max(float(str(row[6])) for row in self.rows["events"])
+
+
+def pack(document: Document) -> bytes:
+    """The bytes of a document."""
+    import msgspec
+    import zstandard
+
+    tables = [document.rows[table] for table in COLUMNS]
+    told = [1, document.evidence_refs, document.verification, list(document.before.items()), tables]
+    content = msgspec.msgpack.encode(told)
+    packer = zstandard.ZstdCompressor(level=_LEVEL, dict_data=_dictionary(), write_dict_id=False)
+    return packer.compress(content)
+
+
+def unpack(content: bytes) -> Document:
+    """The document that was packed so. Raises `ValueError` where these bytes are none."""
+    import msgspec
+    import zstandard
+
+    try:
+        told = zstandard.ZstdDecompressor(dict_data=_dictionary()).decompress(content, max_output_size=_MOST)
+        version, evidence, verification, before, tables = msgspec.msgpack.decode(told)
+    except (zstandard.ZstdError, msgspec.MsgspecError, TypeError) as error:
+        raise ValueError(f"a packed session can't be read: {error}") from error
+    if version != 1:
+        raise ValueError(f"a packed session has version {version}, which this Runward doesn't know")
+    rows = {table: [tuple(row) for row in found] for table, found in zip(COLUMNS, tables, strict=True)}
+    return Document(evidence, verification, dict(before), rows)
+
+
+@cache
+def _dictionary() -> "zstandard.ZstdCompressionDict":
+    import zstandard
+
+    with open(_DICTIONARY, "rb") as file:
+        return zstandard.ZstdCompressionDict(file.read())
+
+
+def insert(table: str, schema: str = "main") -> str:
+    """The statement that puts rows of a table back."""
+    names = ", ".join(f'"{name}"' for name in COLUMNS[table])
+    values = ", ".join("?" * len(COLUMNS[table]))
+    return f"insert into {schema}.{table} ({names}) values ({values})"  # noqa: S608 # our own words
+
+
+def select(table: str, chosen: str) -> str:
+    """The question for rows of a table, after the session's key or the event's number and key."""
+    return chosen.replace("{}", ", ".join(["k.value", *(f't."{name}"' for name in COLUMNS[table])]))
+
+
+def show(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Document]:
+    """Have the rows of those of these sessions that are packed stand in their tables, for this connection alone.
+
+    Tables of its own hide the store's: they hold what belongs to these sessions, and nothing else. Returns what was packed.
+    """
+    found = connection.execute(
+        "select session_key, document from main.packed where session_key in (select value from json_each(?))",
+        (listed(keys),),
+    )
+    documents = {str(key): unpack(content) for key, content in found}
+    if not documents:
+        return documents
+    from runward.daemon.store.reading_pruning import REQUESTS
+
+    events: list[tuple[Value, ...]] = []
+    for table, chosen in CHOSEN.items():
+        question = select(table, chosen).replace("{requests}", REQUESTS).replace("{hooks}", "")
+        rows = connection.execute(
+            question.replace(f" {table} t", f" main.{table} t"),
+            (listed(keys), listed(events))[: 2 if "?2" in question else 1],
+        ).fetchall()
+        if table == "events":
+            rows += connection.execute(
+                select(
+                    table,
+                    "select {} from json_each(?1) k cross join main.starts x on x.session_key = k.value"
+                    " join main.events t on t.seq = x.event",
+                ),
+                (listed(keys),),
+            ).fetchall()
+            events = [(row[1], row[2]) for row in rows]
+        _stand(connection, table, [row[1:] for row in rows])
+        for document in documents.values():
+            connection.executemany(insert(table, "temp"), document.rows[table])
+    before = [
+        (seq - 1, seq - 1, digest) for each in documents.values() for seq, digest in each.before.items()
+    ]
+    connection.execute("drop table if exists temp.absent_events")
+    connection.execute(
+        "create temp table absent_events as select * from main.absent_events where last in (select value from json_each(?))",
+        (listed(int(str(seq)) - 1 for seq, _ in events),),
+    )
+    connection.executemany("insert into temp.absent_events (last, first, hash) values (?, ?, ?)", before)
+    return documents
+
+
+def _stand(connection: sqlite3.Connection, table: str, rows: Iterable[Sequence[Value]]) -> None:
+    names = ", ".join(f'"{name}"' for name in COLUMNS[table])
+    connection.execute(f"drop table if exists temp.{table}")
+    connection.execute(f"create temp table {table} ({_FURTHER.get(table, '')}{names})")
+    connection.executemany(insert(table, "temp"), rows)

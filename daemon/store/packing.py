@@ -1,0 +1,150 @@
+"""Packing as statements: sessions that are over and owed nothing become one row each, and become rows again.
+
+Nobody may see a difference but by the size of the store. The chain of events holds over rows that are packed as over those
+that are pruned; a document keeps the hash before each of its stretches, so that it can be put back between others.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from runward.daemon.store.absence import absent, present
+from runward.daemon.store.packed_document import CHOSEN, COLUMNS, Document, insert, pack, select, unpack
+from runward.daemon.store.reading_pruning import ASKED_LATELY, NOTHING_OWED, REQUESTS
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import Row, Statement
+from runward.daemon.store.values import as_bytes, as_float, as_int, listed
+
+SETTLED: Final = (
+    "not exists (select 1 from events e join journal_lines l on l.id between 256 * e.seq and 256 * e.seq + 255"
+    " where e.key > s.key || '#' and e.key < s.key || '$' and e.lane = s.key"
+    " and l.id > (select settled from daemon))"
+)
+"""Of a session `s`: that no crash takes anything back from its journals any more."""
+
+_CANDIDATES: Final = (
+    f"select s.key, s.finished_at, s.rowid, s.evidence_refs, s.artifact_verification_json, {NOTHING_OWED} and {SETTLED}"  # noqa: S608 # our own words
+    " from sessions s indexed by sessions_unpacked where s.packed = 0 and s.finished_at is not null"
+    " and s.finished_at < ?1 and (s.finished_at, s.rowid) > (?3, ?4) order by s.finished_at, s.rowid limit ?5"
+)
+_HOOKS: Final = " and t.type = 'HookSpoke'"
+_BEFORE: Final = (
+    "select k.value, coalesce(p.hash, g.hash) from json_each(?) k left join events p on p.seq = k.value - 1"
+    " left join absent_events g on g.last = k.value - 1"
+)
+_PACKED: Final = "insert into packed (session_key, recorded_at, document) values (?, ?, ?)"
+_SLIM: Final = (
+    "update sessions set packed = 1, evidence_refs = '[]', artifact_verification_json = null"
+    " where key = ? and packed = 0 and status <> 'running'"
+)
+_OF_SESSIONS: Final = (
+    "delete from files where session_key = ?",
+    "delete from status_history where session_key = ?",
+    "delete from decisions where subject = ?",
+    "delete from attempts where session_key = ?",
+)
+_OF_EVENTS: Final = (
+    "delete from journal_lines where id between 256 * ?1 and 256 * ?1 + 255",
+    "delete from jobs where id between 32 * ?1 and 32 * ?1 + 31",
+    "delete from events where seq = ?1",
+)
+_FULL: Final = "update sessions set packed = 0, evidence_refs = ?, artifact_verification_json = ? where key = ? and packed = 1"
+_UNPACKED: Final = "delete from packed where session_key = ?"
+
+
+class PackPlace(NamedTuple):
+    """How far the walk over unpacked sessions came, in the order in which they ended."""
+
+    finished_at: float
+    row: int
+
+
+FIRST: Final = PackPlace(float("-inf"), 0)
+
+
+class PackSlice(NamedTuple):
+    """What is packed in one transaction, and where the walk stands then; `place` is None behind the last one."""
+
+    statements: Sequence[Statement]
+    sessions: int
+    place: PackPlace | None
+
+
+async def sessions_to_pack(store: Store, place: PackPlace, before: float, most: int, now: float) -> PackSlice:
+    """The next slice of the walk over unpacked sessions that ended before a moment (both Unix seconds)."""
+    found = await store.read(_CANDIDATES, (before, now - ASKED_LATELY, *place, most))
+    if not found:
+        return PackSlice((), 0, None)
+    last = PackPlace(as_float(found[-1][1]), as_int(found[-1][2]))
+    told = {str(row[0]): (str(row[3]), row[4]) for row in found if row[5]}
+    documents = await _documents(store, told) if told else {}
+    if not documents:
+        return PackSlice((), 0, last)
+    events = {as_int(row[0]): str(row[10]) for each in documents.values() for row in each.rows["events"]}
+    rows: list[Row] = [(key,) for key in documents]
+    numbers: list[Row] = [(seq,) for seq in sorted(events)]
+    statements = [
+        Statement(_PACKED, [(key, each.recorded_at, pack(each)) for key, each in documents.items()], True),
+        Statement(_SLIM, rows, exact=True),
+        *(Statement(sql, rows) for sql in _OF_SESSIONS),
+        *(Statement(sql, numbers) for sql in _OF_EVENTS),
+        *await absent(store, events),
+    ]
+    return PackSlice(statements, len(documents), last)
+
+
+async def _documents(store: Store, told: Mapping[str, tuple[str, object]]) -> dict[str, Document]:
+    """The documents of these sessions, by key; those of which no event is there are left out."""
+    rows: dict[str, dict[str, list[Row]]] = defaultdict(lambda: {table: [] for table in COLUMNS})
+    owners: dict[int, str] = {}
+    keys = listed(told)
+    for table, chosen in CHOSEN.items():
+        question = select(table, chosen).replace("{requests}", REQUESTS).replace("{hooks}", _HOOKS)
+        by_event = "?2" in question
+        values = (keys, listed([[seq] for seq in owners])) if by_event else (keys,)
+        for first, *row in await store.read(question, values):
+            if table == "events":
+                owners[as_int(row[0])] = str(first)
+            owner = owners[as_int(row[0]) // (32 if table == "jobs" else 256)] if by_event else str(first)
+            rows[owner][table].append(tuple(row))
+    starts = [seq for seq in owners if owners.get(seq - 1) != owners[seq] and seq > 1]
+    before = {as_int(seq): str(digest) for seq, digest in await store.read(_BEFORE, (listed(starts),))}
+    documents = {}
+    for key, (evidence, verification) in told.items():
+        own = {as_int(row[0]) for row in rows[key]["events"]}
+        if own:
+            text = None if verification is None else str(verification)
+            documents[key] = Document(
+                evidence, text, {seq: before[seq] for seq in own if seq in before}, rows[key]
+            )
+    return documents
+
+
+async def packed_sessions(store: Store, keys: Iterable[str]) -> dict[str, Document]:
+    """Those of these sessions that are packed. Raises `ValueError` where one can't be read."""
+    found = await store.read(
+        "select session_key, document from packed where session_key in (select value from json_each(?))",
+        (listed(keys),),
+    )
+    return {str(key): unpack(as_bytes(content)) for key, content in found}
+
+
+async def unpacked(store: Store, keys: Iterable[str]) -> list[Statement]:
+    """Have the rows of those of these sessions again that are packed."""
+    documents = await packed_sessions(store, keys)
+    if not documents:
+        return []
+    rows: list[Row] = [(key,) for key in documents]
+    before = {seq: digest for each in documents.values() for seq, digest in each.before.items()}
+    events = [as_int(row[0]) for each in documents.values() for row in each.rows["events"]]
+    return [
+        Statement(
+            _FULL, [(each.evidence_refs, each.verification, key) for key, each in documents.items()], True
+        ),
+        Statement(_UNPACKED, rows, exact=True),
+        *await present(store, events, before),
+        *(
+            Statement(insert(table), [row for each in documents.values() for row in each.rows[table]], True)
+            for table in COLUMNS
+        ),
+    ]

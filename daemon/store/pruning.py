@@ -1,0 +1,243 @@
+"""What goes when the record of old sessions is pruned, as statements, and what stays of it: their tombstones.
+
+Nothing goes of a session that runs or is still owed anything: a job, a line, an order, a hash, a comparison. The chain of
+events holds over what is gone, because of each unbroken stretch the last event's number and hash stay.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from runward.daemon.store.absence import absent
+from runward.daemon.store.packing import packed_sessions
+from runward.daemon.store.reading_pruning import ASKED_LATELY, NOTHING_OWED, REQUESTS
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import Row, Statement, Value
+from runward.daemon.store.values import as_float, as_int, listed
+from runward.handlers.events import HookSpoke, PlayRunRequested
+from runward.handlers.requests.play import run_name
+from runward.handlers.requests.subjects import of_start
+
+_CANDIDATES: Final = (
+    f"select s.key, s.started_at, s.rowid, s.finished_at < ?1 and {NOTHING_OWED} and not exists ("  # noqa: S608 # our own words
+    "  select 1 from events e where e.key > s.key || '#' and e.key < s.key || '$' and e.lane = s.key"
+    "  and e.recorded_at >= ?3)"
+    " and not exists (select 1 from packed p where p.session_key = s.key and p.recorded_at >= ?3)"
+    " from sessions s where (s.started_at, s.rowid) > (?4, ?5) and s.started_at < ?1"
+    " order by s.started_at, s.rowid limit ?6"
+)
+_EVENTS: Final = (
+    "select e.seq, e.hash, k.value, e.key from json_each(?1) k cross join events e"  # noqa: S608 # our own words
+    " on e.key > k.value || '#' and e.key < k.value || '$' and e.lane = k.value"
+    " union select e.seq, e.hash, k.value, e.key from json_each(?1) k cross join events e"
+    f" on e.lane = k.value and e.type in ({REQUESTS})"
+    " union select e.seq, e.hash, k.value, e.key from json_each(?1) k cross join starts x on x.session_key = k.value"
+    " join events e on e.seq = x.event"
+)
+_LOOSE: Final = (
+    "select e.lane, e.seq, e.hash, e.type, e.payload, e.recorded_at < ?3"  # noqa: S608 # our own words
+    "  and not exists (select 1 from sessions s where s.key = e.lane)"
+    "  and not exists (select 1 from starts x where x.event = e.seq)"
+    "  and not exists (select 1 from prunings x where x.event = e.seq and x.ended_at is null)"
+    "  and not exists (select 1 from jobs j where j.id between 32 * e.seq and 32 * e.seq + 31"
+    "   and j.state not in ('done', 'discarded'))"
+    f" from events e indexed by events_asked where e.type in ({REQUESTS})"
+    " and (e.lane, e.seq) > (?1, ?2) order by e.lane, e.seq limit ?4"
+)
+_ENTOMB: Final = (
+    "insert into tombstones (session_key, session_id, status, attempt, started_at, finished_at, event, hash, pruned_at,"
+    " kept) select s.key, s.session_id, s.status, s.attempt, s.started_at, s.finished_at, ?2, ?3, ?4, json_object("
+    "'layout', s.layout, 'root', s.root, 'path', s.path, 'kind', s.kind, 'origin', s.origin, 'ended_by', s.ended_by,"
+    " 'reason_code', s.reason_code, 'reason_summary', s.reason_summary, 'playbook', s.playbook, 'agent', s.agent,"
+    " 'invocation_id', s.invocation_id, 'containment', s.containment, 'artifacts_path', s.artifacts_path,"
+    " 'artifact_contract_json', s.artifact_contract_json, 'contract_basis', s.contract_basis,"
+    " 'contract_problem', s.contract_problem, 'folded', s.folded, 'attempt_started_at', coalesce(a.started_at, ?5))"
+    " from sessions s left join attempts a on a.session_key = s.key and a.attempt = s.attempt where s.key = ?1"
+    " on conflict (session_key) do update set status = excluded.status, attempt = excluded.attempt,"
+    " finished_at = excluded.finished_at, event = excluded.event, hash = excluded.hash,"
+    " pruned_at = excluded.pruned_at, kept = excluded.kept"
+)
+_OF_SESSIONS: Final = (
+    "delete from packed where session_key = ?",
+    "delete from files where session_key = ?",
+    "delete from cancellations where session_key = ?",
+    "delete from status_history where session_key = ?",
+    "delete from decisions where subject = ?",
+    "delete from decisions where subject in (select 'start ' || name from starts where session_key = ?)",
+    "delete from starts where session_key = ?",
+    "delete from hooks where session_key = ?",
+    "delete from links where linked = ?1 and launcher not in (select key from sessions)",
+    "delete from links where launcher = ?1 and linked not in (select key from sessions)",
+    "delete from attempts where session_key = ?",
+)
+_SESSION: Final = "delete from sessions where key = ?"
+_OF_EVENTS: Final = (
+    "delete from journal_lines where id between 256 * ?1 and 256 * ?1 + 255",
+    "delete from adopted_lines where id between 256 * ?1 and 256 * ?1 + 255",
+    "delete from jobs where id between 32 * ?1 and 32 * ?1 + 31",
+    "delete from prunings where event = ?",
+)
+_EVENT: Final = "delete from events where seq = ?"
+_DECISION: Final = "delete from decisions where subject = ? and event = ?"
+_HOOK: Final = "delete from hooks where session_key = ?"
+_COUNT: Final = "update prunings set sessions = sessions + ? where event = ?"
+_END: Final = "update prunings set ended_at = ? where event = ? and ended_at is null"
+
+_REOPEN: Final = (
+    "insert into sessions (key, session_id, layout, root, path, kind, status, attempt, origin, started_at, finished_at,"
+    " ended_by, reason_code, reason_summary, evidence_refs, playbook, agent, invocation_id, containment, artifacts_path,"
+    " artifact_contract_json, contract_basis, contract_problem, folded)"
+    " select session_key, session_id, kept ->> 'layout', kept ->> 'root', kept ->> 'path', kept ->> 'kind', status,"
+    " attempt, kept ->> 'origin', started_at, finished_at, kept ->> 'ended_by', kept ->> 'reason_code',"
+    " kept ->> 'reason_summary', '[]', kept ->> 'playbook', kept ->> 'agent', kept ->> 'invocation_id',"
+    " kept ->> 'containment', kept ->> 'artifacts_path', kept ->> 'artifact_contract_json',"
+    " kept ->> 'contract_basis', kept ->> 'contract_problem', kept ->> 'folded' from tombstones where session_key = ?"
+)
+_REOPEN_ATTEMPT: Final = (
+    "insert into attempts (session_key, attempt, started_at, status, ended_by, reason_code, ended_at)"
+    " select session_key, attempt, kept ->> 'attempt_started_at', status, kept ->> 'ended_by', kept ->> 'reason_code',"
+    " finished_at from tombstones where session_key = ?"
+)
+
+_SESSION_EVENT: Final = re.compile(r"(.+)#([0-9]{1,9})/.+", re.DOTALL)
+"""The key of an event of an attempt: its session's, and its attempt's number."""
+
+
+class Pruning(NamedTuple):
+    """What somebody asked to be pruned: sessions that ended before this moment (Unix seconds)."""
+
+    event: int
+    before: float
+
+
+class Place(NamedTuple):
+    """How far the walk over the sessions came, in the order in which they started."""
+
+    started_at: float
+    row: int
+
+
+class LoosePlace(NamedTuple):
+    """How far the walk over what came through the inbox came."""
+
+    lane: str
+    seq: int
+
+
+FIRST: Final = Place(float("-inf"), 0)
+FIRST_LOOSE: Final = LoosePlace("", 0)
+
+
+class Slice(NamedTuple):
+    """What goes in one transaction, and where the walk stands then; `place` is None behind the last one."""
+
+    statements: Sequence[Statement]
+    sessions: int
+    place: Place | None
+
+
+class LooseSlice(NamedTuple):
+    """The same of requests that belong to no session."""
+
+    statements: Sequence[Statement]
+    place: LoosePlace | None
+
+
+async def owed_prunings(store: Store) -> list[Pruning]:
+    """What was asked for and isn't pruned yet, in order."""
+    rows = await store.read("select event, before from prunings where ended_at is null order by event")
+    return [Pruning(as_int(event), as_float(before)) for event, before in rows]
+
+
+def pruning_ended(event: int, now: float) -> Statement:
+    """Say that it is done."""
+    return Statement(_END, [(now, event)])
+
+
+def counted(event: int, sessions: int) -> Statement:
+    """Say that so many more are done."""
+    return Statement(_COUNT, [(sessions, event)])
+
+
+async def sessions_to_prune(
+    store: Store, place: Place, before: float, recorded_before: float | None, most: int, now: float
+) -> Slice:
+    """The next slice of the walk over sessions that ended before a moment, and were recorded before one (Unix seconds)."""
+    found = await store.read(_CANDIDATES, (before, now - ASKED_LATELY, recorded_before, *place, most))
+    if not found:
+        return Slice((), 0, None)
+    last = Place(as_float(found[-1][1]), as_int(found[-1][2]))
+    keys = [str(key) for key, _, _, goes in found if goes]
+    if not keys:
+        return Slice((), 0, last)
+    events = await store.read(_EVENTS, (listed(keys),))
+    ends: dict[str, tuple[int, str]] = {}
+    for seq, digest, session, key in sorted(events, key=lambda row: as_int(row[0])):
+        if str(key).startswith(str(session) + "#"):
+            ends[str(session)] = (as_int(seq), str(digest))
+    documents = await packed_sessions(store, keys)
+    began: dict[str, Value] = {key: each.rows["attempts"][-1][2] for key, each in documents.items()}
+    ends |= {key: each.last for key, each in documents.items()}
+    keys = [key for key in keys if key in ends]
+    rows: list[Row] = [(key,) for key in keys]
+    statements = [Statement(_ENTOMB, [(key, *ends[key], now, began.get(key)) for key in keys], exact=True)]
+    statements += [Statement(sql, rows) for sql in _OF_SESSIONS]
+    statements.append(Statement(_SESSION, rows, exact=True))
+    statements += await _without(store, {as_int(seq): str(digest) for seq, digest, _, _ in events})
+    return Slice(statements, len(keys), last)
+
+
+async def loose_to_prune(store: Store, place: LoosePlace, before: float, most: int, now: float) -> LooseSlice:
+    """The next slice of the walk over requests that were recorded before a moment and belong to no session."""
+    found = await store.read(_LOOSE, (*place, min(before, now - ASKED_LATELY), most))
+    if not found:
+        return LooseSlice((), None)
+    going = [row for row in found if row[5]]
+    statements = []
+    if going:
+        about: list[Row] = [(_subject(str(row[0]), str(row[3]), str(row[4])), row[1]) for row in going]
+        unknown: list[Row] = [(row[0],) for row in going if row[3] == HookSpoke.type]
+        statements = [
+            Statement(_DECISION, about),
+            Statement(_HOOK, unknown),
+            *await _without(store, {as_int(row[1]): str(row[2]) for row in going}),
+        ]
+    return LooseSlice(statements, LoosePlace(str(found[-1][0]), as_int(found[-1][1])))
+
+
+def _subject(lane: str, kind: str, payload: str) -> str:
+    """What the decision about a request is filed under."""
+    if kind == PlayRunRequested.type:
+        asked = json.loads(payload)
+        return of_start(run_name(asked["playbook"], asked["at"], asked["request"]))
+    return f"job {lane.removeprefix('queue:')}" if lane.startswith("queue:") else lane
+
+
+async def _without(store: Store, events: dict[int, str]) -> list[Statement]:
+    """These events gone (their numbers and hashes), with what hangs on their numbers."""
+    if not events:
+        return []
+    rows: list[Row] = [(seq,) for seq in sorted(events)]
+    return [
+        *(Statement(sql, rows) for sql in _OF_EVENTS),
+        Statement(_EVENT, rows, exact=True),
+        *await absent(store, events),
+    ]
+
+
+async def reopened(store: Store, sessions: Iterable[str]) -> list[Statement]:
+    """Have those of these sessions again whose record was pruned: a further attempt goes on from it."""
+    found = await store.read(
+        "select session_key from tombstones where session_key in (select value from json_each(?))"
+        " and session_key not in (select key from sessions)",
+        (listed(sessions),),
+    )
+    rows: list[Row] = [(str(key),) for (key,) in found]
+    return [Statement(_REOPEN, rows, True), Statement(_REOPEN_ATTEMPT, rows, True)] if rows else []
+
+
+def attempts_of(keys: Iterable[str]) -> dict[str, tuple[str, int]]:
+    """Of those of these keys of events that belong to an attempt: whose it is, and its number."""
+    found = ((key, _SESSION_EVENT.fullmatch(key)) for key in keys)
+    return {key: (match[1], int(match[2])) for key, match in found if match is not None}

@@ -1,0 +1,94 @@
+"""Questions of commands about pruning: what would go, what came of it, and what stays of a session that is gone."""
+
+import sqlite3
+from typing import Final, NamedTuple
+
+REQUESTS: Final = (
+    "'HookSpoke', 'JobDiscardRequested', 'JobRetryRequested', 'PlayRunRequested', 'PruneRequested', 'ScanRequested',"
+    " 'SessionCancelRequested'"
+)
+"""The types of the events that came through the inbox, as the index on their lanes has them."""
+
+ASKED_LATELY: Final = 86_400.0
+"""Seconds for which a request is known in any case: the same file may come again."""
+
+NOTHING_OWED: Final = (
+    "s.status <> 'running'"  # noqa: S608 # our own words
+    " and not exists (select 1 from uncompared u where u.session_key = s.key)"
+    " and not exists (select 1 from jobs j where j.lane = s.key and j.state in ('waiting', 'held'))"
+    " and not exists (select 1 from jobs j where j.state = 'running' and j.lane = s.key)"
+    " and not exists (select 1 from cursors c where c.phase = 'open'"
+    "  and c.key in (s.key, substr(s.key, instr(s.key, ':') + 1)))"
+    " and not exists (select 1 from cancellations x where x.session_key = s.key and x.carried_out_at is null)"
+    " and not exists (select 1 from starts x where x.session_key = s.key and x.state = 'owed')"
+    " and not exists (select 1 from events e where e.key > s.key || '#' and e.key < s.key || '$' and e.lane = s.key and ("
+    "  exists (select 1 from jobs j where j.id between 32 * e.seq and 32 * e.seq + 31"
+    "   and j.state not in ('done', 'discarded'))"
+    "  or exists (select 1 from journal_lines l where l.id between 256 * e.seq and 256 * e.seq + 255"
+    '   and l."offset" is null and l.why is null)))'
+    f" and not exists (select 1 from events e where e.lane = s.key and e.type in ({REQUESTS})"
+    "  and e.recorded_at >= ?2)"
+    " and not exists (select 1 from starts x join events e on e.seq = x.event"
+    "  where x.session_key = s.key and e.recorded_at >= ?2)"
+)
+"""Of a session `s`: that it is over, neither the world nor a handler is owed anything because of it, and nothing was
+asked of it since `?2` (Unix seconds).
+"""
+
+_PRUNABLE: Final = (
+    f"select count(*), coalesce(sum({NOTHING_OWED}), 0) from sessions s"  # noqa: S608 # our own words
+    " where s.started_at < ?1 and s.finished_at < ?1"
+)
+
+
+class Prunable(NamedTuple):
+    """How many sessions would be pruned, and how many are as old and still owed something."""
+
+    sessions: int
+    owed: int
+
+
+class PruningRow(NamedTuple):
+    """What came of a request so far; `ended_at` (Unix seconds) is None while it goes on."""
+
+    sessions: int
+    ended_at: float | None
+
+
+class Tombstone(NamedTuple):
+    """What stays of a session whose record was pruned. Times are Unix seconds."""
+
+    session_key: str
+    session_id: str
+    status: str
+    attempt: int
+    started_at: float
+    finished_at: float
+    event: int
+    hash: str
+    pruned_at: float
+
+
+def prunable(connection: sqlite3.Connection, before: float, now: float) -> Prunable:
+    """What would be pruned of sessions that ended before a moment (both Unix seconds)."""
+    old, free = connection.execute(_PRUNABLE, (before, now - ASKED_LATELY)).fetchone()
+    return Prunable(free, old - free)
+
+
+def pruning(connection: sqlite3.Connection, request: str) -> PruningRow | None:
+    """What came of this request; None where it isn't decided yet, or was refused."""
+    row = connection.execute(
+        "select p.sessions, p.ended_at from events e join prunings p on p.event = e.seq where e.key = ?",
+        (request,),
+    ).fetchone()
+    return None if row is None else PruningRow(*row)
+
+
+def tombstone(connection: sqlite3.Connection, text: str) -> Tombstone | None:
+    """What stays of the session whose key or id is `text`."""
+    row = connection.execute(
+        "select session_key, session_id, status, attempt, started_at, finished_at, event, hash, pruned_at"
+        " from tombstones where session_key = ?1 or session_id = ?1 order by session_key limit 1",
+        (text,),
+    ).fetchone()
+    return None if row is None else Tombstone(*row)

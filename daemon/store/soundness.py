@@ -1,0 +1,80 @@
+"""What SQLite says of a store's own soundness, for whoever examines it: read-only, beside a daemon that writes."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from runward.daemon.store.migrate import migrations
+from runward.daemon.store.reading import STORE, uri_of
+
+_INSTRUCTIONS: Final = 100_000
+"""SQLite's steps between two looks at the time."""
+
+
+class Soundness(NamedTuple):
+    """A store: the version of its schema and the newest that this program knows, its pages, and its log (bytes)."""
+
+    version: int
+    known: int
+    page_size: int
+    pages: int
+    free_pages: int
+    journal_mode: str
+    log_bytes: int
+
+
+def soundness(state: Path) -> Soundness:
+    """What the store at `state` is like. Raises `sqlite3.Error` where it is none, or can't be read."""
+    with _reading(state) as connection:
+        values = [
+            connection.execute(f"pragma {name}").fetchone()[0]
+            for name in ("user_version", "page_size", "page_count", "freelist_count", "journal_mode")
+        ]
+    version, page_size, pages, free, mode = values
+    try:
+        log = (state / f"{STORE}-wal").stat().st_size
+    except FileNotFoundError:
+        log = 0
+    return Soundness(version, migrations()[-1].number, page_size, pages, free, str(mode), log)
+
+
+def quick_check(state: Path, within: float) -> list[str] | None:
+    """What `pragma quick_check` complains of; None where it did not come to an end within so many seconds.
+
+    Raises `sqlite3.Error`.
+    """
+    give_up = time.monotonic() + within
+    with _reading(state) as connection:
+        connection.set_progress_handler(lambda: time.monotonic() > give_up, _INSTRUCTIONS)
+        try:
+            rows = connection.execute("pragma quick_check(10)").fetchall()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            return None
+    lines = [line for (text,) in rows for line in str(text).splitlines()]
+    return [line for line in lines if line != "ok" and not line.startswith("***")]
+
+
+def can_write_ahead(path: Path) -> bool:
+    """Whether a new database at `path` can have a log that another connection reads beside. Raises `sqlite3.Error`."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        mode = writer.execute("pragma journal_mode = wal").fetchone()[0]
+        writer.execute("create table t (a integer) strict")
+        writer.execute("begin immediate")
+        writer.execute("insert into t values (1)")
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            before = reader.execute("select count(*) from t").fetchone()[0]
+            writer.execute("commit")
+            after = reader.execute("select count(*) from t").fetchone()[0]
+    return (mode, before, after) == ("wal", 0, 1)
+
+
+@contextmanager
+def _reading(state: Path) -> Iterator[sqlite3.Connection]:
+    uri = f"{uri_of(str(state / STORE))}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5)) as connection:
+        yield connection

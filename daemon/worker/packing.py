@@ -1,0 +1,86 @@
+"""Packing: sessions that are long over become one compressed row each, in slices that no verdict waits for."""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+import structlog
+
+from runward.daemon.ports import Clock
+from runward.daemon.queue.queue import Queue
+from runward.daemon.store import packing
+from runward.daemon.store.packing import FIRST, PackPlace
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
+from runward.daemon.worker.slices import Slices
+
+AFTER: Final = 86_400.0
+"""Seconds after its end from which on a session is packed: till then people look at it, and it may be resumed."""
+
+PERIOD: Final = 60.0
+"""Seconds between two looks at what has become old enough."""
+
+SESSIONS: Final = 64
+"""Sessions that are packed in one transaction, at most."""
+
+
+@dataclass(slots=True)
+class Packer:
+    """One task that packs what is old enough."""
+
+    store: Store
+    queue: Queue
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    busy: Callable[[], bool]
+    """Whether verdicts, or their journals, are on their way."""
+    packed: int = 0
+    """Sessions that this daemon has packed."""
+    _trouble: str | None = None
+
+    def degraded(self) -> list[str]:
+        """What puts the packing off, for `status`."""
+        return [] if self._trouble is None else [f"packing is put off: {self._trouble}"]
+
+    async def run(self) -> None:
+        """Pack until cancelled."""
+        while True:
+            await self.drain()
+            await anyio.sleep(PERIOD)
+
+    async def drain(self) -> bool:
+        """Pack all that is old enough now; returns whether anything was."""
+        before = self.packed
+        try:
+            await self._pack(self.clock.now() - AFTER)
+        except EpochRefused:
+            raise
+        except (CommitUnknown, Fenced, sqlite3.Error) as error:
+            if self._trouble != str(error):
+                self.log.warning("packing.put_off", why=str(error))
+            self._trouble = str(error)
+        else:
+            self._trouble = None
+        if self.packed > before:
+            self.log.info("sessions.packed", sessions=self.packed - before)
+        return self.packed > before
+
+    async def _pack(self, before: float) -> None:
+        slices = Slices(self.clock, self.busy, SESSIONS)
+        place: PackPlace | None = FIRST
+        while place is not None:
+            await slices.begin()
+            place = await self._slice(place, before, slices.size)
+            await slices.end()
+
+    async def _slice(self, place: PackPlace, before: float, most: int) -> PackPlace | None:
+        async def some() -> PackPlace | None:
+            found = await packing.sessions_to_pack(self.store, place, before, most, self.clock.now())
+            if found.sessions:
+                await self.store.run(found.statements, "pack")
+                self.packed += found.sessions
+            return found.place
+
+        return await self.queue.beside(some)

@@ -1,0 +1,150 @@
+"""Retention: the record of sessions that ended long ago is pruned, in slices that no verdict waits for.
+
+What somebody asked for is read from its table, so that a successor goes on where a daemon ended. What the settings want
+needs no row: the daemon looks at its start and then once a day. Run directories are never touched.
+"""
+
+import math
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import structlog
+
+from runward.daemon.ports import Clock
+from runward.daemon.queue.queue import Queue
+from runward.daemon.store import pruning
+from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
+from runward.daemon.worker.slices import Slices
+
+PERIOD: Final = 86_400.0
+"""Seconds after which it is looked again for sessions that are older than the settings want."""
+
+SESSIONS: Final = 64
+"""Sessions that go in one transaction, at most."""
+
+PAGES: Final = 256
+"""Pages that are given back to the disk at once."""
+
+TROUBLED: Final = 2.0
+"""Seconds after which what the store refused is tried again."""
+
+
+@dataclass(slots=True)
+class Pruner:
+    """One task that prunes what is due."""
+
+    store: Store
+    queue: Queue
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    busy: Callable[[], bool]
+    """Whether verdicts, or their journals, are on their way."""
+    retention: float | None
+    """Seconds for which the record of a session is kept after its end; None: for ever."""
+    _kept_at: float = -math.inf
+    _trouble: str | None = None
+    _wake: anyio.Event = field(default_factory=anyio.Event)
+
+    def wake(self) -> None:
+        """There may be something to be pruned."""
+        self._wake.set()
+
+    def keep(self, retention: float | None) -> None:
+        """Other settings are in force."""
+        if retention != self.retention:
+            self.retention, self._kept_at = retention, -math.inf
+            self.wake()
+
+    def degraded(self) -> list[str]:
+        """What puts the pruning off, for `status`."""
+        return [] if self._trouble is None else [f"pruning is put off: {self._trouble}"]
+
+    async def run(self) -> None:
+        """Prune until cancelled."""
+        while True:
+            self._wake = anyio.Event()
+            await self.drain()
+            wait = TROUBLED if self._trouble is not None else self._kept_at + PERIOD - self.clock.monotonic()
+            with anyio.move_on_after(max(TROUBLED, wait)):
+                await self._wake.wait()
+
+    async def drain(self) -> bool:
+        """Prune all that is due now; returns whether anything was."""
+        did = False
+        try:
+            for owed in await pruning.owed_prunings(self.store):
+                await self._prune(owed.before, owed.event)
+                did = True
+            if self.retention is not None and self.clock.monotonic() >= self._kept_at + PERIOD:
+                did = await self._prune(self.clock.now() - self.retention, None) > 0 or did
+                self._kept_at = self.clock.monotonic()
+        except EpochRefused:
+            raise
+        except (CommitUnknown, Fenced, sqlite3.Error, ValueError) as error:
+            if self._trouble != str(error):
+                self.log.warning("prune.put_off", why=str(error))
+            self._trouble = str(error)
+            return False
+        self._trouble = None
+        return did
+
+    async def _prune(self, before: float, event: int | None) -> int:
+        """Prune what ended before this moment (Unix seconds), as `event` asked; returns how many sessions."""
+        slices, sessions = Slices(self.clock, self.busy, SESSIONS), 0
+        place: Place | None = FIRST
+        while place is not None:
+            await slices.begin()
+            pruned = await self._prune_sessions(place, before, event, slices.size)
+            sessions, place = sessions + pruned.sessions, pruned.place
+            await slices.end()
+        loose: LoosePlace | None = FIRST_LOOSE
+        while loose is not None:
+            await slices.begin()
+            loose = await self._prune_loose(loose, before, slices.size)
+            await slices.end()
+        if event is not None:
+            await self.store.run([pruning.pruning_ended(event, self.clock.now())], "prune")
+        if sessions or event is not None:
+            self.log.info("sessions.pruned", sessions=sessions, before=before)
+            await self._give_pages_back()
+        return sessions
+
+    async def _prune_sessions(self, place: Place, before: float, event: int | None, most: int) -> Slice:
+        async def some() -> Slice:
+            # The settings mean what was recorded long ago, too: history of before the root was watched is new.
+            recorded_before = before if event is None else None
+            found = await pruning.sessions_to_prune(
+                self.store, place, before, recorded_before, most, self.clock.now()
+            )
+            if found.sessions:
+                count = [] if event is None else [pruning.counted(event, found.sessions)]
+                await self.store.run([*found.statements, *count], "prune")
+            return found
+
+        return await self.queue.beside(some)
+
+    async def _prune_loose(self, place: LoosePlace, before: float, most: int) -> LoosePlace | None:
+        async def some() -> LoosePlace | None:
+            found = await pruning.loose_to_prune(self.store, place, before, most, self.clock.now())
+            if found.statements:
+                await self.store.run(found.statements, "prune")
+            return found.place
+
+        return await self.queue.beside(some)
+
+    async def _give_pages_back(self) -> None:
+        """Make the store's file shorter by what is free in it."""
+        slices = Slices(self.clock, self.busy, PAGES, PAGES // 16)
+        before = math.inf
+        while True:
+            await slices.begin()
+            left = await self.store.give_pages_back(slices.size)
+            await slices.end()
+            if not 0 < left < before:
+                return
+            before = left

@@ -1,0 +1,80 @@
+"""Starting over runs that are finished and known, against the least that any program must do: list them and watch them.
+
+The baseline is a process that lists the root, asks each run for its `exit.json` and sets up the same watcher; its own
+imports don't count, those of the daemon do.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.bench.figure import Figure, Goal, names, of_ratio
+from tests.bench.fixtures import storm
+from tests.bench.product import Daemon, daemon
+from tests.bench.scratch import scratch
+
+_GOAL: Final = Goal("at most", 1.5)
+_ALL_WATCHES: Final = "[watch]\nlimit_share = 1.0\n"
+_SYNCED_WITHIN_S: Final = 60.0
+
+_BARE: Final = """\
+import json, os, sys, time
+from watchfiles._rust_notify import RustNotify
+root = sys.argv[1]
+wall, processor = time.perf_counter(), time.process_time()
+found = 0
+for entry in os.scandir(root):
+    if entry.is_dir(follow_symlinks=False):
+        entry.stat(follow_symlinks=False)
+        os.stat(f"{root}/{entry.name}/exit.json")
+        found += 1
+scanned = time.perf_counter() - wall
+watcher = RustNotify([root], False, False, 0, True, True)
+said = {"wall": time.perf_counter() - wall, "processor": time.process_time() - processor, "scan": scanned}
+print(json.dumps(said | {"found": found}))
+"""
+
+
+def start(memory: Path, count: int, repeats: int) -> list[Figure]:
+    """From its execution until the daemon has compared all with what it knows, wall time and processor time."""
+    with scratch(memory) as place:
+        storm(str(place.runs), range(count))
+        with daemon(place, _ALL_WATCHES) as first:
+            first.wait_judged(count)
+            first.settle()
+        wall, processor, ready = [], [], []
+        bare: list[dict[str, float]] = []
+        for _ in range(repeats):
+            bare.append(_bare(place.runs))
+            with daemon(place, _ALL_WATCHES) as running:
+                seconds, spent = _started(running)
+                wall.append(seconds)
+                processor.append(spent)
+                ready.append(running.ready_at - running.started_at)
+        problems = running.record.problems(names(count))
+    told = f"READY after {sorted(ready)[len(ready) // 2]:.2f} s; bare scan {bare[-1]['scan']:.2f} s, with the watch {bare[-1]['wall']:.2f} s"
+    name = f"start over {count:,} known runs"
+    unit = "x scan and watch"
+    return [
+        of_ratio(f"{name}, wall", wall, [each["wall"] for each in bare], _GOAL, told, problems, unit),
+        of_ratio(
+            f"{name}, processor", processor, [each["processor"] for each in bare], _GOAL, told, [], unit
+        ),
+    ]
+
+
+def _bare(root: Path) -> dict[str, float]:
+    done = subprocess.run([sys.executable, "-c", _BARE, str(root)], capture_output=True, check=True)
+    said: dict[str, float] = json.loads(done.stdout)
+    return said
+
+
+def _started(running: Daemon) -> tuple[float, float]:
+    """Seconds from its execution until its first scan was done, and processor time; what it still does then counts for both."""
+    scan = running.wait_scanned()
+    assert scan.last_scan_at is not None
+    then = running.cpu_s()
+    running.settle()
+    return scan.last_scan_at - running.started_at + (running.cpu_s() - then), running.cpu_s()

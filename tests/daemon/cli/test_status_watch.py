@@ -1,0 +1,79 @@
+"""`runward status --watch`: a page that is drawn again and again in its place."""
+
+import os
+import re
+import signal
+
+import click
+import pytest
+from tests.daemon.cli.calling import Place
+from tests.daemon.cli.screens import screen
+
+from runward.daemon.cli.redrawing import fitted
+from runward.daemon.cli.wrapping import cut, wrapped
+
+
+def test_it_is_drawn_in_its_place_until_an_interrupt(recorded: Place) -> None:
+    with screen(recorded, 40, 100, "status", "--watch", "0.1") as shown:
+        pages = shown.until("runward is ", times=4)
+        shown.press(b"\x03")
+        assert shown.end() == 130
+    height = pages.split("\x1b[J")[0].count("\n")
+    assert pages.count(f"\x1b[{height}F") >= 2
+    assert "\x1b[2J" not in pages
+
+
+def test_a_narrow_and_low_terminal_gets_what_it_can_show(recorded: Place) -> None:
+    with screen(recorded, 8, 30, "status", "--watch=100") as shown:
+        page = shown.until("\x1b[J").partition("\x1b[J")[0]
+        lines = [re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line) for line in page.splitlines()]
+        assert len(lines) == 7
+        assert max(len(line) for line in lines) <= 30
+        assert lines[-1].endswith("more lines")
+        shown.resize(40, 100)
+        assert "\x1b[2J\x1b[H" in shown.until("epoch 1")
+        os.kill(shown.pid, signal.SIGTERM)
+        assert shown.end() == 143
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--watch",), "--watch needs a terminal"),
+        (("--watch", "2", "--json"), "--watch is for people"),
+        (("--watch", "0"), "0.1 or more seconds"),
+        (("--watch", "often"), "or a number of seconds"),
+    ],
+)
+def test_it_is_refused_where_it_makes_no_sense(
+    recorded: Place, arguments: tuple[str, ...], said: str
+) -> None:
+    told = recorded.call("status", *arguments)
+    assert (told.code, told.out) == (2, "")
+    assert said in told.err
+
+
+def test_what_does_not_fit_is_cut_and_counted() -> None:
+    assert fitted(["a", "b", "c"], 80, 4) == ["a", "b", "c"]
+    assert fitted(["a", "b", "c", "d"], 80, 4) == ["a", "b", "… and 2 more lines"]
+
+
+@pytest.mark.parametrize(
+    ("line", "columns", "shown"),
+    [
+        ("short", 5, "short"),
+        ("too long", 5, "too …"),
+        (click.style("too long", fg="red"), 5, "too …"),
+        ("漢字漢字", 6, "漢字…"),
+    ],
+)
+def test_a_line_is_cut_by_the_columns_that_it_takes(line: str, columns: int, shown: str) -> None:
+    assert cut(line, columns) == shown
+
+
+def test_text_is_broken_between_words_and_a_long_word_never() -> None:
+    assert list(wrapped("one two three-and-a-half-and-so-on-for-ever four", "- ", "  ", 22)) == [
+        "- one two",
+        "  three-and-a-half-and-so-on-for-ever",
+        "  four",
+    ]

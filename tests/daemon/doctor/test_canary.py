@@ -1,0 +1,65 @@
+"""The canary: real runs under a real daemon of the doctor's own."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from tests.daemon.doctor.examined import findings, installation
+
+from runward.daemon.doctor import canary, containment
+from runward.daemon.doctor.findings import Finding
+
+pytestmark = [pytest.mark.prove, pytest.mark.timeout(360)]
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files are made."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    return place
+
+
+def walked(tmp_path: Path, **environment: str) -> Finding:
+    given = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)} | environment
+    (found,) = findings(canary.examine, installation(tmp_path / "state", environment=given))
+    return found
+
+
+def test_the_road_is_walked_and_nothing_is_left_of_it(tmp_path: Path, temporary: Path) -> None:
+    # What the command's own environment says of the real installation must not reach the canary.
+    found = walked(tmp_path, RUNWARD_STATE_DIR=str(tmp_path / "state"), RUNWARD_FAULT="outbox.before:1")
+    assert found.result == "ok", found
+    assert found.found.startswith("3 runs were launched, judged rightly and verified")
+    assert list(temporary.iterdir()) == []
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_road_that_is_broken_is_said_to_be(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(canary.EXPECTED, canary.DELIVERS, ("failed", "missing"))
+    found = walked(tmp_path)
+    assert (found.result, found.found) == (
+        "failed",
+        "the run delivers was judged ('completed', 'passed'), and ('failed', 'missing') is right",
+    )
+    assert found.mend
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_run_that_cannot_be_started_breaks_the_road(tmp_path: Path, temporary: Path) -> None:
+    found = walked(tmp_path, PATH=str(tmp_path))
+    assert found.result == "failed"
+    assert found.found.startswith("the run that lacks should end with 1, and ended with 127")
+    assert list(temporary.iterdir()) == []
+
+
+def test_each_containment_is_tried_on_a_run(tmp_path: Path, temporary: Path) -> None:
+    given = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    found = findings(containment.examine, installation(tmp_path / "state", environment=given))
+    assert "subreaper" in found[-1].found
+    assert all(each.found.startswith("no ") and each.mend for each in found[:-1])
+    assert list(temporary.iterdir()) == []

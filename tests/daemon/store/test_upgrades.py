@@ -1,0 +1,158 @@
+"""Stores of every earlier version are brought up to date with all that is in them; how they were made: `tests/golden/`."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.daemon.cli.calling import Place
+
+from runward.daemon.store.examine import Examined, examine
+from runward.daemon.store.migrate import migrate, migrations
+
+GOLDEN: Final = Path(__file__).parents[2] / "golden"
+STORES: Final = {int(path.stem): path for path in sorted(GOLDEN.glob("*.sql"))}
+VERSIONS: Final = [step.number for step in migrations()]
+MADE_ANEW: Final = frozenset({"daemon", "outbox", "journal_lines"})
+"""Tables that a migration filled from others, which `test_migrate.py` holds against what they were."""
+
+STATUSES: Final = {"delivers": "completed", "goes-on": "running", "lacks": "failed"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A place in which commands are called."""
+    made = Place(tmp_path)
+    made.furnish()
+    return made
+
+
+def load(version: int, path: Path) -> None:
+    """The store as it was at this version. One that no program ever wrote is the one before it, brought there."""
+    made = max(number for number in STORES if number <= version)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("pragma auto_vacuum = incremental")
+        connection.execute("pragma journal_mode = wal")
+        connection.executescript(STORES[made].read_text())
+        for step in migrations():
+            if made < step.number <= version:
+                connection.executescript(step.sql + f"; pragma user_version = {step.number};")
+    path.chmod(0o600)
+
+
+def content(path: Path, columns_of: dict[str, list[str]] | None = None) -> dict[str, list[dict[str, object]]]:
+    """The rows of each table by the names of their columns, or of those columns only."""
+    found: dict[str, list[dict[str, object]]] = {}
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        for (name,) in connection.execute("select name from sqlite_master where type = 'table'").fetchall():
+            if columns_of is not None and name not in columns_of:
+                continue
+            rows = [dict(row) for row in connection.execute(f"select * from {name}")]
+            wanted = None if columns_of is None else columns_of[name]
+            found[name] = [row if wanted is None else {each: row[each] for each in wanted} for row in rows]
+    return found
+
+
+def schema(path: Path) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        return connection.execute("select type, name, sql from sqlite_master order by 1, 2").fetchall()
+
+
+def test_there_is_a_store_of_every_version_that_a_program_ever_wrote() -> None:
+    """2 and 3 came into being together with 4. Whoever adds a migration makes the one before it."""
+    assert {*VERSIONS[:-1]} - {2, 3} <= STORES.keys()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_store_is_brought_up_to_date_with_all_that_is_in_it(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "runward.db"
+    load(version, path)
+    before = content(path)
+    assert {str(row["session_id"]): row["status"] for row in before["sessions"]} == STATUSES
+    assert migrate(path) == VERSIONS[-1]
+    columns = {name: list(rows[0]) for name, rows in before.items() if rows and name not in MADE_ANEW}
+    assert content(path, columns) == {name: before[name] for name in columns}
+    found = examined(path)
+    assert (found.version, found.sessions, found.head.seq) == (VERSIONS[-1], 3, len(before["events"]))
+    migrate(tmp_path / "fresh.db")
+    assert schema(path) == schema(tmp_path / "fresh.db")
+
+
+def examined(path: Path) -> Examined:
+    """What is in the store, once its log is in it."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("pragma journal_mode = delete")
+    return examine(path)
+
+
+@pytest.mark.parametrize("version", VERSIONS[:-1])
+def test_what_it_was_before_is_kept_as_it_was(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "runward.db"
+    load(version, path)
+    before = content(path), schema(path)
+    migrate(path)
+    (kept,) = tmp_path.glob(f"runward.before-upgrade-{version:04d}-*.db")
+    assert (content(kept), schema(kept)) == before
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("version", [number for number in STORES if number < VERSIONS[-1]])
+def test_an_upgraded_store_is_listed_shown_and_explained(place: Place, version: int) -> None:
+    place.state.mkdir()
+    load(version, place.state / "runward.db")
+    told = place.call("session", "list")
+    assert (told.code, "start the daemon of this version once" in told.err) == (75, True)
+    migrate(place.state / "runward.db")
+    listed = place.call("session", "list", "--json").json()
+    assert isinstance(listed, list)
+    assert {str(each["session_id"]): each["status"] for each in listed if isinstance(each, dict)} == STATUSES
+    shown = place.call("session", "show", "lacks").out
+    assert "run.failed.missing_artifact" in shown
+    assert "report.md" in shown
+    why = place.call("why", "lacks")
+    assert (why.code, "missing required artifacts: report (report.md)" in why.out) == (0, True)
+
+
+def test_an_older_program_refuses_a_newer_store_and_touches_nothing(place: Place) -> None:
+    place.daemon_once()
+    place.change_store("pragma user_version = 9999")
+    store = (place.state / "runward.db").read_bytes()
+    epoch = (place.state / "epoch").read_bytes()
+    for arguments in (("daemon", "--once", "--quiet"), ("session", "list"), ("backup", "copy.db")):
+        process = place.start(*arguments)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 78, arguments
+        assert "has version 9999" in said or "(version 9999)" in said
+        assert "install" in said
+    assert (place.state / "runward.db").read_bytes() == store
+    assert (place.state / "epoch").read_bytes() == epoch
+    assert [each.name for each in place.state.iterdir() if "before" in each.name] == []
+
+
+@pytest.mark.parametrize("version", STORES)
+def test_an_old_backup_is_restored_and_brought_up_to_date(place: Place, version: int) -> None:
+    place.daemon_once()
+    load(version, place.directory / "old.db")
+    with closing(sqlite3.connect(place.directory / "old.db")) as connection:
+        connection.execute("pragma journal_mode = delete")
+    result = place.call("restore", "old.db", "--json")
+    assert result.code == 0, result.err
+    listed = place.call("session", "list", "--json").json()
+    assert isinstance(listed, list)
+    assert {str(each["session_id"]): each["status"] for each in listed if isinstance(each, dict)} == STATUSES
+    assert list(place.state.glob("*before-upgrade*")) == [], "the backup is there, and unchanged"
+    assert examine(place.directory / "old.db").version == version
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("version", STORES)
+def test_a_daemon_works_on_with_a_store_of_any_version(place: Place, version: int) -> None:
+    place.state.mkdir()
+    load(version, place.state / "runward.db")
+    place.add_run("new", exit_code=0)
+    place.daemon_once()
+    rows = place.rows("select session_id, status from sessions where session_id <> 'goes-on' order by 1")
+    assert rows == [("delivers", "completed"), ("lacks", "failed"), ("new", "completed")]
+    assert examined(place.state / "runward.db").sessions == 4

@@ -1,0 +1,48 @@
+"""What may hang in a daemon's world, for it to be told to stop then: each never comes back, whatever signal comes.
+
+A hung disk can't be had by a test everywhere; this hangs at the same places, in the same threads.
+"""
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final, NoReturn
+
+from runward.daemon import service
+from runward.daemon.rundir.files import RealFiles
+from runward.daemon.store.epoch import HeldEpoch
+from runward.daemon.watch.notifications import Inotify
+
+_LIBC: Final = ctypes.CDLL(None)
+
+
+def hang(*arguments: object, **further: object) -> NoReturn:
+    """Never come back, and let no handler of signals run: pthread_mutex_lock(3) isn't interrupted by any."""
+    os.write(sys.stderr.fileno(), b"it hangs\n")
+    mutex = ctypes.create_string_buffer(64)  # zeros, as PTHREAD_MUTEX_INITIALIZER has them
+    _LIBC.pthread_mutex_lock(mutex)
+    _LIBC.pthread_mutex_lock(mutex)
+    raise AssertionError("it came back")
+
+
+def _method(owner: type, name: str) -> Callable[[], None]:
+    return lambda: setattr(owner, name, hang)
+
+
+def _migration() -> None:
+    service.migrate = hang  # type: ignore[attr-defined] # as `service` calls it
+
+
+HANGS: Final[Mapping[str, Callable[[], None]]] = {
+    "the store is opened": _migration,
+    "the watch is set up": _method(Inotify, "set_up"),
+    "roots are looked at": _method(RealFiles, "identity"),
+    "a root is listed": _method(RealFiles, "list_root"),
+    "a run is looked at": _method(RealFiles, "look"),
+    "an artifact is looked at": _method(RealFiles, "artifacts"),
+    "a file is hashed": _method(RealFiles, "hashes"),
+    "a line is written": _method(RealFiles, "append"),
+    "a journal is synced": _method(RealFiles, "sync"),
+    "the loop reads the epoch": _method(HeldEpoch, "check"),
+}
