@@ -219,7 +219,8 @@ class _Look:
             self.after = after._replace(due_at=self._at if began_at is None else began_at)
         elif after.phase == "over" and self._goes_on():
             self.after = after._replace(due_at=self._went_on_at(told.started_at, self._at))
-            self._left_behind()
+            if not self._was_presumed():  # else its process may have written what came, and nobody saw it go
+                self._left_behind()
         return True
 
     def _end_of_history(self, standing: Standing) -> End | None:
@@ -263,8 +264,11 @@ class _Look:
         told, after = self._told, self.after
         if told.turns > after.turns or (told.turn == "open" and after.turn == "closed"):
             return True
-        was_presumed = after.vanished or after.ended_by in ("deadline", "quiet")
-        return was_presumed and told.counts.events > after.events
+        return self._was_presumed() and told.counts.events > after.events
+
+    def _was_presumed(self) -> bool:
+        """Whether the last attempt's end is one that neither its files nor its process told of."""
+        return self.after.vanished or self.after.ended_by in ("deadline", "quiet")
 
     def _went_on_at(self, began_at: float | None, otherwise: float) -> float:
         """When an attempt began: not before the one that it follows had ended."""

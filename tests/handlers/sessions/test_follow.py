@@ -156,6 +156,11 @@ TABLE = [
         ["1 started", f"1 {GONE_FILES}", "2 started", f"2 {GOOD}"],
     ),
     (
+        "its file is back with its last words, and its process went meanwhile",
+        seated().prompt().look("alive", FIRST).lost().wait(GRACE).lost().closes().settled("gone", FIRST),
+        ["1 started", f"1 {GONE_FILES}", "2 started", f"2 {GOOD} by process_gone"],
+    ),
+    (
         "the file of a session that was over is moved away and back",
         ended_well().settled().lost().wait(GRACE).lost().settled(),
         ["1 started", f"1 {GOOD}"],
