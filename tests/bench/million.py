@@ -38,6 +38,9 @@ from runward.daemon.worker.pruning import Pruner
 FEW: Final = 1_000
 """Sessions of the store that the large one is held against."""
 
+_A_DAYS: Final = 100_000
+"""Sessions that end between one packing and the next."""
+
 _CHUNK: Final = 10_000
 _DAY: Final = 86_400.0
 _SIZE: Final = Goal("at most", 3_000)
@@ -62,19 +65,22 @@ class Later(SystemClock):
 def million(memory: Path, sessions: int, repeats: int) -> list[Figure]:
     """The figures of a store with so many sessions."""
     with scratch(memory) as small, scratch(memory) as large:
-        for place, count in ((small, FEW), (large, sessions)):
-            _fill(place, count)
-        begin = time.perf_counter()
-        packed = asyncio.run(_pack(large))
-        per_session = (time.perf_counter() - begin) / max(1, packed) * 1e3
+        _fill(small, range(FEW))
+        packed, took = 0, 0.0
+        for first in range(0, sessions, _A_DAYS):
+            _fill(large, range(first, min(first + _A_DAYS, sessions)))
+            begin = time.perf_counter()
+            packed += asyncio.run(_pack(large))
+            took += time.perf_counter() - begin
+            print(f"  {packed:,} of {sessions:,} recorded and packed", file=sys.stderr)
         name = f"store of {sessions:,} sessions"
-        told = f"{packed:,} packed, {per_session:.2f} ms each"
+        told = f"{packed:,} packed, {took / max(1, packed) * 1e3:.2f} ms each"
         figures = [Figure(f"{name}, size", *_bytes_a_session(large), _SIZE, told)]
         for command in ("list", "show", "status"):
             figures.append(_command(name, command, small, large, 5 * repeats))
         figures.append(of_samples(f"{name}, READY", [_start_up(large) for _ in range(repeats)], "s", _START))
         with scratch(memory) as empty:
-            _fill(empty, 0)
+            _fill(empty, range(0))
             usual, there = [asyncio.run(_writes(each, 100 * repeats)) for each in (empty, large)]
         for share, word, goal in ((0.5, "p50", _MEDIAN), (0.99, "p99", _SLOWEST)):
             ratio = _share(there, share) / _share(usual, share)
@@ -96,13 +102,13 @@ def _state(place: Scratch) -> Path:
     return place.directory / "state"
 
 
-def _fill(place: Scratch, count: int) -> None:
-    """Have a daemon record so many runs, which are removed then."""
+def _fill(place: Scratch, runs: range) -> None:
+    """Have a daemon record these runs, which are removed then."""
     (place.directory / "runward.toml").write_text(
         f'state_dir = "{_state(place)}"\n[[roots]]\nname = "runs"\npath = "{place.runs}"\n'
     )
-    for first in range(0, max(1, count), _CHUNK):
-        numbers = range(first, min(first + _CHUNK, count))
+    for first in range(runs.start, max(runs.start + 1, runs.stop), _CHUNK):
+        numbers = range(first, min(first + _CHUNK, runs.stop))
         make(str(place.runs), numbers)
         finish(str(place.runs), numbers)
         subprocess.run(_runward(place, "daemon", "--once", "--quiet"), check=True)
@@ -110,7 +116,7 @@ def _fill(place: Scratch, count: int) -> None:
             shutil.rmtree(place.runs / run_name(number))
     with closing(sqlite3.connect(_state(place) / "runward.db")) as connection:
         (recorded,) = connection.execute("select count(*) from sessions where status <> 'running'").fetchone()
-    assert recorded == count, f"{recorded} of {count} runs were judged"
+    assert recorded == runs.stop, f"{recorded} of {runs.stop} runs were judged"
 
 
 async def _pack(place: Scratch) -> int:
