@@ -118,10 +118,12 @@ class Turns:
             self.answered = self.replied = False
 
     def call(self) -> None:
-        """The model called a tool: what it said before was no last word."""
+        """The model called a tool: what it said before was no last word. The record of the turn's start may be lost."""
         self.owes = self.answered = False
         if self.guessed:
             self._reopen()
+        elif self.turn == "none":
+            self._begin(None, None)
 
     def output(self) -> None:
         """A tool's output came: the model will be asked again."""

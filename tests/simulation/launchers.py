@@ -83,9 +83,13 @@ class Launchers:
         return any(not launcher.over or launcher.noticed_by > now for launcher in self._all)
 
     def check(self, started: dict[str, str]) -> None:
-        """Each start that is said to have begun was recorded, and none was let go that isn't; once, all of them."""
+        """Each start that is said to have begun was recorded, and none was let go that isn't; once, all of them.
+
+        A record that a root took with it, when it went, began nothing if its command wasn't let go.
+        """
         for key, state in started.items():
-            if (state == "begun") != (self.recorded[key] > 0):
+            is_gone = not self.released[key] and any(each.is_shaken for each in self._all if each.starts(key))
+            if (state == "begun") != (self.recorded[key] > 0) and (state == "begun" or not is_gone):
                 raise Broken(f"the start {key} is {state}, and was recorded {self.recorded[key]} times")
         strange = (self.released | self.recorded).keys() - started.keys()
         if strange:
@@ -119,6 +123,14 @@ class Launcher:
         self._is_ordered_to_end = False
         self._life = self._steps()
         self._universe.timeline.after(self._pause(), self._go_on)
+
+    def starts(self, key: str) -> bool:
+        return self._order.key == key
+
+    @property
+    def is_shaken(self) -> bool:
+        """Whether its run directory may have been away."""
+        return self._place is not None and self._place.shaken
 
     def _pause(self) -> float:
         """How long a step takes; sometimes longer than anybody waits, or than the daemon lives that ordered it."""

@@ -330,6 +330,12 @@ def test_a_turn_whose_start_was_lost_still_ends() -> None:
     assert SCANNER.tell(state).turn == "closed"
 
 
+def test_who_calls_a_tool_is_at_work_though_the_start_of_its_turn_was_lost() -> None:
+    log = Log().meta().call().reply_record("r1").output()
+    assert SCANNER.tell(fed(log.lines())[0]).turn == "open"
+    assert code(log.say().reply_record("r2").complete(1)) == "run.completed.ok"
+
+
 def test_rolled_back_turns_are_forgotten() -> None:
     log = ok().event("thread_rolled_back", num_turns=1)
     assert code(log) == "run.completed.ok"
