@@ -116,7 +116,7 @@ class Worker:
     trouble: str | None = None
     """What keeps the worker from working."""
     lag: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
-    """Seconds from the ends of native runs to their durable verdicts, of the last ones.
+    """Seconds from the ends of native runs to their durable verdicts, of the last that ended since the daemon started.
 
     Another tool's log is believed only after a rest, and may be read long after."""
     verdicts: int = 0
@@ -131,6 +131,10 @@ class Worker:
     _native_at: float = -math.inf
     _inbox_is_long: bool = False
     """Whether there was more in the inbox than could be taken up at once."""
+    _since: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._since = self.clock.now()
 
     @property
     def busy(self) -> bool:
@@ -390,7 +394,7 @@ class Worker:
             for effect in outcome.effects:
                 if isinstance(effect, EndAttempt):
                     self.verdicts += 1
-                    if effect.key.startswith(_OF_NATIVE):
+                    if effect.key.startswith(_OF_NATIVE) and effect.at >= self._since:
                         self.lag.append(now - effect.at)
                     verdicts.append(_verdict(effect, now))
                 elif isinstance(effect, NoteHook):

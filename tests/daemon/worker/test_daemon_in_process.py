@@ -2,6 +2,7 @@
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,21 @@ async def test_a_run_is_judged_from_its_first_file_to_its_last(tmp_path: Path) -
         await running.settle()
         assert await verdicts(running) == {"a": "completed"}
         assert events_in(directory) == ["session_started", "status_changed", "session_finished"]
+
+
+async def test_the_lag_is_that_of_runs_that_ended_while_the_daemon_ran(tmp_path: Path) -> None:
+    clock = StillClock()
+    before, meanwhile = clock.wall - 3600.0, clock.wall + 5.0
+    async with daemon(tmp_path, clock, ToldProcesses()) as running:
+        for name, at in (("before", before), ("meanwhile", meanwhile)):
+            ended_at = datetime.fromtimestamp(at, UTC).isoformat()
+            (begin(tmp_path, name) / "exit.json").write_text(
+                json.dumps({"exit_code": 0, "finished_at": ended_at})
+            )
+        clock.move(7.0)
+        await running.settle()
+        assert await verdicts(running) == {"before": "completed", "meanwhile": "completed"}
+        assert list(running.supervisor.worker.lag) == [pytest.approx(2.0)]
 
 
 async def test_many_runs_are_judged_however_small_the_batch(tmp_path: Path) -> None:
