@@ -219,8 +219,7 @@ class _Look:
             self.after = after._replace(due_at=self._at if began_at is None else began_at)
         elif after.phase == "over" and self._goes_on():
             self.after = after._replace(due_at=self._went_on_at(told.started_at, self._at))
-            if not self._was_presumed():  # else its process may have written what came, and nobody saw it go
-                self._left_behind()
+            self._left_behind()
         return True
 
     def _end_of_history(self, standing: Standing) -> End | None:
@@ -264,11 +263,7 @@ class _Look:
         told, after = self._told, self.after
         if told.turns > after.turns or (told.turn == "open" and after.turn == "closed"):
             return True
-        return self._was_presumed() and told.counts.events > after.events
-
-    def _was_presumed(self) -> bool:
-        """Whether the last attempt's end is one that neither its files nor its process told of."""
-        return self.after.vanished or self.after.ended_by in ("deadline", "quiet")
+        return _is_presumed(after) and told.counts.events > after.events
 
     def _went_on_at(self, began_at: float | None, otherwise: float) -> float:
         """When an attempt began: not before the one that it follows had ended."""
@@ -326,10 +321,14 @@ class _Look:
         return ("gone", booted_at) if is_old and not rests else ("unknown", None)
 
     def _left_behind(self) -> None:
-        """Another attempt began: a process that was known before, and is gone, is none of its own."""
+        """Another attempt began: a process that was known before, and is gone, is none of its own.
+
+        Unless the last end was only presumed: nobody saw its process go, and it may have written what came after.
+        """
         writer, known = self._writer, self.followed.process
         self.after = self.after._replace(gone_since=None)
-        if writer.liveness == "gone" and known is not None and writer.process == known:
+        is_former = writer.liveness == "gone" and known is not None and writer.process == known
+        if is_former and not _is_presumed(self.followed):
             self.after = self.after._replace(process=None, former=known)
 
     def _may_be_history(self) -> bool:
@@ -382,6 +381,11 @@ class _Look:
         self.after = self.after._replace(
             turns=told.turns, turn=told.turn, close=told.close, events=told.counts.events
         )
+
+
+def _is_presumed(followed: Followed) -> bool:
+    """Whether the last attempt's end is one that neither its files nor its process told of."""
+    return followed.vanished or followed.ended_by in ("deadline", "quiet")
 
 
 def lose(followed: Followed, key: str, now: float) -> Follow:

@@ -67,7 +67,7 @@ def _session(
         raise Broken(f"{key} lies in {agent.path}, and is said to lie in {path}")
     if agent.root.history == "live" and not agent.shaken and not agent.is_copied and origin != "live":
         raise Broken(f"{key} is {origin} in a root that records no history")
-    if agent.stayed and not agent.cut and origin != "history":
+    if _is_of_before(universe, agent) and origin != "history":
         raise Broken(f"{key} was over before anybody looked, and is {origin}")
     _attempts(universe, agent)
 
@@ -83,8 +83,14 @@ def _attempts(universe: "Universe", agent: Agent) -> None:
     for key, payload in universe.peek(
         "select key, payload from events where lane = ? and type = 'SessionFinished'", (agent.key,)
     ):
-        if agent.stayed and not agent.cut and json.loads(payload)["origin"] != "history":
+        if _is_of_before(universe, agent) and json.loads(payload)["origin"] != "history":
             raise Broken(f"{key} is history, and was told of as if it were news")
+
+
+def _is_of_before(universe: "Universe", agent: Agent) -> bool:
+    """Whether it was over before its root was first seen, by the clock, which may have been set back in between."""
+    seen = universe.peek("select first_seen_at from roots where name = ?", (agent.root.name,))
+    return agent.stayed_at is not None and not agent.cut and all(agent.stayed_at < at for (at,) in seen)
 
 
 def _untouched(universe: "Universe") -> None:

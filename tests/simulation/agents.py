@@ -70,8 +70,8 @@ class Agent:
     """One session of another tool's, and who writes it. Every method is a deed that the story may order.
 
     `reopened` counts what may have begun a further attempt. `died`: a process of its own ended. `shaken`: its files may
-    have been away when somebody looked. `cut`: the machine lost its power while it was there. `stayed`: nothing was done
-    to it since before the daemon ever started. `free`: a person gave one of its jobs up.
+    have been away when somebody looked. `cut`: the machine lost its power while it was there. `stayed_at`: nothing was
+    done to it since then (Unix seconds), before the daemon ever started. `free`: a person gave one of its jobs up.
     """
 
     def __init__(self, machine: Machine, root: Root, tool: Tool, headless: bool, is_traced: bool) -> None:
@@ -85,8 +85,9 @@ class Agent:
         self.process: RecordedProcess | None = None
         self.processes: set[RecordedProcess] = set()
         self.reopened = 0
-        self.died = self.shaken = self.cut = self.stayed = self.free = self.deleted = self.tidied = False
+        self.died = self.shaken = self.cut = self.free = self.deleted = self.tidied = False
         self.is_copied = False
+        self.stayed_at: float | None = None
         self.ends_before_cut: set[Verdict] = set()
         self._rest = b""
         self._last: Meaning = None

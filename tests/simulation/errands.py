@@ -68,7 +68,7 @@ class Errands:
                 agent.sync,
             ):
                 self._do(agent, deed)
-            agent.stayed = True
+            agent.stayed_at = self._universe.clock.now()
         for _ in range(ERRANDS):
             agent = self._agent(self.dice.choice(AGENT_ROOTS), headless=self.dice.random() < 0.6)
             at = self.dice.uniform(-20.0, LENGTH)

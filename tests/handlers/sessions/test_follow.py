@@ -161,6 +161,19 @@ TABLE = [
         ["1 started", f"1 {GONE_FILES}", "2 started", f"2 {GOOD} by process_gone"],
     ),
     (
+        "its file is back with an end and a further prompt, and its process went meanwhile",
+        headless()
+        .prompt()
+        .look("alive", FIRST)
+        .lost()
+        .wait(GRACE)
+        .lost()
+        .closes()
+        .prompt()
+        .settled("gone", FIRST),
+        ["1 started", f"1 {GONE_FILES}", "2 started", f"2 {GOOD}", "3 started", f"3 {KILLED}"],
+    ),
+    (
         "the file of a session that was over is moved away and back",
         ended_well().settled().lost().wait(GRACE).lost().settled(),
         ["1 started", f"1 {GOOD}"],
