@@ -13,10 +13,16 @@ from runward.daemon.cli.groups import Group
 from runward.daemon.cli.moments import Length, Moment
 from runward.daemon.cli.output import ago, coloured, duration, print_json, print_table, safe
 from runward.daemon.cli.session_json import details_of, summary_of, verification_of
+from runward.daemon.cli.wrapping import columns_there, fitting
 from runward.daemon.store import reading
 from runward.daemon.store.reading_files import kept_files
 
 STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
+
+
+_HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
+_SPARE: Final = ("EVIDENCE", "VERIFIED", "TOOK", "DELIVERY", "STARTED")
+"""What a narrow terminal does without, the least important first: `session show` has it."""
 
 
 @click.group(cls=Group)
@@ -72,8 +78,8 @@ def list_sessions(
         click.echo("no sessions")
         return
     now = time.time()
-    heads = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
-    print_table(heads, [_row(row, now) for row in rows])
+    heads, *shown = fitting([_HEADS, *(_row(row, now) for row in rows)], _SPARE, columns_there())
+    print_table(heads, shown)
 
 
 def _row(row: reading.SessionRow, now: float) -> tuple[str, ...]:

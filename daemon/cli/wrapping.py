@@ -1,14 +1,14 @@
-"""Lines that fit a terminal: broken between words under each other, or cut."""
+"""Lines that fit a terminal: broken between words under each other, with fewer columns of a table, or cut."""
 
 import os
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
 
 import click
 
-from runward.daemon.cli.output import width
+from runward.daemon.cli.output import align, width
 
 NARROWEST: Final = 20
 WIDEST: Final = 120
@@ -24,11 +24,26 @@ def terminal_size(stream: TextIO | None = None) -> os.terminal_size:
     return size if size.columns and size.lines else _USUAL
 
 
+def columns_there() -> int:
+    """The columns that a line may have: of a terminal its own; elsewhere a line is never broken."""
+    return max(NARROWEST, terminal_size().columns) if sys.stdout.isatty() else _ENDLESS
+
+
 def room() -> int:
-    """The columns to write in: of a terminal its own, within reason; elsewhere a line is never broken."""
-    if not sys.stdout.isatty():
-        return _ENDLESS
-    return max(NARROWEST, min(terminal_size().columns, WIDEST))
+    """The columns to write text in: those that are there, within reason."""
+    columns = columns_there()
+    return columns if columns == _ENDLESS else min(columns, WIDEST)
+
+
+def fitting(rows: Sequence[Sequence[str]], spare: Sequence[str], columns: int) -> list[Sequence[str]]:
+    """A table, its heads first, without as many of the columns `spare` as must go for its lines to fit, in that order."""
+    found = list(rows)
+    for head in spare:
+        if max(map(width, align(found))) <= columns:
+            break
+        at = found[0].index(head)
+        found = [[*row[:at], *row[at + 1 :]] for row in found]
+    return found
 
 
 def wrapped(text: str, first: str, rest: str, columns: int) -> Iterator[str]:

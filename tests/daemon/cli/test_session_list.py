@@ -1,7 +1,9 @@
 """`runward session list`: which sessions, in which order and shape."""
 
+import click
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.daemon.cli.screens import screen
 
 
 def _ids(place: Place, *arguments: str) -> list[object]:
@@ -100,3 +102,22 @@ def test_colour_comes_only_where_it_is_wanted(recorded: Place) -> None:
     assert "\x1b[31mfailed" in recorded.call("session", "list", "--color", "always").out
     assert "\x1b[31mfailed" in recorded.call("--color=always", "session", "list", NO_COLOR="1").out
     assert "\x1b[" not in recorded.call("session", "list", "--color", "never").out
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (200, "SESSION STATUS REASON VERIFIED DELIVERY EVIDENCE STARTED TOOK"),
+        (90, "SESSION STATUS REASON VERIFIED DELIVERY STARTED TOOK"),
+        (60, "SESSION STATUS REASON STARTED"),
+        (50, "SESSION STATUS REASON"),
+        (30, "SESSION STATUS REASON"),
+    ],
+)
+def test_a_narrow_terminal_is_shown_fewer_columns(recorded: Place, columns: int, expected: str) -> None:
+    with screen(recorded, 24, columns, "session", "list") as terminal:
+        shown = click.unstyle(terminal.until("silent")).splitlines()
+        assert terminal.end() == 0
+    assert shown[0].split() == expected.split()
+    if columns > 30:
+        assert all(len(line.rstrip()) <= columns for line in shown)
