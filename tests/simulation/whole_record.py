@@ -137,7 +137,7 @@ def _fill(whole: sqlite3.Connection, table: str) -> None:
 
 
 def _put_packed_back(whole: sqlite3.Connection) -> None:
-    """What is packed, or was when it was pruned, is there as it was."""
+    """What is packed, or was when it was pruned, is there as it was. An attempt that was made again doesn't say what it produced."""
     gone = whole.execute("select document from live.gone_packed order by rowid").fetchall()
     now = whole.execute("select document from live.packed order by rowid").fetchall()
     for (content,) in (*gone, *now):
@@ -147,6 +147,10 @@ def _put_packed_back(whole: sqlite3.Connection) -> None:
             if table in MADE_AGAIN:
                 statement = statement.replace("insert into", "insert or ignore into")
             whole.executemany(statement, document.rows[table])
+        whole.executemany(
+            "update attempts set produced = ?8 where session_key = ?1 and attempt = ?2 and produced is null",
+            document.rows["attempts"],
+        )
 
 
 def _put_history_in_order(whole: sqlite3.Connection) -> None:
