@@ -50,15 +50,20 @@ class WatchKeeping:
             except CannotWatch as error:
                 self.log.error("watch.failed", why=str(error), mend=error.mend)
                 names = tuple(root.name for root in roots)
-                self._standing(Watching(0, names, dict.fromkeys(names, f"{error}; {error.mend}")))
+                why = dict.fromkeys(names, f"{error}; {error.mend}")
+                self._standing(Watching(0, names, why, unwatched=names))
             await anyio.sleep(RETRY)
 
     def _standing(self, watching: Watching) -> None:
         self.coverage.watched, self.coverage.flat = watching.watched, len(watching.flat)
+        if watching.lost is not None:
+            self.coverage.overflows += 1
+            self.log.warning("watch.lost", why=watching.lost)
         if watching.flat and watching.flat != tuple(self.rounds.flat):
             self.log.warning("watch.flat", roots=watching.flat, why=watching.why)
         self.rounds.flat = {name: watching.why.get(name, "") for name in watching.flat}
-        self.rounds.blind = watching.watched == 0
+        self.rounds.unwatched = frozenset(watching.unwatched)
+        self.rounds.is_inbox_watched = watching.watched > 0
         if self.stands.is_set():
             # Whatever happened while there was no watch is found by a scan.
             self.rounds.request_scan()

@@ -9,8 +9,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import anyio
@@ -21,6 +22,7 @@ from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
 from runward.daemon.watch.hints import ITSELF, Target
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.watch.undecodable import Undecodable
 from runward.handlers.layouts.native import is_untelling
 
 TIMEOUT_MS: Final = 5000
@@ -53,11 +55,16 @@ OLDEST_LIMIT: Final = (8192, "fs.inotify.max_user_watches")
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """How the roots are watched now: how many watches stand, and which roots only flat, and why."""
+    """How the roots are watched now: how many watches stand, which roots only flat, which of these not at all, and why.
+
+    `lost` says why the watch that stood before came to an end by itself.
+    """
 
     watched: int
     flat: tuple[str, ...]
     why: Mapping[str, str] = field(default_factory=dict)
+    unwatched: tuple[str, ...] = ()
+    lost: str | None = None
 
 
 class Notifications(Protocol):
@@ -101,6 +108,7 @@ class Inotify:
         self.pulse: Pulse | None = None
         self._refused_until = 0.0
         self._refused = ""
+        self._undecodable = Undecodable()
 
     async def watch(
         self,
@@ -138,14 +146,15 @@ class Inotify:
             self._refused = f"{error}; {error.mend}"
             plan, _ = self.plan(roots, pulse)
             watchers = self._watchers(plan)
-        watching = Watching(plan.watches, tuple(root.name for root in plan.flat), plan.why)
+        watching = Watching(plan.watches, plan.flat_names, plan.why, plan.unwatched)
         return watchers, watching, self._next_plan(began, watching)
 
     def _watchers(self, plan: "Plan") -> list[RustNotify]:
+        flat = [root.path for root in plan.flat if root.name not in plan.unwatched]
         if not plan.deep:
-            return [flat_watcher([self.inbox, *(root.path for root in plan.flat)])]
+            return [flat_watcher([self.inbox, *flat])]
         watchers = [_deep_watcher([*(root.path for root in plan.deep), self.inbox])]
-        watchers += [flat_watcher([root.path for root in plan.flat])] if plan.flat else []
+        watchers += [flat_watcher(flat)] if flat else []
         self.check_limit()
         return watchers
 
@@ -162,11 +171,21 @@ class Inotify:
         began = time.monotonic()
         limit, name = watch_limit() or OLDEST_LIMIT
         mend = f"raise it by {_more(name, limit)}"
-        plan = plan_watches(roots, int(limit * self._limit_share), mend, pulse.beat)
+        met = {root.name: met for root in roots if (met := self._undecodable.lately(root.path, began))}
+        flat = {root: each.why for root, each in met.items() if each.is_flat}
+        unwatched = tuple(root for root, each in met.items() if each.is_unwatched)
         if began < self._refused_until:
-            why = dict.fromkeys((root.name for root in roots), self._refused)
-            plan = Plan((), tuple(roots), len(roots) + 1, why)
-        return plan, self._next_plan(began, Watching(0, tuple(root.name for root in plan.flat)))
+            flat = dict.fromkeys((root.name for root in roots), self._refused)
+        plan = plan_watches(roots, int(limit * self._limit_share), mend, pulse.beat, flat)
+        plan = replace(plan, watches=plan.watches - len(unwatched), unwatched=unwatched)
+        return plan, self._next_plan(began, Watching(0, plan.flat_names))
+
+    def lose(self, error: WatchfilesRustInternalError, roots: Sequence[WatchedRoot]) -> str:
+        """A watcher came to an end by itself; returns why. Raises `CannotWatch` where setting it up anew won't do."""
+        path, met = self._undecodable.meet(str(error), roots, time.monotonic())
+        if path is None and met.is_flat:
+            raise CannotWatch(str(error), "rename what is no UTF-8") from error
+        return met.why
 
     def _next_plan(self, began: float, watching: Watching) -> float:
         now = time.monotonic()
@@ -199,22 +218,39 @@ class _Watch:
 
     def run(self) -> None:
         there = [root for root in self._roots if os.path.isdir(root.path)]
-        watchers, watching, next_plan = self._inotify.set_up(there, self.pulse)
-        anyio.from_thread.run_sync(self._standing, watching)
+        lost: str | None = None
         while not self.stop.is_set():
-            for watcher in watchers:
-                # With a second, flat watcher each gets its turn; alone, one waits as long as it likes.
-                self._wait(watcher, TIMEOUT_MS if len(watchers) == 1 else 500)
+            watchers, watching, next_plan = self._inotify.set_up(there, self.pulse)
+            try:
+                anyio.from_thread.run_sync(self._standing, replace(watching, lost=lost))
+                lost = self._watch(watchers, watching, next_plan, there)
+            finally:
+                for watcher in watchers:
+                    watcher.close()
+
+    def _watch(
+        self,
+        watchers: Sequence[RustNotify],
+        watching: Watching,
+        next_plan: float,
+        there: Sequence[WatchedRoot],
+    ) -> str | None:
+        """Wait for changes until the watchers are to be set up anew; returns why one came to an end by itself, if so."""
+        self._deleted = 0
+        while not self.stop.is_set():
+            try:
+                for watcher in watchers:
+                    # With a second, flat watcher each gets its turn; alone, one waits as long as it likes.
+                    self._wait(watcher, TIMEOUT_MS if len(watchers) == 1 else 500)
+            except WatchfilesRustInternalError as error:
+                return self._inotify.lose(error, there)
             if not self._may_differ(watching) or time.monotonic() < next_plan:
                 continue
             self._changed = False
             plan, next_plan = self._inotify.plan(there, self.pulse)
             if self._must_differ(plan, watching):
-                self._deleted = 0
-                for watcher in watchers:
-                    watcher.close()
-                watchers, watching, next_plan = self._inotify.set_up(there, self.pulse)
-                anyio.from_thread.run_sync(self._standing, watching)
+                break
+        return None
 
     def _wait(self, watcher: RustNotify, patience_ms: int) -> None:
         """Wait for changes and pass them on."""
@@ -234,7 +270,8 @@ class _Watch:
 
     def _must_differ(self, plan: "Plan", watching: Watching) -> bool:
         """Whether the watchers are to be set up anew."""
-        if tuple(root.name for root in plan.flat) != watching.flat or self._deleted > RENEWED_AFTER:
+        stands = (watching.flat, watching.unwatched)
+        if (plan.flat_names, plan.unwatched) != stands or self._deleted > RENEWED_AFTER:
             return True
         try:
             self._inotify.check_limit()
@@ -331,25 +368,36 @@ def _held_places(root: WatchedRoot, path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which roots are watched to the bottom, which only flat, and how many watches that takes."""
+    """Which roots are watched to the bottom, which only flat, which of these not at all, and how many watches that takes."""
 
     deep: tuple[WatchedRoot, ...]
     flat: tuple[WatchedRoot, ...]
     watches: int
     why: Mapping[str, str] = field(default_factory=dict)
+    unwatched: tuple[str, ...] = ()
+
+    @property
+    def flat_names(self) -> tuple[str, ...]:
+        return tuple(root.name for root in self.flat)
 
 
 def plan_watches(
-    roots: Sequence[WatchedRoot], allowed: int, mend: str = "", beat: Callable[[], None] = lambda: None
+    roots: Sequence[WatchedRoot],
+    allowed: int,
+    mend: str = "",
+    beat: Callable[[], None] = lambda: None,
+    flat: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
     """Stay within `allowed` watches, and out of what a link inside a root would drag in.
 
-    `beat` is called for every directory that is looked into.
+    `beat` is called for every directory that is looked into. `flat` names roots that are to be watched flat, and why.
     """
     deep: list[WatchedRoot] = []
-    why: dict[str, str] = {}
-    watches = 1
+    why = {root.name: flat[root.name] for root in roots if root.name in flat}
+    watches = 1 + len(why)
     for root in roots:
+        if root.name in why:
+            continue
         left = allowed - watches
         needed = _directories(root.path, left, beat)
         if needed is None:

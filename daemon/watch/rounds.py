@@ -87,8 +87,9 @@ class Rounds:
     unchanged: Unchanged = nothing_known
     flat: dict[str, str] = field(default_factory=dict)
     """The roots that aren't watched to the bottom, and why."""
-    blind: bool = False
-    """Whether nothing is watched at all."""
+    unwatched: frozenset[str] = frozenset()
+    """Those of them of which not even the root itself is watched."""
+    is_inbox_watched: bool = True
     _asked: int = 0
     _looked: int = 0
     _stood: dict[str, Signature | None] = field(default_factory=dict)
@@ -321,11 +322,12 @@ class Rounds:
         self.hints.add(asked, Why.AGAIN)
 
     async def _look_blindly(self) -> None:
-        """Where nothing is watched: whether something came into the inbox, or a directory into a root."""
-        if not self.blind:
+        """Where roots aren't watched at all, whether a directory came into one; the same of the inbox."""
+        if not self.is_inbox_watched:
+            self.look_in_inbox()
+        if not self.unwatched:
             return
-        self.look_in_inbox()
-        roots = list(self.roots.values())
+        roots = [root for name, root in self.roots.items() if name in self.unwatched]
         stand = await in_thread(
             lambda: {root.name: self.files.directory_signature(root.path, ".") for root in roots}
         )

@@ -4,10 +4,12 @@ watchfiles loses files in new directories, tells of a tree that is moved in as o
 filter, and waits five seconds when it is cancelled. Hints name run directories, so a look finds what is in them.
 """
 
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -15,7 +17,7 @@ from tests.waiting import PATIENCE_S
 
 from runward.daemon.watch import notifications
 from runward.daemon.watch.hints import Target
-from runward.daemon.watch.notifications import Inotify, Plan, Watching, plan_watches
+from runward.daemon.watch.notifications import CannotWatch, Inotify, Plan, Watching, plan_watches
 from runward.daemon.watch.roots import WatchedRoot
 
 
@@ -197,9 +199,9 @@ async def test_the_roots_are_walked_again_after_a_change_and_not_while_nothing_h
 ) -> None:
     walks: list[Sequence[WatchedRoot]] = []
 
-    def walk(roots: Sequence[WatchedRoot], allowed: int, mend: str, beat: Callable[[], None]) -> Plan:
+    def walk(roots: Sequence[WatchedRoot], *rest: Any) -> Plan:
         walks.append(roots)
-        return plan_watches(roots, allowed, mend, beat)
+        return plan_watches(roots, *rest)
 
     monkeypatch.setattr(notifications, "plan_watches", walk)
     monkeypatch.setattr(notifications, "TIMEOUT_MS", 10)
@@ -211,3 +213,69 @@ async def test_the_roots_are_walked_again_after_a_change_and_not_while_nothing_h
         with anyio.fail_after(PATIENCE_S):
             while len(walks) < 2:
                 await anyio.sleep(0.01)
+
+
+async def test_a_name_that_is_no_utf_8_ends_no_watch_and_harms_no_other_root(
+    tmp_path: Path, root: WatchedRoot
+) -> None:
+    # watchfiles raises at each wait from the first such name on, and tells nothing more.
+    (tmp_path / "others").mkdir()
+    others = WatchedRoot("others", str(tmp_path / "others"), "native")
+    hostile = os.fsencode(root.path) + b"/run/artifacts/\xe9"
+    os.makedirs(hostile)
+    async with watching(tmp_path, root, others) as told:
+        with anyio.fail_after(PATIENCE_S):
+            while told.watching is None or told.watching.flat != ("runs",):
+                os.listdir(hostile)
+                await anyio.sleep(0.01)
+        assert "rename it" in told.watching.why["runs"]
+        assert told.watching.lost is not None
+        (tmp_path / "others" / "new").mkdir()
+        await told.wait(lambda: ("others", "new") in told.targets)
+        (tmp_path / "others" / "new" / "run.json").write_text("{}")
+        told.targets.clear()
+        (tmp_path / "others" / "new" / "exit.json").write_text("{}")
+        await told.wait(lambda: ("others", "new") in told.targets)
+        (Path(root.path) / "good").mkdir()
+        await told.wait(lambda: ("runs", "good") in told.targets)
+
+
+async def test_a_root_with_such_a_name_in_it_is_not_watched_at_all(tmp_path: Path, root: WatchedRoot) -> None:
+    hostile = os.fsencode(root.path) + b"/\xe9"
+    async with watching(tmp_path, root) as told:
+        with anyio.fail_after(PATIENCE_S):
+            while told.watching is None or told.watching.unwatched != ("runs",):
+                os.mkdir(hostile)
+                os.rmdir(hostile)
+                await anyio.sleep(0.01)
+        assert told.watching.watched == 1, "the inbox"
+        (tmp_path / "inbox" / "request.json").write_text("{}")
+        await told.wait(lambda: told.inbox > 0)
+
+
+async def test_one_such_name_that_nothing_happens_to_costs_nothing(tmp_path: Path, root: WatchedRoot) -> None:
+    run = Path(root.path) / "run"
+    run.mkdir()
+    async with watching(tmp_path, root) as told:
+        (run / os.fsdecode(b"\xe9")).touch()
+        with anyio.fail_after(PATIENCE_S):
+            while told.watching is None or told.watching.lost is None:
+                await anyio.sleep(0.01)
+        assert told.watching.flat == ()
+        (run / "exit.json").write_text("{}")
+        await told.wait(lambda: ("runs", "run") in told.targets)
+
+
+async def test_such_a_name_in_the_inbox_is_said_to_be_in_the_way(tmp_path: Path, root: WatchedRoot) -> None:
+    hostile = os.fsencode(tmp_path) + b"/inbox/\xe9"
+
+    async def come_and_go() -> None:
+        async with watching(tmp_path, root):
+            while True:
+                os.mkdir(hostile)
+                os.rmdir(hostile)
+                await anyio.sleep(0.01)
+
+    with pytest.raises(ExceptionGroup) as refused, anyio.fail_after(PATIENCE_S):
+        await come_and_go()
+    assert refused.group_contains(CannotWatch, match="Unable to decode path")
