@@ -390,11 +390,13 @@ class Queue:
         if batch.head.seq > self._head.seq:
             return await queries.head(self._store) == batch.head
         states = await queries.states_under(self._store, (job.id for job in due))
-        return bool(due) and all(states[job.id][1] == token for job in due)
+        return bool(due) and all(job.id in states and states[job.id][1] == token for job in due)
 
     async def _was_applied(self, outcomes: Sequence[Outcome], token: str) -> bool:
-        states = await queries.states_under(self._store, (each.job.id for each in outcomes))
-        return all(states[each.job.id][1] != token for each in outcomes)
+        ids = [each.job.id for each in outcomes]
+        states = await queries.states_under(self._store, ids)
+        # A job that is gone was packed or pruned under a successor, whose epoch refuses what is tried again.
+        return states.keys() >= set(ids) and all(states[each][1] != token for each in ids)
 
 
 async def _unknowable() -> bool:

@@ -1,6 +1,6 @@
 """What is owed: put once, claimed under a token, completed once, held where it must be, and nobody else's lane stopped."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -15,6 +15,7 @@ from tests.handlers.examples import declaration
 
 from runward.daemon.queue import queue as queueing
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
+from runward.daemon.store import queries
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.rows import INSERT_PROBLEM, Job, Outcome
 from runward.daemon.store.store import Store, connect
@@ -409,6 +410,20 @@ async def test_an_unknown_commit_of_a_claim_is_found_out(desk: Desk, fate: Fate)
     claim = await desk.queue.put([], due)
     await desk.complete(claim)
     assert await desk.jobs() == [("a", "done")]
+
+
+async def test_of_a_job_that_is_gone_nobody_says_that_it_was_completed(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def packed_meanwhile(store: Store, numbers: Iterable[int]) -> dict[int, tuple[str, str | None]]:
+        # By a successor, who refuses what is tried again: nobody else may.
+        return {}
+
+    claim = await desk.put(start("a"))
+    desk.connection.commits = ["not done"]
+    monkeypatch.setattr(queries, "states_under", packed_meanwhile)
+    with pytest.raises(StoreTrouble):
+        await desk.complete(claim)
 
 
 @pytest.mark.parametrize("unreadable", [0, 3])
