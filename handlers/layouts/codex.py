@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from runward.config.json_value import JsonValue
+from runward.handlers.layouts.codex_bare import kind_of
 from runward.handlers.layouts.codex_names import thread_of
 from runward.handlers.layouts.codex_records import read_record
 from runward.handlers.layouts.codex_rollout import Rollout
@@ -92,9 +93,12 @@ def recognises_log(name: str, head: bytes) -> bool:
 
 
 def _is_record(record: JsonValue) -> bool:
+    if not isinstance(record, dict):
+        return False
+    if "payload" not in record and "type" not in record:
+        return kind_of(record) is not None
     return (
-        isinstance(record, dict)
-        and record.get("type") in _KINDS
+        record.get("type") in _KINDS
         and isinstance(record.get("timestamp"), str)
         and isinstance(record.get("payload"), dict)
     )

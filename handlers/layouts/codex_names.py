@@ -7,6 +7,8 @@ thread it belongs to and its directory doesn't.
 import re
 from typing import Final
 
+from runward.config.json_value import JsonValue
+
 LOCKS: Final = "thread-writer-locks"
 """The directory of Codex's home that holds the lock files of the threads that are being written."""
 
@@ -31,7 +33,12 @@ def lock_of(thread: str) -> str | None:
 
     The file alone proves nothing: a killed writer leaves it behind, and the next start of Codex removes it.
     """
-    return f"{LOCKS}/{thread}.lock" if _THREAD.fullmatch(thread) else None
+    return f"{LOCKS}/{thread}.lock" if is_thread(thread) else None
+
+
+def is_thread(value: JsonValue) -> bool:
+    """Whether this is an id such as Codex gives its threads."""
+    return isinstance(value, str) and _THREAD.fullmatch(value) is not None
 
 
 def made_at(identifier: str | None) -> int | None:

@@ -5,7 +5,7 @@ passed over, which is several times as fast as building them. The fields that ar
 their types is taken for granted.
 """
 
-from typing import Final, TypedDict, cast
+from typing import Final, Required, TypedDict, cast
 
 import msgspec
 
@@ -65,7 +65,7 @@ class _Record(TypedDict, total=False):
     timestamp: object
     ordinal: object
     type: object
-    payload: _Payload
+    payload: Required[_Payload]
 
 
 _DECODER: Final = msgspec.json.Decoder(_Record)
@@ -74,7 +74,7 @@ _DECODER: Final = msgspec.json.Decoder(_Record)
 def read_record(line: bytes) -> JsonValue:
     """The record of a line, without the fields that nobody asks for.
 
-    JSON of another shape is given whole. Raises `ValueError` for what is no JSON.
+    JSON of another shape, a bare record too, is given whole. Raises `ValueError` for what is no JSON.
     """
     try:
         return cast("JsonValue", _DECODER.decode(line))  # what is parsed from JSON is nothing else

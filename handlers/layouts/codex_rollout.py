@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from runward.config.json_value import JsonValue
+from runward.handlers.layouts.codex_bare import META, STATE, cwd_in, is_aside, kind_of
 from runward.handlers.layouts.codex_counts import LEAVES, Calls, Tokens
 from runward.handlers.layouts.codex_ends import end_by_abort, end_of_task, ends_turn, failure
 from runward.handlers.layouts.codex_names import made_at
@@ -67,19 +68,22 @@ class Rollout:
                     continue
                 ordinal = number
             events += 1
-            told = record.get("timestamp")
-            if type(told) is str and 20 <= len(told) <= 40:
-                if stamp is None:
-                    self.first_stamp = told
-                stamp = told
             payload, kind = record.get("payload"), record.get("type")
-            if type(payload) is not dict:
+            if type(payload) is dict:
+                told = record.get("timestamp")
+                if type(told) is str and 20 <= len(told) <= 40:
+                    if stamp is None:
+                        self.first_stamp = told
+                    stamp = told
+                handlers = _OF_RECORDS
+                if kind == "response_item":
+                    handlers, kind = _OF_ITEMS, payload.get("type")
+                elif kind == "event_msg":
+                    handlers, kind = _OF_EVENTS, payload.get("type")
+            elif payload is None:
+                payload, handlers, kind = record, _OF_BARE, kind_of(record)
+            else:
                 continue
-            handlers = _OF_RECORDS
-            if kind == "response_item":
-                handlers, kind = _OF_ITEMS, payload.get("type")
-            elif kind == "event_msg":
-                handlers, kind = _OF_EVENTS, payload.get("type")
             if type(kind) is not str:
                 continue
             handler = handlers.get(kind)
@@ -93,6 +97,10 @@ class Rollout:
         if self.thread is not None and thread_in(payload) != self.thread:
             self.copies = self.copies or self.turns.turn == "none"
             return
+        self.take_bare_meta(payload, [])
+
+    def take_bare_meta(self, payload: Payload, _: list[Resumed]) -> None:
+        """The file's own description. A bare rollout has no other one."""
         if self.origin is not None:
             return
         origin = read_origin(payload)
@@ -200,6 +208,21 @@ class Rollout:
         """A message of the conversation; prompts are told by records of their own."""
         if payload.get("role") == "assistant":
             self.turns.answer(self.stamp)
+
+    def take_bare_message(self, record: Payload, resumed: list[Resumed]) -> None:
+        """A message where prompts have no records of their own."""
+        self.take_message(record, resumed)
+        if record.get("role") != "user":
+            return
+        text = _joined(record.get("content")) or ""
+        if is_aside(text):
+            self.cwd = self.cwd or cwd_in(text)
+        else:
+            self._prompted(text, None, resumed)
+
+    def take_batch(self, _: Payload, __: list[Resumed]) -> None:
+        """Further records stand together."""
+        self.turns.batch()
 
     def take_thought(self, _: Payload, __: list[Resumed]) -> None:
         """The model reasoned."""
@@ -316,6 +339,13 @@ _OF_ITEMS: Final[Mapping[str, Handler]] = {
     "function_call_output": Rollout.take_output,
     "custom_tool_call_output": Rollout.take_output,
     "tool_search_output": Rollout.take_output,
+}
+
+_OF_BARE: Final[Mapping[str, Handler]] = {
+    **_OF_ITEMS,
+    META: Rollout.take_bare_meta,
+    STATE: Rollout.take_batch,
+    "message": Rollout.take_bare_message,
 }
 
 

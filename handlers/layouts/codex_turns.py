@@ -111,6 +111,11 @@ class Turns:
         if self.turn == "open":
             self.answered = self.replied = False
 
+    def batch(self) -> None:
+        """What follows was recorded at once: words in it that no tool's output precedes are those of a whole reply."""
+        if self.turn == "open":
+            self.answered, self.replied = False, True
+
     def compact(self) -> None:
         """The history was summed up, at the cost of a reply. In a turn that was asked for something that is no answer."""
         if self.turn == "open":

@@ -1,7 +1,7 @@
 """What agents of other tools write, line by line, and what each line says of the turn, told by who wrote it."""
 
 from collections.abc import Callable
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, Self
 
 from tests.handlers.layouts.claude_code_lines import Transcript
 from tests.handlers.layouts.codex_lines import BEGAN, Log, Record, write
@@ -168,7 +168,7 @@ class _Rollout(Log):
         """The time now, as Codex writes it."""
         return iso_time(self._clock())
 
-    def put(self, kind: str, payload: Record, after: float = 0.25) -> Log:
+    def put(self, kind: str, payload: Record, after: float = 0.25) -> Self:
         self.second = self._clock() - BEGAN
         super().put(kind, payload, after=0.0)
         self.records[-1]["timestamp"] = self.stamp()

@@ -88,10 +88,11 @@ def test_sessions_of_the_real_layouts_are_known(tmp_path: Path) -> None:
     claude = f"{claude_code_lines.SESSION}.jsonl"
     (tmp_path / claude).write_bytes(claude_code_lines.headless_run().content())
     assert named(tmp_path, claude, LAYOUTS) == ("claude-code", claude_code_lines.SESSION, False)
-    rollout = b"".join(line.content + b"\n" for line in codex_lines.ok().lines())
-    for name in (codex_lines.NAME, "renamed.jsonl"):
-        (tmp_path / name).write_bytes(rollout)
-        assert named(tmp_path, name, LAYOUTS) == ("codex", codex_lines.THREAD, False)
+    for log in (codex_lines.ok(), codex_lines.bare_ok()):
+        rollout = b"".join(line.content + b"\n" for line in log.lines())
+        for name in (codex_lines.NAME, "renamed.jsonl"):
+            (tmp_path / name).write_bytes(rollout)
+            assert named(tmp_path, name, LAYOUTS) == ("codex", codex_lines.THREAD, False)
     (tmp_path / "run").mkdir()
     (tmp_path / "run/run.json").write_text(json.dumps(lionagi_lines.run_json()))
     assert named(tmp_path, "run", LAYOUTS) == ("lionagi", lionagi_lines.RUN_ID, False)

@@ -42,8 +42,8 @@ class Tree:
     def claude(self, within: str = CLAUDE) -> None:
         self.put(f"{within}/{SESSION}.jsonl", *headless_run().lines)
 
-    def codex(self) -> None:
-        self.put(CODEX, *(line.content for line in codex_lines.ok().lines()))
+    def codex(self, log: codex_lines.Log | None = None) -> None:
+        self.put(CODEX, *(line.content for line in (log or codex_lines.ok()).lines()))
 
     def ctcp(self, place: str, status: str = "pass") -> None:
         self.put(f"{place}/events.jsonl", *ctcp_lines.passed_run())
@@ -120,6 +120,22 @@ async def test_sub_agents_that_lie_flat_beside_their_session_are_counted_in_it_a
     scan = load_remembered(str(text)).scan
     assert scan is not None
     assert LAYOUTS.named("claude-code").load(scan).tell().counts.subagents == 1
+
+
+@pytest.mark.parametrize("layout", ["auto", "codex"])
+async def test_a_bare_rollout_goes_on_in_its_file_as_its_next_attempt(tmp_path: Path, layout: str) -> None:
+    """As Codex up to 0.28 does; no record has a time, so the file's own tells when an attempt ended."""
+    tree = Tree(tmp_path)
+    tree.codex(codex_lines.bare_ok())
+    async with tree.open(layout) as running:
+        await tree.rest(running)
+        assert await told(running) == {f"codex:{codex_lines.THREAD}": ("codex", "completed")}
+        tree.codex(codex_lines.bare_resumed())
+        await tree.scan(running)
+        rows = await running.rows("select ended_by, ended_at from attempts order by attempt")
+        assert [ended_by for ended_by, _ in rows] == ["declared", "declared"]
+        changed_at = (tree.root / CODEX).stat().st_mtime
+        assert rows[1][1] == pytest.approx(changed_at, abs=0.001)
 
 
 async def test_a_directory_that_only_looks_like_a_sessions_hides_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ Turns without ids are those of versions up to 0.98, in which nothing says that a
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from runward.handlers.layouts.transcript import LogLine
 
@@ -43,7 +43,7 @@ class Log:
     total: tuple[int, int] = (0, 0)
     calls: int = 0
 
-    def put(self, kind: str, payload: Record, after: float = 0.25) -> "Log":
+    def put(self, kind: str, payload: Record, after: float = 0.25) -> Self:
         """Add a record `after` seconds."""
         self.second += after
         record: Record = {"timestamp": stamp(self.second)}
@@ -52,13 +52,13 @@ class Log:
         self.records.append({**record, "type": kind, "payload": payload})
         return self
 
-    def event(self, kind: str, /, **payload: object) -> "Log":
+    def event(self, kind: str, /, **payload: object) -> Self:
         return self.put("event_msg", {"type": kind, **payload})
 
-    def item(self, kind: str, /, **payload: object) -> "Log":
+    def item(self, kind: str, /, **payload: object) -> Self:
         return self.put("response_item", {"type": kind, **payload})
 
-    def meta(self, **changed: object) -> "Log":
+    def meta(self, **changed: object) -> Self:
         """The description of the thread; a key with None is left out."""
         payload: Record = {
             "id": self.thread,
@@ -72,18 +72,18 @@ class Log:
         }
         return self.put("session_meta", {key: value for key, value in payload.items() if value is not None})
 
-    def setting(self) -> "Log":
+    def setting(self) -> Self:
         """What Codex tells the model of its surroundings: no prompt."""
         return self.item(
             "message", role="user", content=[{"type": "input_text", "text": "<environment_context/>"}]
         )
 
-    def start(self, number: int, trigger: str | None = "exec") -> "Log":
+    def start(self, number: int, trigger: str | None = "exec") -> Self:
         turn = turn_id(number, self.thread)
         attribution = {} if trigger is None else {"turn_attribution": {"turn_trigger": trigger}}
         return self.event("task_started", turn_id=turn, started_at=int(BEGAN + self.second), **attribution)
 
-    def prompt(self, text: str, number: int | None = None) -> "Log":
+    def prompt(self, text: str, number: int | None = None) -> Self:
         """What was asked for: an item of a turn since 0.169, an event before."""
         self.item("message", role="user", content=[{"type": "input_text", "text": text}])
         if number is None:
@@ -97,24 +97,22 @@ class Log:
             )
         return self.context(number)
 
-    def context(self, number: int | None = None, model: str = "gpt-5-codex") -> "Log":
+    def context(self, number: int | None = None, model: str = "gpt-5-codex") -> Self:
         """The settings of a request to the model."""
         turn = {} if number is None else {"turn_id": turn_id(number, self.thread)}
         return self.put("turn_context", {**turn, "cwd": "/home/dev/app", "model": model})
 
-    def call(self, name: str = "exec_command", call: str | None = None) -> "Log":
+    def call(self, name: str = "exec_command", call: str | None = None) -> Self:
         self.calls += 1
         return self.item("function_call", name=name, arguments="{}", call_id=call or f"call_{self.calls}")
 
-    def output(
-        self, text: object = "Process exited with code 0\nOutput:\n", call: str | None = None
-    ) -> "Log":
+    def output(self, text: object = "Process exited with code 0\nOutput:\n", call: str | None = None) -> Self:
         return self.item("function_call_output", call_id=call or f"call_{self.calls}", output=text)
 
-    def say(self, text: str = "Done.") -> "Log":
+    def say(self, text: str = "Done.") -> Self:
         return self.item("message", role="assistant", content=[{"type": "output_text", "text": text}])
 
-    def tokens(self, given: int = 100, made: int = 10) -> "Log":
+    def tokens(self, given: int = 100, made: int = 10) -> Self:
         """The running total after a reply that cost so much; with nothing it is only repeated."""
         self.total = (self.total[0] + given, self.total[1] + made)
         info = {"total_token_usage": _usage(*self.total), "last_token_usage": _usage(given, made)}
@@ -122,7 +120,7 @@ class Log:
 
     def reply_record(
         self, response: str, given: int = 100, made: int = 10, thread: str | None = None
-    ) -> "Log":
+    ) -> Self:
         """The record of one reply's cost, which precedes the running total since 0.153."""
         return self.put(
             "token_usage_record",
@@ -133,20 +131,20 @@ class Log:
             },
         )
 
-    def complete(self, number: int, message: str | None = "Done.", **changed: object) -> "Log":
+    def complete(self, number: int, message: str | None = "Done.", **changed: object) -> Self:
         return self.event(
             "task_complete", turn_id=turn_id(number, self.thread), last_agent_message=message, **changed
         )
 
-    def compact(self) -> "Log":
+    def compact(self) -> Self:
         """The history is summed up; what that cost was told before."""
         return self.put("compacted", {"message": "so far", "replacement_history": []})
 
-    def abort(self, number: int | None = None, reason: str = "interrupted") -> "Log":
+    def abort(self, number: int | None = None, reason: str = "interrupted") -> Self:
         turn = {} if number is None else {"turn_id": turn_id(number, self.thread)}
         return self.event("turn_aborted", reason=reason, **turn)
 
-    def copy_of(self, other: "Log") -> "Log":
+    def copy_of(self, other: "Log") -> Self:
         """Another thread's records, copied as a fork does: written anew, their contents as they were."""
         for record in other.records:
             self.put(record["type"], record["payload"], after=0.001)
@@ -154,6 +152,31 @@ class Log:
 
     def lines(self) -> list[LogLine]:
         return log_lines([write(record) for record in self.records])
+
+
+@dataclass
+class BareLog(Log):
+    """A rollout as versions up to 0.29 write it: records stand bare, each batch behind a line for the state."""
+
+    def put(self, kind: str, payload: Record, after: float = 0.25) -> Self:
+        """Add a record as it is; it has no time."""
+        self.records.append(payload)
+        return self
+
+    def meta(self, **changed: object) -> Self:
+        return self.put("", {"id": self.thread, "timestamp": stamp(0), "instructions": None, **changed})
+
+    def batch(self) -> Self:
+        """What comes next is recorded together."""
+        return self.put("", {"record_type": "state"})
+
+    def aside(self, text: str) -> Self:
+        """What Codex says to the model in the person's name."""
+        return self.item("message", id=None, role="user", content=[{"type": "input_text", "text": text}])
+
+    def ask(self, text: str) -> Self:
+        """A prompt, and the request that follows."""
+        return self.batch().aside(text).batch()
 
 
 def log_lines(contents: Sequence[bytes]) -> list[LogLine]:
@@ -261,6 +284,42 @@ def oldest_tool() -> Log:
     return log.event("agent_message", message="Done.").tokens().say()
 
 
+BARE_SETTING = "<environment_context>\n  <cwd>/home/dev/app</cwd>\n</environment_context>"
+
+
+def bare_ok() -> Log:
+    """0.20: nothing but the prompt and the answer."""
+    return BareLog().meta().ask("say hello").batch().say()
+
+
+def bare_tool() -> Log:
+    """0.29: the reply that calls a tool is recorded when the tool is through."""
+    log = BareLog().meta(instructions="Be kind.\n", git={"commit_hash": "0c1d2e", "branch": "main"})
+    log.batch().aside("<user_instructions>\n\nBe kind.\n\n</user_instructions>").aside(BARE_SETTING)
+    log.ask("write it").batch().item("reasoning", id="rs_1", summary=[], encrypted_content=None)
+    log.call("shell").output('{"output":"","metadata":{"exit_code":1,"duration_seconds":0.1}}')
+    return log.batch().batch().say()
+
+
+def bare_killed() -> Log:
+    """0.29: a refusal of the API, an interrupt and SIGKILL, in a tool or a request, all leave this."""
+    return BareLog().meta().batch().aside(BARE_SETTING).ask("wait")
+
+
+def bare_resumed() -> Log:
+    """0.20 goes on in the same file."""
+    log = BareLog().meta().ask("say hello").batch().say()
+    log.ask("write it").batch().call("shell").output("{}")
+    return log.batch().batch().say()
+
+
+def bare_copied() -> Log:
+    """0.29 goes on in a file of its own: the copied history is one batch."""
+    log = BareLog().meta()
+    log.batch().aside(BARE_SETTING).aside("the origin's prompt").call("shell").output("{}").say("Before.")
+    return log.ask("say hello").batch().say()
+
+
 def unanswered() -> Log:
     """0.104: an error of the API leaves only that there is no last message."""
     log = Log(numbered=False).meta(cli_version="0.104.0").setting().start(1, None).prompt("say hello")
@@ -325,5 +384,10 @@ ALL = (
     reviewed,
     old_reviewed,
     compacted,
+    bare_ok,
+    bare_tool,
+    bare_killed,
+    bare_resumed,
+    bare_copied,
 )
 """Every rollout of this page."""

@@ -8,11 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.handlers.layouts.codex_lines import (
     ALL,
+    BARE_SETTING,
     BEGAN,
     NAME,
     PARENT,
     THREAD,
+    BareLog,
     Log,
+    bare_copied,
+    bare_killed,
+    bare_ok,
+    bare_resumed,
+    bare_tool,
     compacted,
     forked,
     interrupted,
@@ -77,6 +84,11 @@ def code(log: Log) -> str | None:
         (old_reviewed, "closed", "run.completed.ok", (7, 0, 0, 1), None),
         (compacted, "closed", "run.completed.ok", (19, 0, 0, 0), (200, 20)),
         (terminal, "closed", "run.aborted.user", (18, 1, 0, 0), (200, 20)),
+        (bare_ok, "closed", "run.completed.ok", (6, 0, 0, 0), None),
+        (bare_tool, "closed", "run.completed.ok", (14, 1, 1, 0), None),
+        (bare_killed, "open", None, (6, 0, 0, 0), None),
+        (bare_resumed, "closed", "run.completed.ok", (15, 1, 0, 0), None),
+        (bare_copied, "closed", "run.completed.ok", (12, 1, 0, 0), None),
     ],
 )
 def test_a_rollout_tells_its_turn_its_end_and_what_it_cost(
@@ -90,12 +102,13 @@ def test_a_rollout_tells_its_turn_its_end_and_what_it_cost(
 
 @pytest.mark.parametrize("made", ALL)
 def test_an_ends_status_is_the_one_of_its_reason_and_its_time_the_record_s(made: Made) -> None:
+    """Bare records have no time."""
     log = made()
     close = told(log).close
     if close is not None:
         assert close.status == status_of(close.reason_code)
-        assert close.at is not None
-        assert BEGAN < close.at <= BEGAN + log.second
+        assert (close.at is None) == isinstance(log, BareLog)
+        assert close.at is None or BEGAN < close.at <= BEGAN + log.second
 
 
 def test_the_scanner_is_one_for_transcripts() -> None:
@@ -116,16 +129,21 @@ def test_what_a_thread_says_of_itself() -> None:
 
 @pytest.mark.parametrize("made", ALL)
 def test_an_end_is_told_at_no_line_before_the_agent_s_own_end(made: Made) -> None:
-    """Ends that a later turn follows count as well: each is that of a record which says so."""
+    """Ends that a later turn follows count as well: each is that of a record which says so, or of a bare answer."""
     log = made()
     lines = log.lines()
     ends = {"task_complete", "turn_aborted"}
+    starts = {"task_started"}
+    records: list[dict[str, Any]] = [record.get("payload", record) for record in log.records]
+    if isinstance(log, BareLog):
+        records = [{"type": record.get("role")} for record in records]
+        ends, starts = {"assistant"}, {"user"}
     for cut in range(len(lines)):
         seen = SCANNER.tell(fed(lines[:cut])[0])
         if seen.turn == "closed" and cut < len(lines):
-            recorded = [record["payload"].get("type") in ends for record in log.records[:cut]]
+            recorded = [record.get("type") in ends for record in records[:cut]]
             assert any(recorded), f"line {cut}"
-            later = [record["payload"].get("type") == "task_started" for record in log.records[:cut]]
+            later = [record.get("type") in starts for record in records[:cut]]
             last_end = max(number for number, ended in enumerate(recorded) if ended)
             assert not any(later[last_end:]), f"line {cut}"
 
@@ -415,6 +433,64 @@ def test_an_old_version_records_an_interrupt_without_an_id() -> None:
     assert code(log.prompt("again")) is None
 
 
+def test_what_a_bare_rollout_says_of_its_thread() -> None:
+    """Its records have no times: when it ended is told by its file's own."""
+    seen = told(bare_tool())
+    assert (seen.session_id, seen.parent_session_id, seen.is_subagent) == (THREAD, None, False)
+    assert (seen.attempt, seen.turns, seen.headless) == (1, 1, None)
+    assert (seen.started_at, seen.moved_at, seen.version, seen.model) == (BEGAN, None, None, None)
+    assert (seen.cwd, seen.prompt) == ("/home/dev/app", "write it")
+    assert told(bare_tool(), "renamed.jsonl") == seen
+
+
+@pytest.mark.parametrize(
+    ("text", "cwd"),
+    [
+        (BARE_SETTING, "/home/dev/app"),
+        (
+            "<environment_context>\nCurrent working directory: /home/a b\nApproval policy: never\n",
+            "/home/a b",
+        ),
+        ("<environment_context>\n  <approval_policy>never</approval_policy>\n", None),
+        ("<user_instructions>\n<cwd>/elsewhere</cwd>\n", None),
+    ],
+)
+def test_what_codex_says_in_a_person_s_name_is_no_prompt(text: str, cwd: str | None) -> None:
+    seen = told(BareLog().meta().batch().aside(text))
+    assert (seen.turn, seen.prompt, seen.cwd) == ("none", None, cwd)
+
+
+def test_a_bare_thread_that_is_resumed_into_its_file_has_a_further_turn() -> None:
+    """Its surroundings are told anew, which opens nothing."""
+    log = BareLog().meta().batch().aside(BARE_SETTING).ask("say hello").batch().say()
+    assert told(log.batch().aside(BARE_SETTING)).turn == "closed"
+    log.ask("write it")
+    assert (told(log).turn, told(log).turns, told(log).prompt) == ("open", 2, "say hello")
+
+
+def test_the_history_that_a_bare_thread_copied_ends_nothing() -> None:
+    log = bare_copied()
+    for cut in range(len(log.records)):
+        assert SCANNER.tell(fed(log.lines()[:cut])[0]).close is None
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_words_of_a_bare_reply_that_calls_a_tool_are_no_end(is_first: bool) -> None:
+    log = BareLog().meta().ask("write it").batch()
+    log = log.say("I will.").call().output("{}") if is_first else log.call().output("{}").say("I did.")
+    assert told(log).turn == "open"
+
+
+def test_bare_words_that_stand_in_no_batch_are_no_end() -> None:
+    assert told(BareLog().meta().aside("say hello").say()).turn == "open"
+
+
+def test_a_description_without_a_payload_describes_nothing() -> None:
+    lines = [{"timestamp": stamp(0), "type": kind, "payload": None} for kind in ("session_meta", "state")]
+    seen = SCANNER.tell(fed([*log_lines([write(line) for line in lines]), *ok().lines()])[0])
+    assert seen == told(ok())._replace(counts=seen.counts)
+
+
 @pytest.mark.parametrize("name", ["request_user_input", "request_permissions"])
 def test_a_call_that_asks_a_person_waits_until_it_is_answered(name: str) -> None:
     log = terminal().start(3, "user").prompt("third", 3).call(name, "ask")
@@ -616,6 +692,9 @@ def test_a_rollout_is_recognised_by_its_records(made: Made) -> None:
         b'{"type":"user","sessionId":"x","timestamp":"2026-11-21T07:37:55.592Z","message":{}}\n',
         b'{"timestamp":"2026-11-21T07:37:55.592Z","type":"session_meta","payload":null}\n',
         b'["session_meta"]\n',
+        b'{"id":"x","timestamp":"2026-11-21T07:37:55.592Z","instructions":null}\n',
+        b'{"type":"message","id":null,"role":"user","content":[]}\n',
+        b'{"record_type":"result","value":1}\n',
     ],
 )
 def test_what_is_no_rollout_is_not_recognised_by_its_name(head: bytes) -> None:
@@ -623,8 +702,9 @@ def test_what_is_no_rollout_is_not_recognised_by_its_name(head: bytes) -> None:
 
 
 def test_a_rollout_whose_first_line_is_torn_is_recognised() -> None:
-    lines = [line.content for line in ok().lines()]
-    assert recognises_log(NAME, b"\n".join([lines[0][100:], *lines[1:]])) is True
+    for made in (ok, bare_ok):
+        lines = [line.content for line in made().lines()]
+        assert recognises_log(NAME, b"\n".join([lines[0][100:], *lines[1:]])) is True
 
 
 @pytest.mark.parametrize(

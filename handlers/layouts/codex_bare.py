@@ -1,0 +1,44 @@
+"""Rollouts of Codex up to 0.29: a record stands bare in its line, without a time and without what kind of record it is.
+
+The first line describes the thread. What is recorded together stands behind a line for the program's state: a prompt,
+or a whole reply with the calls in it and their outputs. That is written when the tools are through, and Codex itself is
+done with a turn when a reply calls none. Where a thread is resumed, or forked, into a file of its own (0.29), what is
+copied stands there as one such batch.
+"""
+
+import re
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.handlers.layouts.codex_names import is_thread
+from runward.handlers.layouts.codex_origin import LONGEST_PATH
+from runward.handlers.layouts.foreign_values import whole_text_in
+
+META: Final = "session_meta"
+STATE: Final = "state"
+
+_ASIDES: Final = ("<environment_context>", "<user_instructions>")
+"""How the messages begin that Codex itself gives to the model in the person's name."""
+
+_CWD: Final = re.compile(r"<environment_context>\s*(?:<cwd>(.*)</cwd>|Current working directory: (.*))")
+
+
+def kind_of(record: dict[str, JsonValue]) -> JsonValue:
+    """What kind of record this is: an item of the conversation says so, the two others are told by their fields."""
+    kind = record.get("type")
+    if kind is not None:
+        return None if kind in (META, STATE) else kind
+    if record.get("record_type") == STATE:
+        return STATE
+    return META if "instructions" in record and is_thread(record.get("id")) else None
+
+
+def is_aside(text: str) -> bool:
+    """Whether this message to the model is Codex's own and no prompt."""
+    return text.startswith(_ASIDES)
+
+
+def cwd_in(text: str) -> str | None:
+    """The working directory, where a message tells the model of its surroundings (since 0.23)."""
+    found = _CWD.match(text)
+    return None if found is None else whole_text_in(found[1] or found[2], LONGEST_PATH)
