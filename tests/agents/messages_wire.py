@@ -86,15 +86,18 @@ def _block(reply: Says | Calls, tools: frozenset[str]) -> tuple[JsonObject, Json
     """A reply's one block as it begins, and what is then added to it."""
     if isinstance(reply, Says):
         return {"type": "text", "text": ""}, {"type": "text_delta", "text": reply.text}
+    given: JsonObject
     if reply.tool == "shell":
         name = "Bash"
-        given = {"command": reply.argument, "description": "as the script says"}
+        given = {"command": reply.argument, "description": "as it is written down"}
     else:
         name = next(each for each in SUBAGENT_TOOLS if each in tools)
         given = {
-            "description": "as the script says",
+            "description": "as it is written down",
             "prompt": reply.argument,
             "subagent_type": "general-purpose",
         }
+    if reply.in_background:
+        given["run_in_background"] = True
     block: JsonObject = {"type": "tool_use", "id": f"toolu_{uuid4().hex[:20]}", "name": name, "input": {}}
     return block, {"type": "input_json_delta", "partial_json": json.dumps(given)}

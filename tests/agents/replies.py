@@ -29,10 +29,14 @@ class Says(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """A call of a tool: of the shell with a command, or of a sub-agent with a prompt."""
+    """A call of a tool: of the shell with a command, or of a sub-agent with a prompt.
+
+    `in_background`, where the agent has such: the reply to the call comes at once.
+    """
 
     tool: Literal["shell", "subagent"]
     argument: str
+    in_background: bool = False
 
 
 class Refuses(NamedTuple):

@@ -24,6 +24,11 @@ SCRIPTS: Final[Scripts] = {
     "held": [Calls("shell", HELD), Says("The tool is through.")],
     "slowly_made": [Calls("shell", HELD), Calls("shell", "echo made > out.txt"), Says("It is made.")],
     "slowly_refused": [Calls("shell", HELD), Refuses(400)],
+    "in_background": [Calls("shell", HELD, in_background=True), Says("It is under way.")],
+    "delegated_in_background": [
+        Calls("subagent", prompt("held"), in_background=True),
+        Says("They are at it."),
+    ],
     "stalled": [Stalls()],
     "refused": [Refuses(400)],
     "endless": [Calls("shell", "true")],
