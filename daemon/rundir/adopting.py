@@ -14,6 +14,7 @@ from runward.daemon.ports import StandingLines
 from runward.daemon.rundir.our_lines import SEARCHED, each_line
 from runward.handlers.layouts.foreign_json import read_json
 
+_NOTHING: Final = frozenset[str]()
 _HASH: Final = frozenset({"hash"})
 _HOW_LATE: Final = frozenset({"hash", "ts", "t", "basis"})
 """What may also differ where the same fact was learned later: when it was noticed, and that the contract was."""
@@ -46,7 +47,7 @@ def _adopted(line: bytes, left: list[_Candidate]) -> bytes:
     ours = read_json(line)
     if not isinstance(ours, dict):
         return line
-    for ignored in (_HASH, _HOW_LATE):
+    for ignored in (_NOTHING, _HASH, _HOW_LATE):
         for place, candidate in enumerate(left):
             if _without(candidate.value, ignored) == _without(ours, ignored):
                 del left[place]
@@ -69,7 +70,10 @@ def _candidates(descriptor: int, size: int, taken: set[int]) -> Iterator[_Candid
 
 
 def _lines(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """The whole lines with their places; one that is too long is passed over."""
+    """The whole lines with their places, the last one also without its newline; one that is too long is passed over.
+
+    A crash may have taken no more than the newline. Without it the line would be closed off, and told again behind.
+    """
     begin, rest, position = 0, b"", 0
     while position < size:
         piece = os.pread(descriptor, min(_CHUNK, size - position), position)
@@ -82,3 +86,5 @@ def _lines(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
             begin += len(line) + 1
         if len(rest) > _LONGEST:  # what follows up to its end is no line of ours either
             begin, rest = position, b""
+    if rest:
+        yield begin, rest + b"\n"

@@ -47,7 +47,7 @@ def examine(path: Path) -> Examined:
         raise Damaged(f"{path} was not copied by `runward backup`: it lacks what is in {path.name}-wal")
     try:
         with unchanging(path) as connection:
-            return _examined(connection, path, size)
+            return examined(connection, path, size)
     except sqlite3.Error as error:
         raise Damaged(f"{path} is no store that can be read: {error}") from error
 
@@ -69,7 +69,8 @@ def unchanging(path: Path) -> Iterator[sqlite3.Connection]:
         connection.close()
 
 
-def _examined(connection: sqlite3.Connection, path: Path, size: int) -> Examined:
+def examined(connection: sqlite3.Connection, path: Path, size: int) -> Examined:
+    """What the store of `connection` is like, which lies at `path` and has `size` bytes. Raises as `examine` does."""
     (version,) = connection.execute("pragma user_version").fetchone()
     known = migrations()[-1].number
     if version > known:

@@ -35,8 +35,9 @@ _SIDES: Final = ("-wal", "-shm")
 _LAST_ABSENT: Final = "select max(last) from absent_events"
 _UNDECIDED: Final = (
     "select j.id, e.key from jobs j join events e on e.seq = j.event"
-    " where j.handler = 'requests/play' and j.state in ('waiting', 'running')"
+    " where j.handler = 'requests/play' and j.state in ('waiting', 'running', 'held')"
 )
+"""One that was held may have been retried since, and would be again."""
 
 
 class Current(NamedTuple):
@@ -72,11 +73,16 @@ def plan_restore(state: Path, backup: Path, now: float) -> Plan:
     found = examine(backup)
     store = state / STORE
     current = _current(store, found) if os.path.lexists(store) else None
-    epochs = [found.epoch, _epoch_beside(state), (current and current.epoch) or 0]
-    with unchanging(backup) as connection:
-        starts, jobs = _maybe_begun(connection, state, found)
     kept = None if current is None else _name_for(state, now)
-    return Plan(backup, found, current, kept, max(epochs) + 1, starts, jobs)
+    with unchanging(backup) as connection:
+        return plan_of(connection, state, Plan(backup, found, current, kept, 0, (), ()))
+
+
+def plan_of(connection: sqlite3.Connection, state: Path, plan: Plan) -> Plan:
+    """`plan` with what follows from what is in the backup, which `connection` reads, and from what lies in `state`."""
+    epochs = [plan.found.epoch, _epoch_beside(state), (plan.current and plan.current.epoch) or 0]
+    starts, jobs = _maybe_begun(connection, state, plan.found)
+    return plan._replace(epoch=max(epochs) + 1, starts=starts, jobs=jobs)
 
 
 def restore(state: Path, plan: Plan, now: float) -> None:
@@ -91,7 +97,9 @@ def restore(state: Path, plan: Plan, now: float) -> None:
         shutil.copyfile(plan.backup, made)
         made.chmod(0o600)
         migrate(made, keep=False)
-        _make_ready(made, state, plan, now)
+        with closing(sqlite3.connect(made, isolation_level=None)) as connection:
+            make_ready(connection, state, plan, now)
+            connection.execute("pragma journal_mode = delete")  # one file, to be renamed
         _sync(made)
         if plan.kept is not None and plan.current is not None:
             _keep(plan.current, plan.kept)
@@ -112,28 +120,26 @@ def _put_in_place(made: Path, store: Path, kept: Path | None) -> None:
         raise
 
 
-def _make_ready(made: Path, state: Path, plan: Plan, now: float) -> None:
+def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: float) -> None:
     """What must be different in the copy before any daemon works with it."""
-    with closing(sqlite3.connect(made, isolation_level=None)) as connection:
-        connection.execute("begin immediate")
-        # Not stopped in order: the journals of what was going on are compared.
-        connection.execute("update daemon set epoch = ?, stopped_cleanly = 0", (plan.epoch,))
-        connection.execute(
-            "insert into restores (at, head_seq, head_hash, epoch) values (?, ?, ?, ?)",
-            (now, *plan.found.head, plan.epoch),
-        )
-        connection.executemany(
-            "update starts set state = 'failed', why = ?, ended_at = ? where name = ? and state = 'owed'",
-            [(MAYBE_BEGUN, now, name) for name in plan.starts],
-        )
-        connection.executemany(
-            "update jobs set state = 'held', token = null, error = ?, updated_at = ? where id = ?",
-            [(MAYBE_BEGUN, now, job) for job in plan.jobs],
-        )
-        own_journals.have_compared(connection, state)
-        own_journals.write_packed(connection, state)
-        connection.execute("commit")
-        connection.execute("pragma journal_mode = delete")  # one file, to be renamed
+    connection.execute("begin immediate")
+    # Not stopped in order: the journals of what was going on are compared.
+    connection.execute("update daemon set epoch = ?, stopped_cleanly = 0", (plan.epoch,))
+    connection.execute(
+        "insert into restores (at, head_seq, head_hash, epoch) values (?, ?, ?, ?)",
+        (now, *plan.found.head, plan.epoch),
+    )
+    connection.executemany(
+        "update starts set state = 'failed', why = ?, ended_at = ? where name = ? and state = 'owed'",
+        [(MAYBE_BEGUN, now, name) for name in plan.starts],
+    )
+    connection.executemany(
+        "update jobs set state = 'held', token = null, error = ?, updated_at = ? where id = ?",
+        [(MAYBE_BEGUN, now, job) for job in plan.jobs],
+    )
+    own_journals.have_compared(connection, state)
+    own_journals.write_packed(connection, state)
+    connection.execute("commit")
 
 
 def _maybe_begun(

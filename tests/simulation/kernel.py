@@ -135,6 +135,9 @@ class _Path:
         except OSError:
             return False
 
+    def lexists(self, path: str | os.PathLike[str]) -> bool:
+        return self._kernel.exists(os.fspath(path))
+
     dirname = staticmethod(posixpath.dirname)
     basename = staticmethod(posixpath.basename)
     join = staticmethod(posixpath.join)
@@ -292,8 +295,10 @@ class Kernel:
         written = bytes(content[:room])
         opened.node.torn = opened.node.torn or room < len(content)
         if not opened.flags & os.O_APPEND:
-            start = opened.position
+            start, length = opened.position, len(opened.node.data)
             opened.node.data[start : start + len(written)] = written
+            if len(opened.node.data) > length:
+                opened.node.pieces.append((self.me(), len(opened.node.data) - length))
             opened.position += len(written)
             self._order += 1
             self._written_over_at = self._order

@@ -1,12 +1,14 @@
 """What always holds: checked against the store and the journals, by plain means."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from typing import Final
 
 from tests.simulation.agent_laws import check_agents
 from tests.simulation.broken import Broken
 from tests.simulation.kernel import Node
+from tests.simulation.lives import LINES, fact, tellings
 from tests.simulation.places import CANCELLED, GONE, VANISHED, Pairs, Place, Places
 from tests.simulation.ports import Written, journal_path
 from tests.simulation.produced import check_files
@@ -14,6 +16,7 @@ from tests.simulation.universe import Universe
 
 from runward.daemon.ports import Appended, JournalLine, NotAppended
 from runward.daemon.store.chain import GENESIS, event_hash
+from runward.daemon.store.restore import MAYBE_BEGUN
 from runward.handlers.journal.place import journal_directory
 
 ALWAYS: Final[dict[str, str]] = {
@@ -91,11 +94,20 @@ class Laws:
         self._contracts: dict[str, tuple[str | None, bool]] = {}
         self._raced: list[Node | None] = []
         self._version: list[tuple[int, ...]] = []
+        self._lives_over = 0
+        self._known: set[bytes] = set()
+        """Our lines that the store knows, looked for once it was restored."""
 
     def always(self) -> None:
-        """What must hold after every step, checked where the store changed since it was checked last."""
+        """What must hold after every step, checked where the store changed since it was checked last.
+
+        A store that was restored may have other contracts than the one before it: they were read anew.
+        """
         version = self._universe.peek("pragma data_version")
-        if version == self._version:
+        if self._lives_over != self._universe.lives.over:
+            self._lives_over = self._universe.lives.over
+            self._contracts.clear()
+        elif version == self._version:
             return
         self._version = version
         for law, question in ALWAYS.items():
@@ -184,7 +196,8 @@ class Laws:
         self._journals()
         check_files(self._universe, self._places)
         check_agents(self._universe)
-        self._universe.launchers.check(dict(self._universe.peek("select key, state from starts")))
+        self._universe.launchers.check(dict(self._universe.peek(STARTS, (MAYBE_BEGUN,))))
+        self._epochs()
 
     def _chain(self) -> None:
         head = GENESIS
@@ -208,6 +221,12 @@ class Laws:
         statuses = dict(self._universe.peek("select key, status from sessions"))
         if statuses != last:
             raise Broken("the history doesn't lead to the sessions' statuses")
+
+    def _epochs(self) -> None:
+        """No two daemons rule under the same epoch, also where the store of one of them was restored."""
+        epochs = [each.store.epoch for each in self._universe.daemons if each.store.epoch]
+        if len(set(epochs)) != len(epochs):
+            raise Broken(f"two daemons had the same epoch: {epochs}")
 
     def _orders(self) -> None:
         """Whoever is said to have been told was told; then the attempt is over, and if nobody said how, by that order."""
@@ -276,27 +295,41 @@ class Laws:
             if each.node is not None and isinstance(each.answer, Appended):
                 written[id(each.node)].append(each)
                 nodes[id(each.node)] = each.node
+        if self._universe.lives.over:
+            rows = self._universe.peek(LINES)
+            self._known = {line for *_, content in rows for line in content.splitlines(keepends=True)}
         for number, node in nodes.items():
             self._journal(node, written[number])
         self._places_of_lines()
         self._damage()
+        self._told_once()
 
     def _journal(self, node: Node, written: list[Written]) -> None:
-        """Each line of ours stands exactly once where it was said to be, in order, and all else is foreign."""
+        """Each line of ours stands exactly once where it was said to be, in order, and all else is foreign.
+
+        In a store that was restored a line is the one that was adopted; what is owed then may say something else
+        than stands there, and comes behind it, so the order is no law where lines stood at a restore. And nobody
+        knows any more of a line that only the forgotten store knew: it isn't written again where it was lost.
+        """
         data = bytes(node.data)
         # A line that was owed again counts where it was met last.
-        last = reversed([line for each in written for line in each.line.content.splitlines(keepends=True)])
+        last = reversed([line for each in written for line in _standing(each).splitlines(keepends=True)])
         ours = list(dict.fromkeys(last))[::-1]
         places = []
         least = 0 if any(self._may_lack(each.line) for each in written) else 1
         for content in ours:
             at = [place for place in _occurrences(data, content) if place == 0 or data[place - 1] == 10]
-            if not least <= len(at) <= 1:
+            if not (least and not self._is_forgotten(content)) <= len(at) <= 1:
                 raise Broken(f"{node.path}: a line of ours stands {len(at)} times: {content!r} in {data!r}")
             places += at
-        if places != sorted(places) and least and node not in self._raced and not node.meddled:
+        out_of_order = self._raced + self._universe.lives.journals
+        if places != sorted(places) and least and node not in out_of_order and not node.meddled:
             raise Broken(f"{node.path}: our lines stand in another order than they were ordered in")
         self._foreign(node, data)
+
+    def _is_forgotten(self, line: bytes) -> bool:
+        """Whether only a store that was replaced by a backup knew this line of ours."""
+        return bool(self._universe.lives.over) and line not in self._known
 
     def _was_away(self, directory: str) -> bool:
         """Whether a run's directory was gone at some time.
@@ -329,6 +362,8 @@ class Laws:
         for each in self._universe.written:
             line = (id(each.node), each.line.content)
             match each.answer:
+                case Appended(adopted=bytes()):
+                    reached["a line that stood before a restore, adopted"] += 1
                 case Appended(already=True):
                     reached["a line found that was written already"] += 1
                 case Appended():
@@ -344,7 +379,8 @@ class Laws:
         """What the store says of a journal's lines is what stands there, where the run's directory stayed."""
         by_path = {place.path: place for place in self._places.by_key.values()}
         for directory, name, content, offset, places in self._universe.peek(
-            'select directory, name, content, "offset", places from journal_lines where "offset" is not null'
+            'select l.directory, l.name, coalesce(a.content, l.content), l."offset", l.places from journal_lines l'
+            ' left join adopted_lines a on a.id = l.id where l."offset" is not null'
         ):
             path = journal_path(directory, name)
             if (
@@ -359,6 +395,34 @@ class Laws:
             found = b"".join(data[start : start + length] for start, length in pieces)
             if found != content:
                 raise Broken(f"{path}: at {pieces} stands {found!r}, the store says {content!r}")
+
+    def _told_once(self) -> None:
+        """No fact is told more often in a journal than the store of one life knew it: what was told before a restore,
+        and is found out again after it, is adopted. What differs in more than when it was learned is another fact.
+        """
+        lives, kernel = self._universe.lives, self._universe.kernel
+        if not lives.over:
+            return
+        now = tellings(self._universe.peek(LINES))
+        for directory, name in now:
+            path = journal_path(directory, name)
+            if not kernel.exists(path) or self._was_away(directory):
+                continue  # it may be another run's
+            stands = Counter(map(fact, self._ours(kernel.node(path))))
+            for each, count in stands.items():
+                most = max(life.get((directory, name), Counter())[each] for life in (*lives.told, now))
+                if count > most:
+                    raise Broken(f"{path} tells {count} times, where it should at most {most} times: {each}")
+
+    def _ours(self, node: Node) -> Iterator[bytes]:
+        """The lines of ours that stand in a journal."""
+        ours = {
+            line
+            for each in self._universe.written
+            if each.node is node and isinstance(each.answer, Appended)
+            for line in _standing(each).splitlines()
+        }
+        return (line for line in bytes(node.data).splitlines() if line in ours)
 
     def _damage(self) -> None:
         """What was synced stays, so a journal is found damaged only where a disk lied or somebody was at it."""
@@ -381,6 +445,9 @@ UNSURE: Final = "select session_key, attempt from cancellations where told is nu
 TOLD: Final = "select session_key, attempt from cancellations where told is not 0"
 
 PRUNED: Final = "select session_key from tombstones"
+STARTS: Final = "select key, case when why = ? then 'given up' else state end from starts"
+"""Each start's state; of what was given up at a restore nobody can tell whether it began."""
+
 GIVEN_UP: Final = "select lane from jobs where handler = 'journal/repair' and state = 'discarded'"
 RARE_ROWS: Final[dict[str, str]] = {
     "a repair that a person gave up": f"select count(*) from ({GIVEN_UP})",
@@ -430,6 +497,13 @@ RARE_ROWS: Final[dict[str, str]] = {
     ),
 }
 """Rare paths that leave rows in the store."""
+
+
+def _standing(written: Written) -> bytes:
+    """The lines as they stand, for an answer that they do."""
+    answer = written.answer
+    adopted = answer.adopted if isinstance(answer, Appended) else None
+    return written.line.content if adopted is None else adopted
 
 
 def pairs(contract: str | None) -> Pairs | None:

@@ -9,6 +9,7 @@ from tests.simulation.runs import Scene
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.requests import Request, dump_request
 from runward.daemon.rundir.durable import write_durably
+from runward.daemon.store.restore import MAYBE_BEGUN
 from runward.handlers.events import (
     JobDiscardRequested,
     JobRetryRequested,
@@ -31,9 +32,11 @@ class People:
         self._requests = 0
 
     def held(self, handler: str = "*") -> list[tuple[int, str]]:
-        """The jobs that are held now, with their lanes."""
-        held = "select id, lane from jobs where state = 'held' and handler glob ? order by id"
-        rows = self._scene.universe.peek(held, (handler,))
+        """The jobs that are held now, with their lanes; but for requests that nobody wants carried out a second time."""
+        held = (
+            "select id, lane from jobs where state = 'held' and handler glob ? and error is not ? order by id"
+        )
+        rows = self._scene.universe.peek(held, (handler, MAYBE_BEGUN))
         return [(int(row[0]), str(row[1])) for row in rows if not str(row[1]).startswith(FUTURE)]
 
     def retry_held(self) -> None:

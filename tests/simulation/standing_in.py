@@ -30,6 +30,7 @@ _SYSTEM_CALLS: Final = (
     "processes.record.os",
     "processes.ticket.fcntl",
     "processes.ticket.os",
+    "rundir.adopting.os",
     "rundir.artifacts.os",
     "rundir.comparing.os",
     "rundir.durable.os",
@@ -51,6 +52,8 @@ _SYSTEM_CALLS: Final = (
     "rundir.unpacking.os",
     "rundir.words.os",
     "store.epoch.os",
+    "store.own_journals.os",
+    "store.restore.os",
 )
 """What makes system calls, below `runward.daemon`."""
 

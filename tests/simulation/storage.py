@@ -36,12 +36,17 @@ class Disk:
     """The database itself. It lives as long as this object, whoever opens it."""
 
     def __init__(self) -> None:
-        self._uri = f"file:/simulated-{next(_number)}?vfs=memdb"
         self.full = False
-        self.world = self.open()
+        self.world = self._make()
         for step in migrations():
-            self.world.executescript(f"begin immediate;\n{step.sql}\ncommit;")
+            self.world.executescript(
+                f"begin immediate;\n{step.sql}\npragma user_version = {step.number};\ncommit;"
+            )
         keep_what_goes(self.world)
+
+    def _make(self) -> sqlite3.Connection:
+        self._uri = f"file:/simulated-{next(_number)}?vfs=memdb"
+        return self.open()
 
     def open(self) -> sqlite3.Connection:
         """A connection of its own."""
@@ -56,6 +61,21 @@ class Disk:
     def whole(self) -> sqlite3.Connection:
         """All that was ever recorded, on a connection of its own."""
         return whole_record(self._uri)
+
+    def copied(self) -> bytes:
+        """A copy of it as it stands. Raises `sqlite3.OperationalError` where somebody has it locked."""
+        self.world.execute("begin")
+        try:
+            self.world.execute("select count(*) from sqlite_master").fetchone()
+            return self.world.serialize()
+        finally:
+            self.world.rollback()
+
+    def replace(self, made: sqlite3.Connection) -> None:
+        """Put `made` in its place. Whoever has the old one open goes on with that."""
+        self.world.close()
+        self.world = self._make()
+        made.backup(self.world)
 
     def close(self) -> None:
         self.world.close()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from tests.simulation.backups import Backups
 from tests.simulation.mishaps import Mishaps
 from tests.simulation.people import People
 from tests.simulation.places import Places
@@ -34,6 +35,7 @@ class Story:
         universe.launchers.places = self.places
         self.people = People(self.scene, self._later)
         self.mishaps = Mishaps(self.scene, self._later)
+        self.backups = Backups(universe, self._do)
         self.left = DEEDS
         self.last = 0.0
         self._runs = 0
@@ -51,6 +53,7 @@ class Story:
     def plan(self) -> None:
         """Order every deed. What was there before the daemon ever started is done at once."""
         self.universe.errands.plan()
+        self.backups.plan()
         for _ in range(3):
             run = self._new_run(ROOTS[1])
             run.place.before = True

@@ -1,11 +1,13 @@
 """The simulation would notice: with any one guard taken out of the daemon, a history breaks a law."""
 
+import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.simulation import chaos, errands
+from tests.simulation import backups, chaos, errands
 from tests.simulation.broken import Broken
 from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.virtual_time import GoingInCircles
@@ -16,7 +18,8 @@ from runward.daemon.processes import record, ticket
 from runward.daemon.queue.queue import Queue
 from runward.daemon.rundir import comparing, files, journals
 from runward.daemon.rundir.sights import NOTHING_READ
-from runward.daemon.store import queries, rows
+from runward.daemon.store import queries, restore, rows
+from runward.daemon.store.restore import Plan, plan_of
 from runward.daemon.store.store import Store
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker import following, places
@@ -223,6 +226,25 @@ def without_grace(patch: pytest.MonkeyPatch) -> None:
     )  # few agents' last lines come after they are gone: here all do
 
 
+def without_adopting_lines(patch: pytest.MonkeyPatch) -> None:
+    """What a restored store finds out again is told again."""
+    patch.setattr(journals, "as_they_stand", lambda descriptor, size, content, known: content)
+
+
+def without_the_restores_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A restored store goes on with the epoch that its backup had."""
+
+    def as_it_was(connection: sqlite3.Connection, state: Path, plan: Plan) -> Plan:
+        return plan_of(connection, state, plan)._replace(epoch=plan.found.epoch)
+
+    patch.setattr(backups, "plan_of", as_it_was)
+
+
+def without_giving_starts_up(patch: pytest.MonkeyPatch) -> None:
+    """What a backup still had to start is started, whatever began since."""
+    patch.setattr(restore, "_maybe_begun", lambda connection, state, found: ((), ()))
+
+
 def without_making_journals(patch: pytest.MonkeyPatch) -> None:
     """A journal among our own state that was never made counts as one that is away."""
     patch.setattr(files, "make_durably", lambda within, path: None)
@@ -251,6 +273,9 @@ def without_making_journals(patch: pytest.MonkeyPatch) -> None:
         without_knowing_copies,
         without_history,
         without_grace,
+        without_adopting_lines,
+        without_the_restores_epoch,
+        without_giving_starts_up,
         without_making_journals,
     ],
 )

@@ -15,6 +15,7 @@ from tests.simulation.deliveries import Deliveries
 from tests.simulation.errands import Errands
 from tests.simulation.kernel import Kernel, Node
 from tests.simulation.launchers import Launchers
+from tests.simulation.lives import Lives
 from tests.simulation.ports import INBOX, STATE, ProcessTable, SimulatedClock, Written
 from tests.simulation.storage import Disk
 from tests.simulation.tally import Tally
@@ -61,6 +62,7 @@ class Universe:
         self.launchers = Launchers(self)
         self.errands = Errands(self)
         self.written: list[Written] = []
+        self.lives = Lives()
         self.trace: list[str] = []
         self.daemons: list[Daemon] = []
         self.current: Daemon | None = None

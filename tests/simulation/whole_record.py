@@ -17,6 +17,7 @@ PRUNED: Final = (
     "events",
     "jobs",
     "journal_lines",
+    "adopted_lines",
     "files",
     "cancellations",
     "starts",

@@ -94,6 +94,27 @@ def test_the_line_of_the_same_moment_is_preferred(tmp_path: Path) -> None:
     assert owe(tmp_path, line("session_resumed", NOW, "2026-01-02T00:00:00Z")).adopted == second
 
 
+def test_a_line_that_lost_no_more_than_its_newline_is_completed(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_bytes(STARTED + ENDED[:-1])
+    result = owe(tmp_path, line("session_finished", NOW, attempt=1, status="completed"))
+    assert (result.offset, result.adopted) == (len(STARTED), ENDED)
+    assert journal(tmp_path) == STARTED + ENDED
+
+
+def test_a_line_that_was_torn_elsewhere_is_closed_off_and_told_again(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_bytes(STARTED + ENDED[:-2])
+    owed = line("session_finished", NOW, attempt=1, status="completed")
+    assert owe(tmp_path, owed).adopted is None
+    assert journal(tmp_path) == STARTED + ENDED[:-2] + b" \n" + owed
+
+
+def test_our_own_line_is_preferred_to_one_that_says_the_same(tmp_path: Path) -> None:
+    owed = line("session_finished", NOW, attempt=1, status="completed")
+    (tmp_path / "events.jsonl").write_bytes(STARTED + ENDED + owed)
+    result = owe(tmp_path, owed)
+    assert (result.offset, result.adopted) == (len(STARTED + ENDED), None)
+
+
 def test_our_own_line_is_not_written_twice_though_nobody_said_that_it_may_stand(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_bytes(STARTED)
     result = owe(tmp_path, STARTED)

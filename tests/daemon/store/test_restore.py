@@ -227,12 +227,13 @@ def test_where_a_launcher_finds_out_by_itself_it_is_asked(state: Path, tmp_path:
     assert plan_restore(state, owing, NOW).starts == ()
 
 
+@pytest.mark.parametrize("before", ["waiting", "held"])
 @pytest.mark.parametrize(("begun", "held"), [(False, ()), (True, (32,))])
 def test_a_request_that_was_not_decided_yet_is_held_where_it_may_have_begun(
-    state: Path, tmp_path: Path, begun: bool, held: tuple[int, ...]
+    state: Path, tmp_path: Path, begun: bool, held: tuple[int, ...], before: str
 ) -> None:
     with closing(sqlite3.connect(state / "runward.db", isolation_level=None)) as connection:
-        add_request(connection, "waiting")
+        add_request(connection, before)
     back_up(state / "runward.db", tmp_path / "asked.db")
     if begun:
         begin_and_forget(state)
@@ -240,8 +241,8 @@ def test_a_request_that_was_not_decided_yet_is_held_where_it_may_have_begun(
     plan = plan_restore(state, tmp_path / "asked.db", NOW)
     assert plan.jobs == held
     restore(state, plan, NOW)
-    state_of_job = "held" if begun else "waiting"
-    assert rows(state / "runward.db", "select state from jobs") == [(state_of_job,)]
+    expected = ("held", MAYBE_BEGUN) if begun else (before, None)
+    assert rows(state / "runward.db", "select state, error from jobs") == [expected]
 
 
 def test_journals_among_our_own_state_that_are_gone_are_listed_to_be_written_again(
