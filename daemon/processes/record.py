@@ -151,7 +151,8 @@ def adopt_run_directory(root: str, name: str, start: str) -> RunDirectory:
     try:
         if os.fstat(descriptor).st_uid != os.geteuid():
             raise NameTaken("it belongs to another user")
-        for entry in os.listdir(descriptor):
+        # What is in a run that began is its own: that is found out before anything is cleared away.
+        for entry in sorted(os.listdir(descriptor), key=lambda entry: entry != RUN):
             _clear_leftover(descriptor, entry, start)
     except BaseException:
         os.close(descriptor)

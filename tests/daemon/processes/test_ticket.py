@@ -91,6 +91,23 @@ def test_a_launcher_that_died_before_it_began_leaves_the_claim_to_the_next(machi
     assert os.listdir(machine.root / "run") == []
 
 
+@pytest.mark.parametrize("last", [RUN, "artifacts", "stdout.log"])
+def test_nothing_is_cleared_away_in_a_run_that_began(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    claim = machine.claim()
+    os.mkdir(machine.root / "run" / "artifacts")
+    (machine.root / "run" / "stdout.log").touch()
+    claim.directory.write_json(RUN, {"metadata": {"start": "key"}})
+    machine.die(claim)
+    there = sorted(os.listdir(machine.root / "run"))
+    monkeypatch.setattr(os, "listdir", lambda place: sorted(there, key=lambda name: name == last))
+    with pytest.raises(BegunAlready):
+        machine.claim()
+    monkeypatch.undo()
+    assert sorted(os.listdir(machine.root / "run")) == there
+
+
 def test_a_run_json_of_this_start_says_that_it_began(machine: Machine) -> None:
     claim = machine.claim()
     claim.directory.write_json(RUN, {"metadata": {"start": "key"}})
