@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.cli.liveness_text import mend_of
 from runward.daemon.cli.output import local
 from runward.daemon.store import reading, reading_causes
 from runward.daemon.store.reading import SessionRow
@@ -119,7 +120,7 @@ def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hi
     turn = f"its turn is {followed.turn}" if followed is not None else "no file of it was read yet"
     if followed is None or followed.process is None:
         why = f"{turn}, and nobody can tell whether its process is still there"
-        return Hindrance(_NOT_OVER, why, "`stale_after` of its root ends such a session by its silence")
+        return Hindrance(_NOT_OVER, why, mend_of(row.layout))
     state = RealProcesses().state(followed.process)
     why = f"{turn}, and its process {followed.process.pid} is {state}"
     return Hindrance(_NOT_OVER, why, None if is_up else _START)
@@ -142,7 +143,7 @@ def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> H
     ]
     if not states:
         why = "no end was written, and no process is named that could be gone"
-        return Hindrance(_NOT_OVER, why, "write its exit.json")
+        return Hindrance(_NOT_OVER, why, mend_of(row.layout))
     return Hindrance(_NOT_OVER, f"no end was written, and {', '.join(states)}", None if is_up else _START)
 
 

@@ -10,10 +10,11 @@ from runward.daemon.cli import completing
 from runward.daemon.cli.context import settings_in_force, store_to_read
 from runward.daemon.cli.finding import find_session
 from runward.daemon.cli.groups import Group
+from runward.daemon.cli.liveness_text import NOBODY_CAN_TELL, is_unknown, silence
 from runward.daemon.cli.moments import Length, Moment
 from runward.daemon.cli.output import ago, coloured, duration, print_json, print_table, safe
 from runward.daemon.cli.session_json import details_of, summary_of, verification_of
-from runward.daemon.cli.wrapping import columns_there, fitting
+from runward.daemon.cli.wrapping import columns_there, fitting, wrapped
 from runward.daemon.store import reading
 from runward.daemon.store.reading_files import kept_files
 
@@ -80,6 +81,10 @@ def list_sessions(
     now = time.time()
     heads, *shown = fitting([_HEADS, *(_row(row, now) for row in rows)], _SPARE, columns_there())
     print_table(heads, shown)
+    if any(is_unknown(row) for row in rows):
+        said = f"running?: {NOBODY_CAN_TELL}; `runward session show ID` says what to do about it"
+        for line in wrapped(said, "runward: ", " " * 9, columns_there()):
+            click.echo(line, err=True)
 
 
 def _row(row: reading.SessionRow, now: float) -> tuple[str, ...]:
@@ -88,14 +93,20 @@ def _row(row: reading.SessionRow, now: float) -> tuple[str, ...]:
     took = (row.finished_at or now) - row.started_at
     return (
         safe(row.session_id),
-        coloured(row.status) + (f", {row.activity}" if row.activity in ("idle", "waiting") else ""),
+        _status(row),
         safe(row.reason_code),
         coloured(verified),
         coloured(row.delivery or "-"),
-        safe(row.ended_by or "-"),
+        silence(row, now) if is_unknown(row) else safe(row.ended_by or "-"),
         ago(row.started_at, now),
         duration(max(0.0, took)),
     )
+
+
+def _status(row: reading.SessionRow) -> str:
+    if is_unknown(row):
+        return f"{coloured(row.status)}?"
+    return coloured(row.status) + (f", {row.activity}" if row.activity in ("idle", "waiting") else "")
 
 
 @session.command()

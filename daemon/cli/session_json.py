@@ -19,7 +19,7 @@ def summary_of(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, JsonValue
         "layout": row.layout,
         "path": row.path,
         "status": row.status,
-        "activity": activity_of(row),
+        "activity": row.activity,
         "ended_by": row.ended_by,
         "reason": {
             "code": row.reason_code,
@@ -40,11 +40,6 @@ def summary_of(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, JsonValue
         "containment": row.containment,
         "files": files_of(row, kept),
     }
-
-
-def activity_of(row: SessionRow) -> str | None:
-    """What a session that runs is doing; a native run works as long as its process does."""
-    return (row.activity or "active") if row.status == "running" else None
 
 
 def details_of(

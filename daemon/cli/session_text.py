@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.expected_artifacts import disagreement, panel
+from runward.daemon.cli.liveness_text import in_full, is_unknown, mend_of
 from runward.daemon.cli.output import ago, align, coloured, duration, local, safe, size
-from runward.daemon.cli.session_json import activity_of, contract_of, files_of, verification_of
+from runward.daemon.cli.session_json import contract_of, files_of, verification_of
 from runward.daemon.store.reading import SessionRow, StatusChange
 from runward.daemon.store.reading_causes import decisions_about
 from runward.daemon.store.reading_files import KeptFile
@@ -55,7 +56,8 @@ def _facts(row: SessionRow, journal: str, now: float) -> list[tuple[str, str]]:
         ("Key", safe(row.key)),
         ("Status", f"{coloured(row.status)} ({safe(row.reason_code)})"),
         ("Reason", safe(row.reason_summary)),
-        ("Activity", activity_of(row)),
+        ("Activity", in_full(row, now) if is_unknown(row) else row.activity),
+        ("Mend", mend_of(row.layout) if is_unknown(row) else None),
         ("Linked", ", ".join(safe(each) for each in json.loads(row.linked))),
         ("Evidence", row.ended_by),
         ("Delivery", coloured(row.delivery) if row.delivery else None),

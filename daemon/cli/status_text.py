@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
+from runward.daemon.cli.liveness_text import NOBODY_CAN_TELL
 from runward.daemon.cli.output import ago, align, coloured, duration, local, moment_of, safe
 from runward.daemon.cli.wrapping import wrapped
 from runward.daemon.store.reading import RunningRow
@@ -111,7 +112,7 @@ def _running(status: Mapping[str, JsonValue], running: Sequence[RunningRow], now
             f"  {safe(each.session_id)}",
             safe(each.playbook or each.agent or each.layout),
             duration(now - each.started_at),
-            each.activity or "",
+            each.activity or NOBODY_CAN_TELL,
         )
         for each in running
     ]

@@ -1,4 +1,4 @@
-"""When a run directory last changed, for `runward inspect`."""
+"""When a session's files last changed, for people who ask whether it goes on."""
 
 import os
 from typing import Final
@@ -7,17 +7,26 @@ _ENTRIES: Final = 10_000
 """Entries of a directory that are asked for their time; a run has a handful."""
 
 
-def last_change(directory: str) -> float | None:
-    """When anything directly in a run directory last changed (Unix seconds); None where nobody can tell."""
+def last_change(path: str) -> float | None:
+    """When a log, or anything directly in a run directory, last changed (Unix seconds); None where nobody can tell."""
     newest: float | None = None
     try:
-        with os.scandir(directory) as entries:
+        with os.scandir(path) as entries:
             for _, entry in zip(range(_ENTRIES), entries, strict=False):
                 try:
                     changed = entry.stat(follow_symlinks=False).st_mtime
                 except FileNotFoundError:
                     continue
                 newest = changed if newest is None else max(newest, changed)
+    except NotADirectoryError:
+        return _changed(path)
     except OSError:
         return None
     return newest
+
+
+def _changed(path: str) -> float | None:
+    try:
+        return os.lstat(path).st_mtime
+    except OSError:
+        return None

@@ -18,6 +18,15 @@ STORE: Final = "runward.db"
 _LAST_CHARACTER: Final = "\U0010ffff"
 """Behind every other character: what begins with a text lies between it and it with this."""
 
+_ACTIVITY: Final = (
+    "case when s.status <> 'running' then null when s.layout <> :native then c.activity"
+    " when coalesce(json_extract(c.state, '$[8]'), json_extract(c.state, '$[9]')) is not null"
+    " and coalesce(json_extract(c.state, '$[10]'), :host) = :host"
+    " then 'active' end"
+)
+"""What a session does. A native run works as long as its process does: where its launcher or its process is known (the
+fields 8 and 9 of what is remembered of its directory), on this host (10)."""
+
 _MIGRATIONS: Final = os.path.join(os.path.dirname(__file__), "migrations")
 
 
@@ -32,8 +41,8 @@ class StoreTooNew(StoreUnreadable):
 class SessionRow(NamedTuple):
     """A session as the store has it. Times are Unix seconds, `*_json`, `evidence_refs` and `linked` JSON texts.
 
-    `activity` is what a running session of another tool does, `linked` are the keys of the sessions that were started
-    inside it, and of the launcher's that it was started in.
+    `activity` is what a running session does, None where nobody can tell whether it still runs. `linked` are the keys
+    of the sessions that were started inside it, and of the launcher's that it was started in.
     """
 
     key: str
@@ -117,7 +126,7 @@ class NextDue(NamedTuple):
 
 
 class RunningRow(NamedTuple):
-    """A session that runs: who it is, since when (Unix seconds), and what it does, where its tool says so."""
+    """A session that runs: who it is, since when (Unix seconds), and what it does, where anybody can tell."""
 
     session_id: str
     layout: str
@@ -227,18 +236,23 @@ def session(connection: sqlite3.Connection, key: str) -> SessionRow | None:
 def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
     packed = packed_document.show(connection, keys)
     rows = connection.execute(
-        "select s.key, session_id, layout, s.root, path, kind, status, attempt, origin, started_at, finished_at,"
-        " ended_by, reason_code, reason_summary, evidence_refs, playbook, agent, invocation_id, containment,"
+        "select s.key, session_id, layout, s.root, path, kind, status, attempt, origin, started_at,"  # noqa: S608 - a constant of ours
+        " finished_at, ended_by, reason_code, reason_summary, evidence_refs, playbook, agent, invocation_id, containment,"
         " artifacts_path, artifact_contract_json, contract_basis, contract_problem,"
-        " artifact_verification_json, delivery, folded, c.activity,"
+        f" artifact_verification_json, delivery, folded, {_ACTIVITY},"
         " (select json_group_array(other) from (select linked as other from links where launcher = s.key"
         "  union all select launcher from links where linked = s.key))"
-        " from sessions s left join cursors c on c.key = s.key"
-        " where s.key in (select value from json_each(?)) order by started_at desc, s.key",
-        (json.dumps(keys),),
+        " from sessions s left join cursors c"
+        " on c.key = case s.layout when :native then substr(s.key, length(:native) + 2) else s.key end"
+        " where s.key in (select value from json_each(:keys)) order by started_at desc, s.key",
+        {"keys": json.dumps(keys), **_here()},
     )
     found = [SessionRow(*row) for row in rows]
     return [_whole(row, packed[row.key]) if row.key in packed else row for row in found]
+
+
+def _here() -> dict[str, str]:
+    return {"native": DEFAULT_LAYOUT, "host": os.uname().nodename}
 
 
 def _whole(row: SessionRow, document: packed_document.Document) -> SessionRow:
@@ -348,10 +362,10 @@ def sessions_by_status(connection: sqlite3.Connection) -> dict[str, int]:
 def running(connection: sqlite3.Connection, limit: int) -> list[RunningRow]:
     """The sessions that run, those first that began first; as many as `limit`, however many there are."""
     rows = connection.execute(
-        "select s.session_id, s.layout, s.playbook, s.agent, s.started_at, c.activity from cursors c"
+        f"select s.session_id, s.layout, s.playbook, s.agent, s.started_at, {_ACTIVITY} from cursors c"  # noqa: S608 - a constant of ours
         " join sessions s on s.key = c.session_key where c.phase = 'open' and s.status = 'running'"
-        " order by s.started_at, s.key limit ?",
-        (limit,),
+        " order by s.started_at, s.key limit :limit",
+        {"limit": limit, **_here()},
     )
     return [RunningRow(*row) for row in rows]
 

@@ -166,6 +166,19 @@ async def test_what_a_session_does_is_told_beside_its_status(tmp_path: Path) -> 
             assert await running.rows("select activity from cursors") == [(activity,)]
 
 
+async def test_what_a_session_did_is_forgotten_when_nobody_can_tell_any_more(tmp_path: Path) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    home.transcript.prompt("fix it")
+    home.write()
+    home.processes.writing[SESSION] = Writer("alive", "busy")
+    async with home.open() as running:
+        await running.settle()
+        assert await running.rows("select activity from cursors") == [("active",)]
+        del home.processes.writing[SESSION]
+        await home.rest(running)
+        assert await running.rows("select activity, phase from cursors") == [(None, "open")]
+
+
 @pytest.mark.parametrize("is_over", [False, True], ids=["while it runs", "after its end"])
 @pytest.mark.parametrize("way", ["renamed", "copied and removed", "packed"])
 async def test_a_session_that_moves_stays_the_same(tmp_path: Path, way: str, is_over: bool) -> None:
