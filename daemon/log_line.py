@@ -6,7 +6,7 @@ terminal would obey.
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from pydantic_core import to_json
@@ -20,6 +20,8 @@ PRIORITIES: Final = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical"
 """The levels, the least first, and what syslog calls them (syslog(3))."""
 
 _FIRST: Final = ("ts", "level", "event")
+_TIMES: Final = frozenset({"at", "before", "since"})
+"""Keys whose numbers are times in Unix seconds, as those that end with `_at` are."""
 _LONGEST: Final = (2048, 256, 32)
 """Characters of a value in a line that would be too long, each tried in turn."""
 _MOST_KEYS: Final = 32
@@ -42,12 +44,32 @@ def render_known(event: Mapping[str, object]) -> bytes:
 
 def _as_json(event: Mapping[str, object]) -> bytes:
     try:
-        line = to_json(event, inf_nan_mode="strings", fallback=repr)
+        line = to_json(_with_times(event), inf_nan_mode="strings", fallback=repr)
         if len(line) > _SURELY_READABLE:
             json.loads(line)
     except Exception:  # noqa: BLE001 - a line never raises, and any value may
         return json.dumps({text_of(key): text_of(value) for key, value in event.items()}).encode()
     return line
+
+
+def _with_times(event: Mapping[str, object]) -> Mapping[str, object]:
+    """The line with its times as programs read them: ISO 8601, UTC, with Z."""
+    times = {
+        key: _iso(value) for key, value in event.items() if isinstance(value, float) and _names_time(key)
+    }
+    return {**event, **times} if times else event
+
+
+def _names_time(key: str) -> bool:
+    return key in _TIMES or key.endswith("_at")
+
+
+def _iso(at: float) -> str | float:
+    """Unix seconds in words; what no calendar has stays a number."""
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    except (ValueError, OverflowError, OSError):
+        return at
 
 
 def _bounded(line: bytes) -> bytes:
@@ -97,7 +119,8 @@ def for_people(line: Mapping[str, JsonValue], coloured: Coloured = lambda word, 
     """A line as a person reads it: local time, level and event, then its keys."""
     level = str(line.get("level"))
     shown = coloured(level, f"{level:<8}")
-    return f"{_local(line.get('ts'))}  {shown} {message_of(line)}".rstrip()
+    told = {key: _local(each) or each if _names_time(key) else each for key, each in line.items()}
+    return f"{_local(line.get('ts')) or '-'}  {shown} {message_of(told)}".rstrip()
 
 
 def message_of(line: Mapping[str, JsonValue]) -> str:
@@ -119,9 +142,9 @@ def _safe(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def _local(text: JsonValue) -> str:
-    """A time of the log as people read it: local, with its zone."""
+def _local(text: JsonValue) -> str | None:
+    """A time of the log as people read it: local, with its zone; None for what is none."""
     try:
         return datetime.fromisoformat(str(text)).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
     except (ValueError, OverflowError, OSError):
-        return "-"
+        return None

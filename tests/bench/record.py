@@ -8,14 +8,20 @@ import sqlite3
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, TypeAdapter
 from tests.bench.fixtures import right_verdict
 
 from runward.daemon.worker.remembered import load_remembered
+from runward.handlers.layouts.foreign_json import parse_time
 
 _ROOT = "native:runs/"
 _NATIVE = "native:"
+
+
+Moment = Annotated[float, BeforeValidator(parse_time)]
+"""A time of the log, as Unix seconds."""
 
 
 class Finished(BaseModel):
@@ -24,20 +30,20 @@ class Finished(BaseModel):
     session: str
     status: str
     reason: str
-    committed_at: float
+    committed_at: Moment
 
 
 class Written(BaseModel):
     """The log's line about journal lines that were written."""
 
-    at: float
+    at: Moment
     rows: int
 
 
 class Hashed(BaseModel):
     """The log's line about produced files that were hashed, `took_s` seconds before `at`."""
 
-    at: float
+    at: Moment
     bytes: int
     took_s: float
 

@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
@@ -297,6 +298,45 @@ def test_whatever_is_logged_a_line_results_that_every_reader_can_show(event: dic
     value = json.loads(text, parse_constant=pytest.fail)
     assert for_people(value).isprintable()
     assert b"MESSAGE=" in entry_of(line, "/state")
+
+
+def test_times_are_iso_8601_in_utc_and_other_numbers_stay() -> None:
+    event = {"event": "x", "committed_at": 1767326655.5, "before": -1358239144.25, "since": 0.0, "at": 3}
+    assert json.loads(render({**event, "took_s": 1767326655.5})) == {
+        "event": "x",
+        "committed_at": "2026-01-02T04:04:15.500000Z",
+        "before": "1926-12-17T15:20:55.750000Z",
+        "since": "1970-01-01T00:00:00.000000Z",
+        "at": 3,
+        "took_s": 1767326655.5,
+    }
+
+
+def test_people_read_times_in_their_own_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "CET-1")
+    time.tzset()
+    shown = for_people(json.loads(render({"event": "x", "level": "info", "committed_at": 1767326655.5})))
+    monkeypatch.undo()
+    time.tzset()
+    assert shown.endswith("x  committed_at=2026-01-02 05:04:15 CET")
+
+
+def test_the_journal_has_times_as_the_file_has_them() -> None:
+    entry = entry_of(render({"event": "x", "committed_at": 1767326655.5}), "/state")
+    assert b"\nRUNWARD_COMMITTED_AT=2026-01-02T04:04:15.500000Z\n" in entry
+
+
+@pytest.mark.parametrize("at", [1e300, -1e300, float("inf"), float("-inf"), float("nan"), 1e12, -1e12])
+def test_a_time_beyond_the_calendar_is_told_as_it_is(at: float) -> None:
+    value = json.loads(render({"event": "x", "at": at, "since": at}), parse_constant=pytest.fail)
+    assert value["at"] in (at, "Infinity", "-Infinity", "NaN")
+    assert for_people(value).isprintable()
+    assert b"MESSAGE=" in entry_of(render({"at": at}), "/state")
+
+
+@given(st.dictionaries(st.sampled_from(["at", "before", "since", "ts", "ended_at"]), _VALUES | st.floats()))
+def test_whatever_stands_under_the_key_of_a_time_a_line_results(event: dict[str, object]) -> None:
+    assert for_people(json.loads(render(event), parse_constant=pytest.fail)).isprintable()
 
 
 def _deep(levels: int) -> object:

@@ -5,6 +5,7 @@ None is lost, none doubled, and all are judged soon after the last rename, SIGCO
 
 import time
 from collections import Counter
+from datetime import datetime
 
 from tests.proof.account import account
 from tests.proof.place import Place
@@ -29,7 +30,7 @@ def _judged_at(place: Place) -> float:
     lines = wait_for(
         lambda: found if len(found := place.log("session.finished")) >= COUNT else None, "every line"
     )
-    return max(float(str(line["committed_at"])) for line in lines)
+    return max(datetime.fromisoformat(str(line["committed_at"])).timestamp() for line in lines)
 
 
 def _none_lost_none_doubled(place: Place) -> None:
