@@ -4,46 +4,22 @@ What is recorded and owed by then is still carried out, so a little must be left
 disk, so nothing is lost. A disk that is full to the end is waited out, too (`daemon/worker/turn.py`), only dirtier.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import anyio
 import structlog
 
+from runward.daemon.free_space import Space, limit_of, rounded, space_of
 from runward.daemon.reading import in_thread
 
 PERIOD: Final = 1.0
 """Seconds between two looks at the room that there is."""
 
-_SHARE: Final = 10
-"""The limit is at most this part of the whole file system: on a small one the daemon must work, too."""
-
 _MORE: Final = 9 / 8
 """So many times the limit must be free before anything is taken in again: else it goes on and off all the time."""
-
-
-class Space(NamedTuple):
-    """Of a file system: bytes that are free for this user, bytes in all, and whether no file can be made any more."""
-
-    free: int
-    total: int
-    no_files: bool = False
-
-
-def space_of(directory: Path) -> Space:
-    """The space where `directory` lies. Raises `OSError`."""
-    found = os.statvfs(directory)
-    # Where files aren't counted, as on btrfs, there are 0 of 0.
-    no_files = found.f_files > 0 and found.f_favail == 0
-    return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, no_files)
-
-
-def limit_of(space: Space, low_disk: int) -> int:
-    """The free bytes below which nothing new is taken in, by the setting and by how large the disk is."""
-    return min(low_disk, space.total // _SHARE)
 
 
 @dataclass(slots=True)
@@ -101,11 +77,4 @@ def _why(state: Path, space: Space, limit: int) -> str:
     """For `status`: in whole MB, so that it isn't another text each second."""
     if space.no_files:
         return f"low disk: no file can be made in {state} any more (no inodes left); no run is looked at until then"
-    return f"low disk: less than {_rounded(limit)} free in {state} (low_disk); no run is looked at until there is more"
-
-
-def _rounded(count: int) -> str:
-    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:.0f} {unit}"
-    return f"{count} B"
+    return f"low disk: less than {rounded(limit)} free in {state} (low_disk); no run is looked at until there is more"

@@ -190,6 +190,7 @@ def _order(arguments: Arguments, cwd: str) -> Order:
         timeout=timeout if timeout is not None else terms.timeout,
         grace=next(each for each in (grace, terms.grace, DEFAULT_GRACE_S) if each is not None),
         containment=means,
+        low_disk=terms.low_disk,
     )
 
 

@@ -41,7 +41,8 @@ _LOGS = {1: record.LOGS[0], 2: record.LOGS[1]}
 class Order(Value):
     """What to launch. `root` is where run directories lie, `artifacts` absolute or None for the run's own.
 
-    `cwd` is the command's directory, None for the launcher's own. `metadata` is for `run.json`.
+    `cwd` is the command's directory, None for the launcher's own. `metadata` is for `run.json`,
+    `low_disk` the setting, where there are settings.
     """
 
     command: tuple[str, ...]
@@ -56,6 +57,7 @@ class Order(Value):
     containment: str = "auto"
     cwd: str | None = None
     metadata: Mapping[str, JsonValue] | None = None
+    low_disk: int | None = None
 
 
 class Launched(Value):
@@ -210,7 +212,7 @@ class _Launch:
             source, write_ends[number] = os.pipe()
             os.set_blocking(source, False)
             log = self._directory.open_log(log_name)
-            self._streams.append(PassedStream(source, log, open_sink(number)))
+            self._streams.append(PassedStream(source, log, open_sink(number), self._order.low_disk))
         return write_ends
 
     def _not_started(self, failure: StartFailure) -> tuple[Ending, frozenset[int]]:

@@ -1,7 +1,8 @@
 """A command's output on its two ways: into the log, and on to whoever reads the launcher's own output.
 
 The log comes first and is whole. A reader that is slow slows the command, as a pipe does; a reader that went
-away stops neither command nor log. Nothing here ever blocks but a write to a plain file.
+away stops neither command nor log; what would fill the disk is not logged any more. Nothing here ever blocks
+but a write to a plain file.
 """
 
 from __future__ import annotations
@@ -18,15 +19,22 @@ if TYPE_CHECKING:
 _CHUNK = 65536
 _LARGEST_PIPE = 1 << 20
 """What /proc/sys/fs/pipe-max-size lets anybody keep in a pipe."""
+_LOOK_EVERY = 8 << 20
+"""Bytes of a log after which its disk is looked at."""
+
+
+class LowDisk(OSError):
+    """So little is free where a log lies that no more is written to it."""
 
 
 class PassedStream:
     """One output stream of a command: `source` is read, `log` is written, `sink` gets what was read.
 
-    `source` must be non-blocking. `log_problem` and `sink_problem` say why one of the ways was given up.
+    `source` must be non-blocking. `low_disk` are the bytes that must be free where the log lies, by default those of
+    the setting. `log_problem` and `sink_problem` say why one of the ways was given up.
     """
 
-    def __init__(self, source: int, log: int, sink: Sink | None) -> None:
+    def __init__(self, source: int, log: int, sink: Sink | None, low_disk: int | None = None) -> None:
         self.source = source
         self.is_open = True
         self.log_problem: OSError | None = None
@@ -34,6 +42,8 @@ class PassedStream:
         self._log = log
         self._sink = sink
         self._pending = b""
+        self._low_disk = low_disk
+        self._logged = 0
 
     @property
     def sink_descriptor(self) -> int | None:
@@ -98,12 +108,41 @@ class PassedStream:
     def _write_log(self, content: bytes) -> None:
         if self.log_problem is not None:
             return
-        rest = memoryview(content)
         try:
-            while rest:
-                rest = rest[os.write(self._log, rest) :]
+            if self._logged // _LOOK_EVERY < (self._logged + len(content)) // _LOOK_EVERY:
+                self._keep_room()
+            self._append(content)
+        except LowDisk as low:
+            self._end_log(low)
         except OSError as error:
             self.log_problem = error
+
+    def _append(self, content: bytes) -> None:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(self._log, rest) :]
+        self._logged += len(content)
+
+    def _end_log(self, low: LowDisk) -> None:
+        self.log_problem = low
+        try:
+            self._append(f"\nrunward: this log ends here: {low}; the command goes on\n".encode())
+        except OSError as error:
+            self.log_problem = error
+
+    def _keep_room(self) -> None:
+        """Raises LowDisk."""
+        from runward.config.settings_keys import DEFAULT_LOW_DISK  # most runs write less
+        from runward.daemon import free_space
+
+        try:
+            space = free_space.space_of(self._log)
+        except OSError:
+            return  # nobody can tell, and a write will
+        low_disk = DEFAULT_LOW_DISK if self._low_disk is None else self._low_disk
+        limit = free_space.limit_of(space, low_disk)
+        if space.free < limit:
+            raise LowDisk(f"less than {free_space.rounded(limit)} is free where it lies (low_disk)")
 
 
 class PlainSink:

@@ -41,6 +41,7 @@ class Terms(Value):
     timeout: float | None = None
     grace: float | None = None
     warnings: tuple[str, ...] = ()
+    low_disk: int | None = None
 
 
 class TermsRefused(Exception):
@@ -115,7 +116,7 @@ def _read_declarations(
     if root is None:
         message = "no root of the settings has the layout 'native': add one for new runs to go to"
         return {"refused": "settings", "messages": [message]}
-    terms = Terms(root.path)
+    terms = Terms(root.path, low_disk=settings.low_disk)
     expected = defaults = None
     if playbook is not None:
         read = find_playbook(settings, playbook)

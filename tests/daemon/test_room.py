@@ -6,7 +6,8 @@ import pytest
 import structlog
 from structlog.testing import CapturingLogger
 
-from runward.daemon.room import Room, Space, space_of
+from runward.daemon.free_space import Space, space_of
+from runward.daemon.room import Room
 
 MB = 1 << 20
 pytestmark = pytest.mark.anyio

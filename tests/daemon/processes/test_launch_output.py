@@ -9,6 +9,9 @@ import pytest
 from tests.daemon.launching import Launcher
 from tests.waiting import wait_for
 
+from runward.daemon import free_space
+from runward.daemon.processes.output import PassedStream
+
 
 def test_output_is_passed_on_and_logged_each_stream_for_itself(launcher: Launcher) -> None:
     result = launcher.run("--name", "both", "--", "sh", "-c", "printf out; printf err >&2")
@@ -158,6 +161,80 @@ def test_a_log_that_cannot_be_written_is_reported_and_the_output_goes_on(launche
     assert (launcher.directory("full") / "stdout.log").stat().st_size == 65536
     assert b"the log of the run is incomplete" in result.stderr
     assert launcher.ending("full")["exit_code"] == 0
+
+
+class Output:
+    """A stream of a command whose log lies on a disk with so much room."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, log: Path, low_disk: int | None = None) -> None:
+        self.free = 1 << 40
+        self.looks = 0
+        self.log = log
+        self._source, self._command = os.pipe()
+        os.set_blocking(self._source, False)
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.stream = PassedStream(self._source, descriptor, None, low_disk)
+        monkeypatch.setattr(free_space, "space_of", self._space)
+
+    def _space(self, place: Path | int) -> free_space.Space:
+        self.looks += 1
+        return free_space.Space(self.free, 1 << 40)
+
+    def write(self, megabytes: int) -> None:
+        """The command writes so much, and all of it is taken in."""
+        for _ in range(megabytes << 4):
+            os.write(self._command, b"x" * (1 << 16))
+            self.stream.take_in()
+
+
+def test_a_log_ends_where_its_disk_is_low_and_the_command_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    output = Output(monkeypatch, tmp_path / "stdout.log")
+    output.write(15)
+    output.free = (256 << 20) - 1
+    assert output.stream.log_problem is None
+    output.write(10)
+    output.free = 1 << 40
+    output.write(10)
+    said = b"less than 256 MB is free where it lies (low_disk)"
+    assert str(output.stream.log_problem).encode() == said
+    log = output.log.read_bytes()
+    last = b"\nrunward: this log ends here: %s; the command goes on\n" % said
+    assert (len(log.removesuffix(last)), log.endswith(last)) == ((16 << 20) - (1 << 16), True)
+    assert output.looks == 2
+
+
+def test_the_limit_of_a_log_is_the_setting_and_none_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for low_disk, is_whole in ((0, True), (4096, True), (4098, False)):
+        output = Output(monkeypatch, tmp_path / f"{low_disk}.log", low_disk)
+        output.free = 4097
+        output.write(9)
+        assert (output.stream.log_problem is None) == is_whole
+
+
+def test_on_a_real_disk_a_command_that_never_stops_writing_leaves_room(launcher: Launcher) -> None:
+    disk = launcher.work / "disk"
+    disk.mkdir()
+    words = launcher.shell_words("--name", "endless", "--", "sh", "-c", "yes | head -c 80000000; exit 3")
+    ran = f"mount -t tmpfs -o size=44m tmpfs {disk} && {words} > /dev/null; echo $?"
+    result = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f"{ran}; tail -n 1 {disk}/runs/endless/stdout.log"],
+        env=launcher.environment | {"RUNWARD_STATE_DIR": str(disk)},
+        cwd=launcher.work,
+        capture_output=True,
+        check=False,
+    )
+    if b"unshare" in result.stderr:
+        pytest.skip(f"no file system can be mounted here: {result.stderr.decode().strip()}")
+    said = "less than 4 MB is free where it lies (low_disk)"
+    assert result.stdout.decode().splitlines() == [
+        "3",
+        f"runward: this log ends here: {said}; the command goes on",
+    ]
+    assert result.stderr.decode().count(said) == 1
 
 
 def test_what_a_leftover_process_writes_last_is_still_logged(launcher: Launcher) -> None:

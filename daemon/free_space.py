@@ -1,0 +1,37 @@
+"""How much is free on a disk, and below what it is low."""
+
+import os
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_SHARE: Final = 10
+"""The limit is at most this part of the whole file system: on a small one the daemon must work, too."""
+
+
+class Space(NamedTuple):
+    """Of a file system: bytes that are free for this user, bytes in all, and whether no file can be made any more."""
+
+    free: int
+    total: int
+    no_files: bool = False
+
+
+def space_of(place: Path | int) -> Space:
+    """The space where a directory or an open file lies. Raises `OSError`."""
+    found = os.statvfs(place)
+    # Where files aren't counted, as on btrfs, there are 0 of 0.
+    no_files = found.f_files > 0 and found.f_favail == 0
+    return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, no_files)
+
+
+def limit_of(space: Space, low_disk: int) -> int:
+    """The free bytes below which a disk is low, by the setting and by how large the disk is."""
+    return min(low_disk, space.total // _SHARE)
+
+
+def rounded(count: int) -> str:
+    """So many bytes for people to read, as whole as limits are."""
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.0f} {unit}"
+    return f"{count} B"
