@@ -175,3 +175,9 @@ def test_it_needs_and_makes_no_state_directory(place: Place) -> None:
     (run / "run.json").write_text('{"schema": "runward-run-v1"}')
     assert place.call("inspect", "elsewhere").code == 0
     assert not place.state.exists()
+
+
+def test_no_contract_is_judged(recorded: Place) -> None:
+    (session,) = recorded.call("inspect", str(recorded.runs / "silent"), "--json").objects()
+    assert session["state"] == "completed"
+    assert recorded.call("session", "show", "silent", "--json").object()["status"] == "failed"

@@ -2,11 +2,15 @@
 
 import hashlib
 import json
+import os
+import time
 
 import pytest
-from tests.daemon.cli.calling import CONTRACT, Place
+from tests.daemon.cli.calling import CONTRACT, SETTINGS, Place
+from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
 from runward.config.json_value import JsonValue
+from runward.daemon.cli.output import moment_of
 
 
 def test_the_json_has_contract_verification_and_history_in_their_promised_shapes(recorded: Place) -> None:
@@ -160,3 +164,32 @@ def test_a_file_without_a_hash_says_why_and_one_that_was_changed_has_both(place:
     assert "  review.md  5 B  not hashed: it is gone\n" in shown
     changed = "it was changed between its verification and its hash"
     assert f"  report.md  9 B  sha256 {'ab' * 32} ({changed})\n" in shown
+
+
+def test_a_resumed_session_began_with_its_first_attempt_and_for_inspect_with_its_last(place: Place) -> None:
+    roots = '[[roots]]\nname = "c"\npath = "projects"\nlayout = "claude-code"\nhistory = "live"\n'
+    (place.directory / "runward.toml").write_text(SETTINGS + roots)
+    transcript = Transcript(now=time.time() - 100)
+    transcript.prompt("fix it")
+    transcript.text("fixed")
+    transcript.now += 60
+    transcript.queued("and the tests")
+    transcript.prompt("and the tests")
+    transcript.text("fixed, too")
+    path = place.directory / f"projects/-app/{SESSION}.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(transcript.content())
+    os.utime(path, (time.time() - 10,) * 2)
+    place.daemon_once()
+    shown = place.call("session", "show", SESSION, "--json").object()
+    (inspected,) = place.call("inspect", str(path), "--json").objects()
+    assert (shown["attempt"], inspected["attempt"]) == (2, 2)
+    began, ended = _moment(shown["started_at"]), _moment(shown["finished_at"])
+    assert _moment(inspected["started_at"]) - began > 60
+    assert shown["duration_s"] == pytest.approx(ended - began, abs=0.01)
+
+
+def _moment(text: JsonValue) -> float:
+    at = moment_of(text)
+    assert at is not None
+    return at
