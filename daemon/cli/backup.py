@@ -13,14 +13,15 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.context import settings_in_force
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.output import fail, iso, local, note, print_json, size
-from runward.daemon.store.reading import STORE
+from runward.daemon.cli.paths import NamedPath
+from runward.daemon.store.reading import STORE, exists
 
 _ERASE: Final = "\r\x1b[K"
 _EVERY: Final = 0.2
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=NamedPath(path_type=Path, dir_okay=False, readable=False))
 @click.option("--force", is_flag=True, help="Replace FILE where it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -39,7 +40,7 @@ def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> No
 
     state = Path(settings_in_force(context).state_dir)
     store, target = state / STORE, Path(os.path.abspath(file))
-    if not store.exists():
+    if not exists(str(state)):
         fail(f"there is no store in {state}: no daemon has run there yet", NOT_FOUND)
     if _is_of_the_store(target, store):
         fail(f"{target} is the store itself: name another file", WRONG_USAGE)

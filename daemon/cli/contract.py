@@ -13,6 +13,7 @@ from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_U
 from runward.daemon.cli.expected_artifacts import panel
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.output import complain, fail, note, print_json
+from runward.daemon.cli.paths import NamedPath
 from runward.handlers.facts import RootFacts
 
 
@@ -37,7 +38,7 @@ def contract() -> None:
 @click.option(
     "--root",
     required=True,
-    type=click.Path(),
+    type=NamedPath(readable=False),
     metavar="DIR",
     help="The directory that paths are relative to.",
 )

@@ -10,6 +10,7 @@ from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.inspected import InspectedSession, told
 from runward.daemon.cli.native_inspection import inspect_native
 from runward.daemon.cli.output import fail, note, print_json
+from runward.daemon.cli.paths import NamedPath
 from runward.daemon.cli.progress import Progress, progress
 from runward.daemon.cli.transcript_inspection import Found, each_once, inspect_transcript
 from runward.daemon.rundir.liveness import Writers
@@ -22,7 +23,7 @@ def _layouts() -> tuple[str, ...]:
 
 
 @click.command()
-@click.argument("path", metavar="PATH", type=click.Path())
+@click.argument("path", metavar="PATH", type=NamedPath(readable=False))
 @click.option(
     "--layout", default=AUTO, show_default=True, metavar="NAME", help=f"One of {', '.join(_layouts())}."
 )

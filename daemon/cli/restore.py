@@ -12,13 +12,14 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.context import settings_in_force
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_SETTINGS
 from runward.daemon.cli.output import fail, iso, local, print_json, safe
+from runward.daemon.cli.paths import NamedPath
 
 if TYPE_CHECKING:
     from runward.daemon.store.restore import Plan
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=NamedPath(path_type=Path, readable=False))
 @click.option("--dry-run", is_flag=True, help="Only check FILE and say what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context

@@ -111,9 +111,9 @@ def _page(settings: Settings, found: Status) -> list[str]:
 
 def status_of(settings: Settings, now: float) -> Status:
     """How things are at this moment."""
-    pid = holder(Path(settings.state_dir))
-    report = report_of(settings.state_dir, pid)
     with reading.reading(settings.state_dir) as connection:
+        pid = holder(Path(settings.state_dir))
+        report = report_of(settings.state_dir, pid)
         told: dict[str, JsonValue] = {
             "running": pid is not None,
             "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),

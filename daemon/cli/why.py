@@ -66,8 +66,8 @@ def why(context: click.Context, identifier: str, as_json: bool) -> None:
       runward why @last
     """
     settings = settings_in_force(context)
-    is_up = holder(Path(settings.state_dir)) is not None
     with store_to_read(settings) as connection:
+        is_up = holder(Path(settings.state_dir)) is not None
         story = _waiting(settings.state_dir, identifier, is_up) or _story(
             connection, identifier, is_up, time.time()
         )

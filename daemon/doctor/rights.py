@@ -1,7 +1,6 @@
 """Rights: of the state directory, what lies in it, and the operator's files."""
 
 import os
-import pwd
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Final
 
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.store.reading import STORE
+from runward.daemon.users import name_of
 
 PRIVATE: Final = (
     STORE,
@@ -87,11 +87,3 @@ def _mode(path: Path) -> int:
         return path.stat().st_mode
     except OSError:
         return 0  # not there: nobody's
-
-
-def name_of(uid: int) -> str:
-    """What the user of this number is called."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"

@@ -20,14 +20,16 @@ _MARGIN_S: Final = 1.0
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
     """Version, size and log, then SQLite's own check of all pages."""
-    if not reading.exists(installation.settings.state_dir):
-        yield Finding("skipped", f"no daemon has run in {installation.state} yet: there is no store")
-        return
     try:
+        if not reading.exists(installation.settings.state_dir):
+            yield Finding("skipped", f"no daemon has run in {installation.state} yet: there is no store")
+            return
         found = soundness(installation.state)
         yield _version(found)
         yield _pages(found)
         yield _checked(installation, patience)
+    except reading.StoreUnreadable as error:
+        yield Finding("failed", str(error))
     except sqlite3.Error as error:
         mend = "see whether the disk is well; stop the daemon, then `runward restore BACKUP`"
         yield Finding("failed", f"{installation.state / reading.STORE} can't be read: {error}", mend)

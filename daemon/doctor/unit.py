@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from runward.daemon.doctor.commands import end_of, is_there
 from runward.daemon.doctor.findings import Finding, Installation, Patience
-from runward.daemon.doctor.rights import name_of
 from runward.daemon.store.ownership import holder
 from runward.daemon.units.placing import is_lingering
+from runward.daemon.users import name_of
 
 BOOTED: Final = Path("/run/systemd/system")
 """Where this is, systemd is the init that runs (sd_booted(3))."""

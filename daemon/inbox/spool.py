@@ -5,13 +5,13 @@ it, so nothing heavy is imported here.
 """
 
 import os
-import pwd
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from runward.daemon.rundir.durable import write_durably
+from runward.daemon.users import name_of
 
 INBOX: Final = "inbox"
 REJECTED: Final = "rejected"
@@ -55,7 +55,7 @@ def list_inbox(state: Path) -> tuple[InboxFile, ...]:
             content = os.read(descriptor, MAXIMUM_REQUEST + 1)
         finally:
             os.close(descriptor)
-        found.append(InboxFile(name.removesuffix(SUFFIX), _owner(status.st_uid), content))
+        found.append(InboxFile(name.removesuffix(SUFFIX), name_of(status.st_uid), content))
     return tuple(found)
 
 
@@ -93,10 +93,3 @@ def _storable(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _owner(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.store import packed_document
+from runward.daemon.users import name_of
 
 STORE: Final = "runward.db"
 _LAST_CHARACTER: Final = "\U0010ffff"
@@ -143,21 +144,47 @@ def reading(state: str) -> Iterator[sqlite3.Connection]:
     Where no daemon has run yet, an empty store. Raises `StoreUnreadable`.
     """
     path = os.path.join(state, STORE)
-    connection = _connect(path) if os.path.exists(path) else _empty()
+    connection = _connect(path) if exists(state) else _empty()
     try:
         connection.execute("begin")
         yield connection
     except sqlite3.OperationalError as error:
         raise StoreUnreadable(f"{path} can't be read: {error}; try again, or see `runward log`") from error
     except sqlite3.DatabaseError as error:
-        raise StoreUnreadable(f"{path} is no store of Runward's: {error}; restore a backup") from error
+        raise StoreUnreadable(_no_store(path, error)) from error
     finally:
         connection.close()
 
 
 def exists(state: str) -> bool:
-    """Whether a daemon ever made a store here."""
-    return os.path.exists(os.path.join(state, STORE))
+    """Whether a daemon ever made a store here. Raises `StoreUnreadable` where this user may not know."""
+    path = os.path.join(state, STORE)
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StoreUnreadable(f"{path} can't be read: {error.strerror}; {_mend(path)}") from error
+    return True
+
+
+def _mend(path: str) -> str:
+    """What to do about a store that this user can't read: whose it is, where that can be told."""
+    for place in (path, os.path.dirname(path)):
+        try:
+            owner = os.stat(place).st_uid
+        except OSError:
+            continue
+        if owner != os.geteuid():
+            return f"it is {name_of(owner)}'s: ask as that user, or set another RUNWARD_STATE_DIR"
+        break
+    return "check its rights"
+
+
+def _no_store(path: str, error: sqlite3.DatabaseError) -> str:
+    return (
+        f"{path} is no store of Runward's: {error}; put a backup in its place with `runward restore BACKUP`"
+    )
 
 
 def _connect(path: str) -> sqlite3.Connection:
@@ -186,8 +213,10 @@ def _open(path: str) -> tuple[sqlite3.Connection, int]:
     try:
         connection = sqlite3.connect(f"{uri_of(path)}?mode=ro", uri=True, isolation_level=None, timeout=5)
         version: int = connection.execute("pragma user_version").fetchone()[0]
-    except sqlite3.Error as error:
-        raise StoreUnreadable(f"{path} can't be read: {error}; check its rights") from error
+    except sqlite3.OperationalError as error:
+        raise StoreUnreadable(f"{path} can't be read: {error}; {_mend(path)}") from error
+    except sqlite3.DatabaseError as error:
+        raise StoreUnreadable(_no_store(path, error)) from error
     return connection, version
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import runward.daemon
+from runward.daemon.users import name_of
 
 SYSTEM_UNITS: Final = "/etc/systemd/system"
 SYSTEM_USERS: Final = "/etc/sysusers.d"
@@ -64,10 +65,7 @@ def _homes(program: str) -> set[str]:
 
 def user_name() -> str:
     """The name of who calls, as logind knows it."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
+    return name_of(os.geteuid())
 
 
 def is_lingering(user: str) -> bool:

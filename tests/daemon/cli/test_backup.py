@@ -48,6 +48,21 @@ def test_what_exists_is_refused_without_force(place: Place) -> None:
     assert examine(place.directory / "copy.db").epoch == 1
 
 
+def test_a_directory_is_no_file_to_copy_to_with_or_without_force(ended: Place, tmp_path: Path) -> None:
+    place = ended.copy_to(tmp_path)
+    for words in ((), ("--force",)):
+        refused = place.call("backup", *words, "playbooks")
+        assert refused.code == 2
+        assert "'playbooks' is a directory" in refused.err
+
+
+def test_an_empty_path_is_not_the_current_directory(ended: Place) -> None:
+    for words in (["backup", ""], ["restore", ""], ["inspect", ""], ["contract", "verify", "--root", ""]):
+        refused = ended.call(*words)
+        assert refused.code == 2
+        assert "an empty path names nothing" in refused.err
+
+
 def test_the_store_itself_is_never_replaced(place: Place) -> None:
     place.daemon_once()
     (place.directory / "alias").symlink_to(place.state)

@@ -8,9 +8,9 @@ from tests.daemon.doctor.examined import findings, installation, results
 
 from runward.daemon.doctor import unit
 from runward.daemon.doctor.findings import Finding
-from runward.daemon.doctor.rights import name_of
 from runward.daemon.store.ownership import hold
 from runward.daemon.units import placing
+from runward.daemon.users import name_of
 
 USER = name_of(os.geteuid())
 SYSTEMCTL = """\

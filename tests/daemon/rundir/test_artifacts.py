@@ -5,13 +5,13 @@ import os
 import resource
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from tests.daemon.rundir.deep_directories import dig
+from tests.nobody import as_nobody
 from tests.waiting import PATIENCE_S
 
 from runward.daemon.rundir.artifacts import artifact_facts
@@ -402,26 +402,3 @@ def test_what_an_ordinary_user_may_not_search_is_denied_and_what_it_may_not_read
             return [each.state for each in (*found.files, *locked.files)]
 
         assert as_nobody(look) == ["file", "denied", "denied", "denied"]
-
-
-def as_nobody(work: Callable[[], list[str]]) -> list[str]:
-    """What `work` returns in a child process of an unprivileged user."""
-    reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads: the child only looks
-        child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-            os.write(writing, "\0".join(work()).encode())
-        except BaseException as error:
-            os.write(writing, repr(error).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as said:
-        answer = said.read()
-    os.waitpid(child, 0)
-    return answer.split("\0")
