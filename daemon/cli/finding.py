@@ -34,10 +34,15 @@ def find_session(connection: sqlite3.Connection, text: str) -> str:
     key = session_called(connection, text)
     if key is not None:
         return key
+    refuse_pruned(connection, text)
+    return refuse_unknown("session", text, session_names(connection))
+
+
+def refuse_pruned(connection: sqlite3.Connection, text: str) -> None:
+    """Exit 3 where the session of this id or key was pruned, with what is left of it."""
     pruned = tombstone(connection, text)
     if pruned is not None:
         fail(_of_tombstone(pruned), NOT_FOUND)
-    return refuse_unknown("session", text, session_names(connection))
 
 
 def _of_tombstone(pruned: Tombstone) -> str:

@@ -11,14 +11,11 @@ import click
 from runward.config.duration import MAX_AGE_S, render_duration
 from runward.config.settings import Settings
 from runward.daemon.cli.context import settings_in_force, store_to_read
-from runward.daemon.cli.exits import TIMED_OUT, TRY_AGAIN
 from runward.daemon.cli.moments import Length
-from runward.daemon.cli.output import fail, iso, local, note, print_json
+from runward.daemon.cli.output import iso, local, note, print_json
+from runward.daemon.cli.request_waiting import refuse_without_daemon, wait_for
 from runward.daemon.store import reading, reading_pruning
 from runward.daemon.store.ownership import holder
-
-_PERIOD: Final = 0.1
-"""Seconds between two looks at what came of it."""
 
 _SHORTEST: Final = 1.0
 """Seconds that a session must have been over, at least."""
@@ -61,7 +58,7 @@ def prune(
         _say_what_would_go(settings, now - older_than, now, as_json)
         return
     if wait and holder(Path(settings.state_dir)) is None:
-        fail("no daemon is running, nothing was asked: start it, or leave --wait out", TRY_AGAIN)
+        refuse_without_daemon()
     request = _ask(settings, now, older_than)
     if wait:
         _wait(settings, request, now - older_than, timeout, as_json)
@@ -100,17 +97,12 @@ def _ask(settings: Settings, now: float, older_than: float) -> str:
 
 
 def _wait(settings: Settings, request: str, before: float, patience: float, as_json: bool) -> None:
-    until = time.monotonic() + patience
-    while True:
+    def ended() -> reading_pruning.PruningRow | None:
         with reading.reading(settings.state_dir) as connection:
             found = reading_pruning.pruning(connection, request)
-        if found is not None and found.ended_at is not None:
-            break
-        if time.monotonic() >= until:
-            fail("it is not done yet; it goes on", TIMED_OUT)
-        if holder(Path(settings.state_dir)) is None:
-            fail("the daemon went away; the request is kept, and carried out when one starts", TRY_AGAIN)
-        time.sleep(_PERIOD)
+        return found if found is not None and found.ended_at is not None else None
+
+    found = wait_for(settings.state_dir, patience, ended, lambda: "it is not done yet; it goes on")
     if as_json:
         print_json({"request": request, "before": iso(before), "state": "pruned", "sessions": found.sessions})
     else:

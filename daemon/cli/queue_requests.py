@@ -12,17 +12,15 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.exits import GOOD, NOT_SO, TIMED_OUT, TRY_AGAIN
-from runward.daemon.cli.output import coloured, fail, note, print_json, safe
+from runward.daemon.cli.exits import GOOD, NOT_SO
+from runward.daemon.cli.output import coloured, note, print_json, safe
+from runward.daemon.cli.request_waiting import refuse_without_daemon, wait_for
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store import reading, reading_causes
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_causes import JobRow
 from runward.handlers.events import JobDiscardRequested, JobRetryRequested
-
-_PERIOD: Final = 0.1
-"""Seconds between two looks at what came of a request."""
 
 _OPEN: Final = ("waiting", "running")
 
@@ -54,7 +52,7 @@ def carry_out(
         return
     state = Path(settings.state_dir)
     if patience is not None and holder(state) is None:
-        fail("no daemon is running, nothing was asked: start it, or leave --wait out", TRY_AGAIN)
+        refuse_without_daemon()
     requests = {job.id: str(uuid.uuid4()) for job in jobs}
     for job in jobs:
         name = requests[job.id]
@@ -76,19 +74,17 @@ def _wait(
     as_json: bool,
 ) -> int:
     """Wait until every job is settled after its request; returns the exit code."""
-    until = time.monotonic() + patience
-    while True:
+    settled: dict[int, JobRow] = {}
+
+    def all_settled() -> bool | None:
+        nonlocal settled
         settled = _settled(state, requests)
-        if len(settled) == len(jobs):
-            break
-        if time.monotonic() >= until:
-            fail(
-                f"{len(jobs) - len(settled)} of {len(jobs)} jobs are not settled yet; they stay asked for",
-                TIMED_OUT,
-            )
-        if holder(Path(state)) is None:
-            fail("the daemon went away; the requests are kept, and carried out when one starts", TRY_AGAIN)
-        time.sleep(_PERIOD)
+        return len(settled) == len(jobs) or None
+
+    def said() -> str:
+        return f"{len(jobs) - len(settled)} of {len(jobs)} jobs are not settled yet; they stay asked for"
+
+    wait_for(state, patience, all_settled, said)
     after = [settled[job.id] for job in jobs]
     _say(asked, after, requests, None, as_json)
     return GOOD if all(job.state == asked.wanted for job in after) else NOT_SO

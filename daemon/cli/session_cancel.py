@@ -5,22 +5,22 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import click
 
 from runward.config.settings import Settings
-from runward.daemon.cli.exits import GOOD, NOT_SO, TIMED_OUT, TRY_AGAIN
+from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
+from runward.daemon.cli.finding import refuse_pruned
 from runward.daemon.cli.output import coloured, fail, note, print_json, safe
+from runward.daemon.cli.request_waiting import refuse_without_daemon, wait_for
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store import reading, reading_causes
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading import SessionRow
 from runward.handlers.events import SessionCancelRequested
-
-_PERIOD: Final = 0.1
-"""Seconds between two looks at what came of a request."""
 
 
 class Standing(NamedTuple):
@@ -35,44 +35,52 @@ class Standing(NamedTuple):
 def cancel(settings: Settings, row: SessionRow, reason: str, patience: float | None, as_json: bool) -> None:
     """Put the request; wait `patience` seconds until the session is over, unless None. Exits."""
     state = Path(settings.state_dir)
+    name = safe(row.session_id)
     if row.status != "running":
-        fail(f"session {safe(row.session_id)} is {row.status}: only a running one can be cancelled", NOT_SO)
+        fail(f"session {name} is {row.status}: only a running one can be cancelled", NOT_SO)
+    if row.layout != DEFAULT_LAYOUT:
+        said = "only what `runward run` or `runward play run` started can be cancelled: end the agent itself"
+        fail(f"session {name} is of {safe(row.layout)}: {said}", NOT_SO)
     is_up = holder(state) is not None
     if patience is not None and not is_up:
-        fail("no daemon is running, nothing was asked: start it, or leave --wait out", TRY_AGAIN)
-    name = str(uuid.uuid4())
-    put(state, name, dump_request(SessionCancelRequested(name, time.time(), row.key, row.attempt, reason)))
+        refuse_without_daemon()
+    request = str(uuid.uuid4())
+    put(
+        state,
+        request,
+        dump_request(SessionCancelRequested(request, time.time(), row.key, row.attempt, reason)),
+    )
     if patience is None:
-        _say(Standing(row, False), name, as_json)
+        _say(Standing(row, False), request, as_json)
         if not is_up:
             note("no daemon is running: it is done when one starts")
         return
-    sys.exit(_wait(settings.state_dir, row, name, patience, as_json))
+    sys.exit(_wait(settings.state_dir, row, request, patience, as_json))
 
 
 def _wait(state: str, row: SessionRow, request: str, patience: float, as_json: bool) -> int:
     """Wait until the attempt is over or the request refused; returns the exit code."""
-    until = time.monotonic() + patience
-    while True:
+    standing = Standing(row, False)
+
+    def settled() -> Standing | None:
+        nonlocal standing
         with reading.reading(state) as connection:
             standing = _standing(connection, row, request)
-        if standing.is_over or standing.refusal is not None:
-            _say(standing, request, as_json)
-            return GOOD if standing.is_over else NOT_SO
-        if time.monotonic() >= until:
-            said = standing.outcome or "nobody was told yet"
-            fail(
-                f"session {safe(row.session_id)} is not over yet ({safe(said)}); it stays asked for",
-                TIMED_OUT,
-            )
-        if holder(Path(state)) is None:
-            fail("the daemon went away; the request is kept, and carried out when one starts", TRY_AGAIN)
-        time.sleep(_PERIOD)
+        return standing if standing.is_over or standing.refusal is not None else None
+
+    def said() -> str:
+        told = safe(standing.outcome or "nobody was told yet")
+        return f"session {safe(row.session_id)} is not over yet ({told}); it stays asked for"
+
+    _say(wait_for(state, patience, settled, said), request, as_json)
+    return GOOD if standing.is_over else NOT_SO
 
 
 def _standing(connection: sqlite3.Connection, row: SessionRow, request: str) -> Standing:
     now = reading.session(connection, row.key)
-    assert now is not None, "sessions are never taken away"
+    if now is None:
+        refuse_pruned(connection, row.key)
+        fail(f"the record of {safe(row.session_id)} is gone", NOT_FOUND)
     is_over = now.attempt != row.attempt or now.status != "running"
     event = reading_causes.event_recorded(connection, request)
     if event is None:

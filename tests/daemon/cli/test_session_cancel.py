@@ -11,6 +11,8 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.launching import members
 from tests.waiting import PATIENCE_S, wait_for
 
+from runward.daemon.store.ownership import hold
+
 
 @contextmanager
 def running(place: Place, *command: str) -> Iterator[subprocess.Popen[str]]:
@@ -90,6 +92,40 @@ def test_only_a_running_session_can_be_cancelled(recorded: Place) -> None:
         "runward: session plain is completed: only a running one can be cancelled\n",
     )
     assert not list((recorded.state / "inbox").glob("*.json"))
+
+
+def test_another_tools_session_is_refused_with_what_to_do(recorded: Place, tmp_path: Path) -> None:
+    place = recorded.copy_to(tmp_path)
+    place.change_store("update sessions set layout = 'claude-code' where session_id = 'open'")
+    refused = place.call("session", "cancel", "open")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == (
+        "runward: session open is of claude-code: only what `runward run` or `runward play run` started can be"
+        " cancelled: end the agent itself\n"
+    )
+    assert not list((place.state / "inbox").glob("*.json"))
+
+
+def test_of_a_session_that_is_pruned_while_one_waits_it_is_said(
+    recorded: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = recorded.copy_to(tmp_path)
+
+    def prune(*_: object) -> None:
+        place.change_store(
+            "insert into tombstones (session_key, session_id, status, attempt, started_at, finished_at, event, hash,"
+            " pruned_at, kept) select key, session_id, 'completed', 1, 1.0, 2.0, 9, printf('%064d', 0), 3.0, '{}'"
+            " from sessions where session_id = 'open'"
+        )
+        place.change_store("delete from attempts where session_key = 'native:runs/open'")
+        place.change_store("delete from sessions where session_id = 'open'")
+
+    monkeypatch.setattr("runward.daemon.cli.session_cancel.put", prune)
+    ownership = hold(place.state)
+    gone = place.call("session", "cancel", "open", "--wait")
+    ownership.release()
+    assert gone.code == 3
+    assert gone.err.startswith("runward: the record of open was pruned 1970-01-01 00:00:03")
 
 
 def test_waiting_without_a_daemon_asks_for_nothing_and_exits_75(recorded: Place) -> None:
