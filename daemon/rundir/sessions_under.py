@@ -40,7 +40,7 @@ class Hindrance(NamedTuple):
 
 
 class CannotList(Exception):
-    """The directory that was named can't be listed; the message says why."""
+    """What was named can't be listed or read; the message says why."""
 
 
 def sessions_under(path: str, layouts: Layouts) -> Iterator[Place | Hindrance]:
@@ -132,13 +132,18 @@ def _list(directory: str) -> _Listed:
 
 
 def _log(path: str, layouts: Layouts, *, is_named: bool) -> Place | Hindrance | None:
-    """The session whose log stands at `path`. A file that is named may be something else; one that is found, too."""
+    """The session whose log stands at `path`. A file that is named may be something else; one that is found, too.
+
+    Raises `CannotList` for one that is named and can't be read, if nothing else tells what it is.
+    """
     try:
         layout = recognise_log(path, layouts)
     except (OSError, NotRegular, CannotUnpack) as error:
         if isinstance(error, OSError) and error.errno in ABSENT:
             return None  # gone since the listing
         layout = log_by_its_place(path, layouts)
+        if layout is None and is_named and isinstance(error, OSError):
+            raise CannotList(_why(error)) from error
         if layout is None and not (is_named and isinstance(error, NotRegular)):
             return Hindrance(path, _why(error))
     return Place(layout, path) if layout is not None else None

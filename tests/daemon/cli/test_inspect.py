@@ -5,9 +5,14 @@ import os
 import socket
 import subprocess
 import time
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
 from tests.daemon.cli.calling import Place
 from tests.daemon.writers import kill
+from tests.nobody import as_nobody
 
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import identity_of
@@ -41,6 +46,40 @@ def _identity(process: subprocess.Popen[bytes]) -> JsonValue:
 def _inspect(place: Place, name: str) -> dict[str, JsonValue]:
     (session,) = place.call("inspect", str(place.runs / name), "--json").objects()
     return session
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else to be refused")
+def test_what_may_not_be_read_is_to_be_tried_again_and_where_its_place_tells_the_session_it_is_its_problem() -> (
+    None
+):
+    with TemporaryDirectory() as directory:
+        place = Place(Path(directory))
+        place.directory.chmod(0o755)
+        (place.directory / "log.jsonl").touch(0)
+        (place.directory / "closed").mkdir(0)
+        place.call("inspect", "--json", ".")  # imports what it needs, which a stranger may not
+        for name, why in (("log.jsonl", "can't be read"), ("closed", "can't be listed")):
+            code, out, err = as_nobody(partial(_told, place, name))
+            assert (code, out) == ("75", "")
+            assert err == f"runward: {name} {why}: Permission denied; check its rights\n"
+        code, out, err = as_nobody(lambda: _told(place, "."))
+        assert (code, out) == ("1", "[]\n")
+        assert "log.jsonl can't be read: Permission denied" in err
+        rollout = (
+            place.directory
+            / "sessions/2026/01/02/rollout-2026-01-02T03-04-05-0190a8b4-0000-7000-8000-000000000000.jsonl"
+        )
+        rollout.parent.mkdir(parents=True)
+        rollout.touch(0)
+        code, out, err = as_nobody(lambda: _told(place, "sessions"))
+        (session,) = json.loads(out)
+        assert (code, session["state"], session["layout"]) == ("0", "unknown", "codex")
+        assert session["problems"] == [{"line": None, "message": "can't be read: Permission denied"}]
+
+
+def _told(place: Place, name: str) -> list[str]:
+    told = place.call("inspect", "--json", name)
+    return [str(told.code), told.out, told.err]
 
 
 def test_the_json_is_a_list_of_objects_with_the_promised_keys(place: Place) -> None:
