@@ -5,6 +5,9 @@ import sys
 
 def main() -> None:
     """The console script: the launcher goes its own short way, everything else goes through click."""
+    from runward.daemon.cli.streams import open_missing
+
+    open_missing()
     arguments = sys.argv[1:]
     if "run" in arguments:
         from runward.daemon.cli.run import run_and_end, words_of_run
@@ -15,8 +18,12 @@ def main() -> None:
     if arguments == ["--version"]:
         from runward.daemon import __version__
 
-        print(f"runward {__version__}")
-        return
+        try:
+            print(f"runward {__version__}", flush=True)
+        except OSError:
+            pass  # the long way says why
+        else:
+            return
     from runward.daemon.cli.entry import call
 
     sys.exit(call(arguments))

@@ -11,7 +11,7 @@ import click
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import WRONG_SETTINGS
-from runward.daemon.cli.output import complain
+from runward.daemon.cli.output import complain, note
 from runward.daemon.settings import load_settings
 from runward.daemon.store import reading
 
@@ -37,6 +37,6 @@ def store_to_read(settings: Settings) -> Iterator[sqlite3.Connection]:
     Raises `StoreUnreadable`.
     """
     if not reading.exists(settings.state_dir):
-        click.echo(f"runward: no daemon has run in {settings.state_dir} yet", err=True)
+        note(f"no daemon has run in {settings.state_dir} yet")
     with reading.reading(settings.state_dir) as connection:
         yield connection

@@ -15,7 +15,7 @@ from runward.daemon.cli.context import read_settings_of, settings_in_force
 from runward.daemon.cli.daemon_units import install, uninstall
 from runward.daemon.cli.exits import GOOD, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.groups import Group
-from runward.daemon.cli.output import complain, fail
+from runward.daemon.cli.output import complain, fail, to_stderr
 
 if TYPE_CHECKING:
     from runward.daemon.signals import Signals
@@ -128,7 +128,7 @@ def _ask_for_scan(state_dir: str) -> bool:
 
     name = str(uuid.uuid4())
     put(Path(state_dir), name, dump_request(ScanRequested(name, time.time())))
-    click.echo("another daemon holds the state directory: it was asked for a scan", err=True)
+    to_stderr("another daemon holds the state directory: it was asked for a scan")
     return True
 
 

@@ -11,6 +11,8 @@ from contextlib import suppress
 import click
 
 from runward.daemon.cli.exits import GOOD, INTERRUPTED, OWN_BUG, READER_GONE, TRY_AGAIN, WRONG_SETTINGS
+from runward.daemon.cli.output import to_stderr
+from runward.daemon.cli.streams import STDOUT, name_what_stdout_refuses
 from runward.daemon.store.reading import StoreTooNew, StoreUnreadable
 
 _COMPLETING = "_RUNWARD_COMPLETE"
@@ -19,6 +21,7 @@ _COMPLETING = "_RUNWARD_COMPLETE"
 
 def call(arguments: list[str]) -> int:
     """Carry out the command line; returns the exit code."""
+    name_what_stdout_refuses()
     _escape_what_cannot_be_shown()
     arguments = hoisted(arguments)
     try:
@@ -27,7 +30,7 @@ def call(arguments: list[str]) -> int:
     except BrokenPipeError:
         code = READER_GONE
     except OSError as error:
-        code = _blame(error, f"the output can't be written: {error.strerror}", TRY_AGAIN, arguments)
+        code = _blame(error, f"can't write to stdout: {error.strerror}", TRY_AGAIN, arguments)
     except KeyboardInterrupt:
         code = INTERRUPTED
     _let_go_of_output()
@@ -50,14 +53,15 @@ def _carry_out(arguments: list[str]) -> int:
     except click.exceptions.Abort:
         return INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
+        with suppress(OSError):  # the exit code says it, too
+            error.show()
         return error.exit_code
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "runward"
-        _say(f"{error.format_message().rstrip('.')} (see `{where} --help`)")
+        _say(f"{_in_one_line(error).rstrip('.')} (see `{where} --help`)")
         return error.exit_code
     except click.ClickException as error:
-        _say(error.format_message())
+        _say(_in_one_line(error))
         return error.exit_code
     except BrokenPipeError:
         raise
@@ -66,6 +70,8 @@ def _carry_out(arguments: list[str]) -> int:
     except StoreUnreadable as error:
         return _blame(error, str(error), TRY_AGAIN, arguments)
     except OSError as error:
+        if error.filename == STDOUT:
+            raise
         return _blame(error, f"the machine refused: {error}", TRY_AGAIN, arguments)
     except Exception as error:  # noqa: BLE001  # the last one to hear of it
         said = f"a mistake in Runward itself: {type(error).__name__}: {error} (--debug shows where)"
@@ -92,8 +98,12 @@ def _blame(error: Exception, said: str, code: int, arguments: list[str]) -> int:
 def _say(message: str) -> None:
     from runward.config.problem import printable
 
-    with suppress(OSError):  # the exit code says it, too
-        click.echo(f"runward: {printable(message)}", err=True)
+    to_stderr(f"runward: {printable(message)}")
+
+
+def _in_one_line(error: click.ClickException) -> str:
+    """What click says. It lists the choices on lines of their own, behind tabs."""
+    return " ".join(line.strip() for line in error.format_message().split("\n"))
 
 
 def _escape_what_cannot_be_shown() -> None:

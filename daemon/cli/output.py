@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, NoReturn
 from unicodedata import combining, east_asian_width
@@ -158,19 +159,25 @@ def size(count: int) -> str:
 
 def fail(message: str, code: int) -> NoReturn:
     """Say on stderr what is wrong and what to do, and end with `code`."""
-    click.echo(f"runward: {safe(message)}", err=True)
+    note(message)
     sys.exit(code)
 
 
 def note(message: str) -> None:
     """Say on stderr what a person should know, and go on."""
-    click.echo(f"runward: {safe(message)}", err=True)
+    to_stderr(f"runward: {safe(message)}")
 
 
 def complain(problems: Iterable[Problem]) -> None:
     """Every problem on stderr, one a line."""
     for problem in problems:
-        click.echo(problem.render(), err=True)
+        to_stderr(problem.render())
+
+
+def to_stderr(line: str) -> None:
+    """A line on stderr. One that can't be written is lost, and changes nothing: what counts is the exit code."""
+    with suppress(OSError):
+        click.echo(line, err=True)
 
 
 def wants_colour(choice: str) -> bool | None:

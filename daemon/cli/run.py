@@ -15,6 +15,7 @@ from runward.daemon.cli.exits import (
     NOT_FOUND,
     NOT_SO,
     OWN_BUG,
+    TRY_AGAIN,
     WRONG_SETTINGS,
     WRONG_USAGE,
 )
@@ -107,6 +108,10 @@ def run_and_end(arguments: Sequence[str]) -> NoReturn:
                 stream.flush()
         except BrokenPipeError:
             pass  # whoever asked for it went away
+        except OSError as error:
+            if stream is sys.stdout:  # the usage: a command writes its output itself
+                _complain(f"can't write to stdout: {error.strerror}")
+                code = TRY_AGAIN
     os._exit(code)
 
 
@@ -302,5 +307,5 @@ def _say(text: str) -> None:
         return  # the caller closed it
     try:
         print(text, file=sys.stderr)
-    except BrokenPipeError:
-        pass  # nobody reads it; what counts is in the run directory and in the exit code
+    except OSError:
+        pass  # nobody can read it; what counts is in the run directory and in the exit code

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 from tests.daemon.cli.calling import Place
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.cli import exits
 from runward.daemon.store.ownership import hold, prepare
@@ -144,6 +144,71 @@ def test_output_that_can_not_be_written_changes_no_other_exit_code(
     ended = subprocess.run(["sh", "-c", shell], env=place.environment, stderr=subprocess.PIPE, check=False)
     assert ended.returncode == code
     assert b"Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["--version", "--help", "config show", "config show --json", "run --help", "schema settings"]
+)
+def test_a_full_stdout_is_named_in_one_line(place: Place, command: str) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    ended = _redirected(place, f"{command} >/dev/full")
+    assert ended.returncode == exits.TRY_AGAIN
+    prefix = "runward run" if command.startswith("run ") else "runward"
+    assert ended.stderr == f"{prefix}: can't write to stdout: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("session list >&-", exits.GOOD),
+        ("session list <&- >&- 2>&-", exits.GOOD),
+        ("session show nope >&-", exits.NOT_FOUND),
+        ("session show nope 2>&-", exits.NOT_FOUND),
+        ("session show nope 2>/dev/full", exits.NOT_FOUND),
+        ("session list --status 2>/dev/full", exits.WRONG_USAGE),
+        ("2>/dev/full", exits.WRONG_USAGE),
+        ("status >&-", exits.NOT_FOUND),
+        ("--version >&-", exits.GOOD),
+        ("daemon --once 2>&-", exits.GOOD),
+        ("daemon --once --quiet <&- >&- 2>&-", exits.GOOD),
+    ],
+)
+def test_a_standard_stream_that_is_closed_or_full_changes_no_exit_code(
+    place: Place, command: str, code: int
+) -> None:
+    if "/dev/full" in command and not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    ended = _redirected(place, command)
+    assert ended.returncode == code
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_daemon_without_stderr_ends_in_order(place: Place) -> None:
+    shell = f"exec {shlex.join(place.argv('daemon'))} 2>&-"
+    process = subprocess.Popen(["sh", "-c", shell], cwd=place.directory, env=place.environment)
+    wait_for(lambda: b'"ready"' in _log_of(place), "a daemon that is ready")
+    process.terminate()
+    assert process.wait(PATIENCE_S) == exits.GOOD
+
+
+def _log_of(place: Place) -> bytes:
+    log = place.state / "log/runward.jsonl"
+    return log.read_bytes() if log.exists() else b""
+
+
+def _redirected(place: Place, command: str) -> "subprocess.CompletedProcess[str]":
+    """The command as a shell starts it, with its redirections."""
+    shell = f"exec {shlex.join(place.argv())} {command}"
+    return subprocess.run(
+        ["sh", "-c", shell],
+        cwd=place.directory,
+        env=place.environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
 
 
 def test_the_codes_are_the_promised_ones() -> None:

@@ -161,3 +161,14 @@ def test_the_examples_of_the_page_run(lived_in: Place, path: tuple[str, ...]) ->
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout or path[0] in ("run", "daemon", "completion") or path[1:] in _SILENT
+
+
+@pytest.mark.parametrize("command", [("schema",), ("completion",), ("hook", "install")])
+def test_a_missing_argument_is_said_in_one_line_with_the_choices(
+    place: Place, command: tuple[str, ...]
+) -> None:
+    refused = place.call(*command)
+    assert refused.code == 2
+    assert refused.err.count("\n") == 1
+    assert "Choose from: " in refused.err
+    assert "\\" not in refused.err
