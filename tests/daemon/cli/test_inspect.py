@@ -77,6 +77,14 @@ def test_what_may_not_be_read_is_to_be_tried_again_and_where_its_place_tells_the
         assert session["problems"] == [{"line": None, "message": "can't be read: Permission denied"}]
 
 
+def test_a_path_that_is_no_utf_8_is_json_all_the_same(place: Place) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    place.add_run(name, exit_code=0)
+    told = place.call("inspect", str(place.runs), "--json")
+    (session,) = told.objects()
+    assert str(session["path"]).encode().endswith(b"/runs/caf\0e9")
+
+
 def _told(place: Place, name: str) -> list[str]:
     told = place.call("inspect", "--json", name)
     return [str(told.code), told.out, told.err]

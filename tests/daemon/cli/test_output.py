@@ -1,6 +1,8 @@
 """What commands print with: safe for terminals, aligned, and in units that people read."""
 
 import json
+import os
+import re
 
 import click
 import pytest
@@ -31,6 +33,16 @@ def test_json_is_the_same_value_and_has_nothing_that_a_terminal_obeys(key: str, 
 
 def test_json_is_for_people_too_and_keeps_their_letters() -> None:
     assert output._json_text(["é 日本 😀", "\x9b31m\u202e\x7f"]) == r'["é 日本 😀", "\u009b31m\u202e\u007f"]'
+
+
+def test_json_of_a_path_that_is_no_utf_8_is_read_by_whoever_reads_strictly_and_the_bytes_are_known() -> None:
+    path = os.fsdecode(b"/a/caf\xe9\x80.jsonl")
+    said = output._json_text({"path": path, "other": "\ud800"})
+    assert said == r'{"path": "/a/caf\u0000e9\u000080.jsonl", "other": "\ufffd"}'
+    read = json.loads(said)
+    read["path"].encode()
+    back = re.sub("\0(..)", lambda byte: os.fsdecode(bytes.fromhex(byte[1])), read["path"])
+    assert back == path
 
 
 @pytest.mark.parametrize(
