@@ -43,6 +43,8 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
         if once or check or quiet:
             raise click.UsageError("--once, --check and --quiet are for the daemon itself", context)
         return
+    if check and once:
+        raise click.UsageError("--check only checks, --once also works: give one of them", context)
     if check:
         sys.exit(_check(context))
     from runward.daemon.signals import Signals

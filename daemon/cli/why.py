@@ -118,7 +118,7 @@ def _story(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -
     starts = reading_starts.runs_called(connection, text, 9)
     if len(starts) > 1:
         refuse_ambiguous(text, starts)
-    return _of_start(connection, starts[0], is_up) if starts else _of_directory(connection, text)
+    return _of_start(connection, starts[0], is_up) if starts else _of_directory(connection, text, is_up, now)
 
 
 def _newest(connection: sqlite3.Connection) -> str:
@@ -176,14 +176,16 @@ def _of_session(connection: sqlite3.Connection, key: str, is_up: bool, now: floa
     )
 
 
-def _of_directory(connection: sqlite3.Connection, text: str) -> Story:
-    """A run directory that is no session: what was looked at there, and what is wrong with it."""
+def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
+    """A run directory: its session, whatever that calls itself; else what was looked at there, and what is wrong."""
     found = reading.directories_called(connection, text, 9)
     if len(found) > 1:
         refuse_ambiguous(text, [f"{each.root}/{each.directory}" for each in found])
     if not found:
         refuse_unknown("session", text, session_names(connection))
     (directory,) = found
+    if reading.session(connection, directory.session_key) is not None:
+        return _of_session(connection, directory.session_key, is_up, now)
     problems = hindrances.of_directory(connection, directory.path)
     if not problems:
         why_none = "there was no run.json in it at the last look"

@@ -80,6 +80,14 @@ def test_a_directory_that_is_no_session_says_what_is_wrong_with_its_files(record
     assert hindrance["mend"] == "write it whole, then rename it into place"
 
 
+def test_a_run_directory_whose_session_calls_itself_otherwise_means_that_session(place: Place) -> None:
+    place.add_run("second-look", exit_code=0, session_id="first")
+    place.daemon_once()
+    told = place.call("why", "second-look", "--json").object()
+    assert told["subject"] == {"noun": "session", "id": "native:runs/second-look"}
+    assert (told["status"], told["not_done"]) == ("completed", [])
+
+
 def test_an_unknown_id_is_not_found_and_an_ambiguous_one_is_refused(recorded: Place) -> None:
     assert recorded.call("why", "slient").code == 3
     assert "did you mean 'silent'?" in recorded.call("why", "slient").err
