@@ -16,6 +16,7 @@ import anyio.lowlevel
 import structlog
 from anyio.abc import TaskGroup
 
+from runward.config.counting import counted
 from runward.config.settings import Settings
 from runward.daemon import __version__, notify
 from runward.daemon.known_roots import KnownRoots
@@ -474,7 +475,7 @@ class Supervisor:
         if self.is_stopping:
             return "stopping: finishing what is owed"
         troubles = self.report().degraded
-        said = f"watching {len(self.roots)} roots"
+        said = f"watching {counted(len(self.roots), 'root', 'roots')}"
         return f"{said}; degraded: {'; '.join(troubles)}" if troubles else said
 
     def report(self) -> Report:

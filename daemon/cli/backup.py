@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.context import settings_in_force
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
@@ -75,7 +76,7 @@ def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> No
         print_json(value)
         return
     click.echo(
-        f"{target}: {found.sessions:,} sessions, {found.head.seq:,} events up to {local(found.last_at)},"
+        f"{target}: {counted(found.sessions, 'session', 'sessions')}, {counted(found.head.seq, 'event', 'events')} up to {local(found.last_at)},"
         f" {size(found.size)}; checked"
     )
     if target.parent == state:

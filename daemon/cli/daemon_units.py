@@ -127,7 +127,8 @@ def _tell(done: Done, as_json: bool, verb: str) -> None:
     for change in done.changes:
         if change.kept is not None:
             click.echo(f"{would}kept      {safe(change.kept)}: the unit as it was changed by hand")
-        click.echo(f"{would}{change.deed:9} {safe(change.path)}")
+        begins = "" if change.deed in ("unchanged", "absent") else would  # it is so already
+        click.echo(f"{begins}{change.deed:9} {safe(change.path)}")
         text = done.texts[change.path]
         if done.is_dry and change.deed in ("written", "updated") and text is not None:
             click.echo(safe_lines(text))

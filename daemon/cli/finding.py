@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final, NoReturn
 
+from runward.config.counting import counted
 from runward.config.problem import nearest
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.output import fail, local, safe
@@ -48,7 +49,7 @@ def refuse_pruned(connection: sqlite3.Connection, text: str) -> None:
 def _of_tombstone(pruned: Tombstone) -> str:
     return (
         f"the record of {safe(pruned.session_id)} was pruned {local(pruned.pruned_at)}: it was {pruned.status} after"
-        f" {pruned.attempt} {'attempt' if pruned.attempt == 1 else 'attempts'}, from {local(pruned.started_at)} to"
+        f" {counted(pruned.attempt, 'attempt', 'attempts')}, from {local(pruned.started_at)} to"
         f" {local(pruned.finished_at)}; its last event was {pruned.event}, {pruned.hash}"
     )
 

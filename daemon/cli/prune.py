@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from runward.config.counting import counted
 from runward.config.duration import MAX_AGE_S, render_duration
 from runward.config.settings import Settings
 from runward.daemon.cli.context import settings_in_force, store_to_read
@@ -77,10 +78,12 @@ def _say_what_would_go(settings: Settings, before: float, now: float, as_json: b
     if as_json:
         print_json({"before": iso(before), "sessions": found.sessions, "still_owed": found.owed})
         return
-    click.echo(f"{_sessions(found.sessions)} that ended before {local(before)} would be pruned")
+    click.echo(
+        f"{counted(found.sessions, 'session', 'sessions')} that ended before {local(before)} would be pruned"
+    )
     if found.owed:
         click.echo(
-            f"{_sessions(found.owed)} as old would stay: still owed something, or asked about in the last day"
+            f"{counted(found.owed, 'session', 'sessions')} as old would stay: still owed something, or asked about in the last day"
         )
 
 
@@ -106,9 +109,7 @@ def _wait(settings: Settings, request: str, before: float, patience: float, as_j
     if as_json:
         print_json({"request": request, "before": iso(before), "state": "pruned", "sessions": found.sessions})
     else:
-        click.echo(f"{_sessions(found.sessions)} that ended before {local(before)} were pruned")
+        click.echo(
+            f"{counted(found.sessions, 'session', 'sessions')} that ended before {local(before)} were pruned"
+        )
     sys.exit(0)
-
-
-def _sessions(count: int) -> str:
-    return "1 session" if count == 1 else f"{count} sessions"

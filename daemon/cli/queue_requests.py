@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 import click
 
+from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_SO
@@ -82,7 +83,7 @@ def _wait(
         return len(settled) == len(jobs) or None
 
     def said() -> str:
-        return f"{len(jobs) - len(settled)} of {len(jobs)} jobs are not settled yet; they stay asked for"
+        return f"{len(jobs) - len(settled)} of {counted(len(jobs), 'job', 'jobs')} not settled yet; that stays asked for"
 
     wait_for(state, patience, all_settled, said)
     after = [settled[job.id] for job in jobs]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.context import settings_in_force
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_SETTINGS
@@ -85,7 +86,7 @@ def _value(plan: "Plan", dry_run: bool) -> JsonValue:
 def _tell(plan: "Plan", dry_run: bool) -> None:
     will, found = ("would be ", plan.found) if dry_run else ("", plan.found)
     click.echo(
-        f"{will}restored: {found.sessions:,} sessions, {found.head.seq:,} events up to {local(found.last_at)},"
+        f"{will}restored: {counted(found.sessions, 'session', 'sessions')}, {counted(found.head.seq, 'event', 'events')} up to {local(found.last_at)},"
         f" from {safe(str(plan.backup))}"
     )
     if plan.kept is not None:

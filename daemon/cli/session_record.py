@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.output import align, coloured, safe
 from runward.daemon.ports import AlteredLine, Gone, StandingLines
@@ -59,7 +60,10 @@ class Record(NamedTuple):
 
     def as_lines(self) -> list[str]:
         """The same for people, a line a journal."""
-        rows = [("  JOURNAL", safe(each.name), f"{each.lines} lines", *_said(each)) for each in self.journals]
+        rows = [
+            ("  JOURNAL", safe(each.name), counted(each.lines, "line", "lines"), *_said(each))
+            for each in self.journals
+        ]
         lines = align(rows) if rows else []
         if self.broken_event is not None:
             number, key, why = self.broken_event

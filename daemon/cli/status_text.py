@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.liveness_text import NOBODY_CAN_TELL
 from runward.daemon.cli.output import ago, align, coloured, duration, local, moment_of, safe
@@ -60,10 +61,16 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
 def _waiting(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     requests, oldest = _table(status["requests"]), _table(status["queue"])["oldest_waiting_s"]
     if requests["rejected"]:
-        what = f"{requests['rejected']} requests were refused, and lie in `rejected` of the state directory"
+        said = _agreeing(
+            requests["rejected"], "request was refused, and lies", "requests were refused, and lie"
+        )
+        what = f"{said} in `rejected` of the state directory"
         yield Need(what, "`runward log` says why (inbox.rejected); then remove them")
-    if requests["waiting"] and not status["running"]:
-        yield Need(f"{requests['waiting']} requests wait for a daemon", "start `runward daemon`")
+    waiting = requests["waiting"]
+    if waiting and not status["running"]:
+        yield Need(
+            f"{_agreeing(waiting, 'request waits', 'requests wait')} for a daemon", "start `runward daemon`"
+        )
     if status["running"] and isinstance(oldest, int | float) and oldest > _LONG_S:
         yield Need(
             f"a job waits for {duration(oldest)}", "`runward queue` shows it, `runward why` says what for"
@@ -157,10 +164,12 @@ def _daemons_own(status: Mapping[str, JsonValue], now: float) -> Iterator[tuple[
     else:
         median, slowest = _lag(lag["event_to_verdict_p50_s"]), _lag(lag["event_to_verdict_p99_s"])
         yield "verdicts", f"{median} after the end of a run (99 of 100 within {slowest})"
-    watch = (
-        f"{coverage['watched']} directories, {coverage['flat']} roots flat, {coverage['overflows']} overflows"
+    watched = (
+        _agreeing(coverage["watched"], "directory", "directories"),
+        _agreeing(coverage["flat"], "root flat", "roots flat"),
+        _agreeing(coverage["overflows"], "overflow", "overflows"),
     )
-    yield "watching", f"{watch}, {coverage['found_by_scan']} found only by a scan"
+    yield "watching", f"{', '.join(watched)}, {coverage['found_by_scan']} found only by a scan"
     yield "last scan", ago(moment_of(coverage["last_scan_at"]), now)
     if coverage["unread"]:
         yield "reading", f"{coverage['unread']} places are still to be looked at"
@@ -187,6 +196,10 @@ def _lag(value: JsonValue) -> str:
     if not isinstance(value, int | float):
         return "-"
     return f"{value * 1000:.0f} ms" if value < 1 else duration(value)
+
+
+def _agreeing(count: JsonValue, one: str, more: str) -> str:
+    return counted(count, one, more) if isinstance(count, int) else f"{count} {more}"
 
 
 def _table(value: JsonValue) -> Mapping[str, JsonValue]:

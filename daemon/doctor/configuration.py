@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from runward.config.counting import counted
 from runward.config.problem import printable
 from runward.daemon.doctor.findings import Finding, Installation, Patience, Result
 
@@ -19,4 +20,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
         yield Finding("warning", said, "mend them, then run `runward doctor` again")
     elif not installation.problems:
         settings = installation.settings
-        yield Finding("ok", f"no complaints; {len(settings.roots)} roots, state in {settings.state_dir}")
+        yield Finding(
+            "ok",
+            f"no complaints; {counted(len(settings.roots), 'root', 'roots')}, state in {settings.state_dir}",
+        )

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from runward.config.counting import counted
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
 from runward.daemon.report import read_report
@@ -39,7 +40,9 @@ def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
         problems = reading.problems(connection)
     for reason, count in held:
         mend = "mend the cause, then `runward queue retry --all`; `runward queue` shows them"
-        yield Finding("failed", f"{count} jobs are held: {reason or 'no reason given'}", mend)
+        yield Finding(
+            "failed", f"{counted(count, 'job is', 'jobs are')} held: {reason or 'no reason given'}", mend
+        )
     oldest = figures.oldest_waiting
     if is_up and oldest is not None and time.time() - oldest > LONG_S:
         said = f"a job waits since {time.time() - oldest:.0f} s; {figures.waiting} wait in all"
@@ -48,7 +51,7 @@ def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
         place = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
         yield Finding("warning", f"{place}: {problem.message}", problem.mend)
     if len(problems) > SHOWN:
-        said = f"{len(problems) - SHOWN} more files can't be used"
+        said = f"{counted(len(problems) - SHOWN, 'more file', 'more files')} can't be used"
         yield Finding("warning", said, "`runward status --json` has them all")
 
 
@@ -57,10 +60,18 @@ def _of_requests(installation: Installation, is_up: bool) -> Iterator[Finding]:
     if refused:
         place = installation.state / REJECTED
         mend = f"`runward log` says why (inbox.rejected); then remove what is in {place}"
-        yield Finding("warning", f"{refused} requests were refused and lie in {place}", mend)
+        yield Finding(
+            "warning",
+            f"{counted(refused, 'request was refused and lies', 'requests were refused and lie')} in {place}",
+            mend,
+        )
     waiting = _requests(installation, INBOX)
     if waiting and not is_up:
-        yield Finding("warning", f"{waiting} requests wait for a daemon", "start `runward daemon`")
+        yield Finding(
+            "warning",
+            f"{counted(waiting, 'request waits', 'requests wait')} for a daemon",
+            "start `runward daemon`",
+        )
 
 
 def _requests(installation: Installation, name: str) -> int:

@@ -4,6 +4,7 @@ ADR-0029 (DAG-flow extension) allows this one further write of a contract. A pla
 can't be folded, is refused: the contract stays as it is, and the session keeps why.
 """
 
+from runward.config.counting import counted
 from runward.handlers.contracts.fold import Folded, Unfoldable, fold_legs, why_too_late
 from runward.handlers.contracts.snapshots import snapshot_of, stored_contract
 from runward.handlers.contracts.verify import boundary
@@ -117,7 +118,7 @@ def _folded(event: FlowPlanned, event_hash: str, session: Session, folded: Folde
         Explain(
             event.session_key,
             "decided",
-            f"{len(folded.added)} artifacts of {len(event.legs)} legs folded into the contract ({basis})",
+            f"{counted(len(folded.added), 'artifact', 'artifacts')} of {counted(len(event.legs), 'leg', 'legs')} folded into the contract ({basis})",
             {"legs": [leg.id for leg in event.legs], "folded": [entry.id for entry in folded.added]},
         ),
         AppendLines(event.session_key, session.path, lines.EVENTS, content, live=True),

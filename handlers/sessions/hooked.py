@@ -6,6 +6,7 @@ they say as well.
 
 import posixpath
 
+from runward.config.counting import counted
 from runward.handlers.contracts.declared import DeclaredNow, declared_now
 from runward.handlers.effects import Effects, Explain, NoteHook
 from runward.handlers.events import HookSpoke, SessionDeclaration
@@ -78,4 +79,4 @@ def _said(declared: DeclaredNow) -> str:
         return f"its hook told of its first prompt: no contract: {problem}"
     if contract is None:
         return "its hook told of its first prompt: nothing is declared for it"
-    return f"its hook told of its first prompt: a contract of {len(contract.expected)} artifacts is fixed"
+    return f"its hook told of its first prompt: a contract of {counted(len(contract.expected), 'artifact', 'artifacts')} is fixed"

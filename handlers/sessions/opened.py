@@ -9,6 +9,7 @@ missing or wrong is the operator's mistake: no contract, and the problem shown.
 from dataclasses import replace
 
 from runward.config.contract import Contract
+from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.handlers.contracts.declared import DeclaredNow, declared_now
 from runward.handlers.contracts.snapshots import NO_CONTRACT, Snapshot, snapshot_from_run, stored_contract
@@ -156,7 +157,7 @@ def _explanation(
     by = f" by the rule at {rule}" if rule is not None else ""
     if contract is None:
         return f"no contract was declared{by}: nothing will be verified"
-    return f"contract of {len(contract.expected)} artifacts fixed{by} ({basis})"
+    return f"contract of {counted(len(contract.expected), 'artifact', 'artifacts')} fixed{by} ({basis})"
 
 
 def _resume(event: AttemptStarted, event_hash: str, session: Session) -> Effects:

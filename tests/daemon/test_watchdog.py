@@ -34,7 +34,7 @@ class Daemon:
     is_stopping: bool = False
 
     def doing(self) -> str:
-        return "watching 1 roots"
+        return "watching 1 root"
 
 
 @dataclass
@@ -88,7 +88,7 @@ async def test_it_is_fed_while_store_and_watcher_get_on(
         first = await anyio.to_thread.run_sync(told.until, "WATCHDOG")
         await anyio.to_thread.run_sync(told.until, "WATCHDOG")
         tasks.cancel_scope.cancel()
-    assert first[-1] == {"WATCHDOG": "1", "STATUS": "watching 1 roots"}
+    assert first[-1] == {"WATCHDOG": "1", "STATUS": "watching 1 root"}
 
 
 async def test_a_store_that_hangs_ends_the_feeding_and_one_that_gets_on_begins_it_again(
@@ -153,7 +153,7 @@ def test_a_watcher_hangs_after_half_of_the_units_time_but_not_between_two_passes
     [
         (Daemon(is_ready=False), [{"EXTEND_TIMEOUT_USEC": "30000000"}]),
         (Daemon(is_stopping=True), [{"EXTEND_TIMEOUT_USEC": "30000000"}]),
-        (Daemon(), [{"WATCHDOG": "1", "STATUS": "watching 1 roots"}]),
+        (Daemon(), [{"WATCHDOG": "1", "STATUS": "watching 1 root"}]),
     ],
     ids=["starting", "stopping", "running"],
 )
@@ -247,14 +247,14 @@ def test_a_daemon_tells_its_start_its_life_a_reload_and_its_end(tmp_path: Path) 
         daemon = place.start("daemon", NOTIFY_SOCKET=told.address, WATCHDOG_USEC="1000000")
         try:
             starting = told.until("READY")
-            assert starting[-1] == {"READY": "1", "STATUS": "watching 1 roots"}
+            assert starting[-1] == {"READY": "1", "STATUS": "watching 1 root"}
             assert any("EXTEND_TIMEOUT_USEC" in each for each in starting)
-            assert told.until("WATCHDOG")[-1]["STATUS"] == "watching 1 roots"
+            assert told.until("WATCHDOG")[-1]["STATUS"] == "watching 1 root"
             before = time.monotonic_ns() // 1000
             daemon.send_signal(signal.SIGHUP)
             reloading = told.until("RELOADING")[-1]
             assert before <= int(reloading["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000
-            assert told.until("READY")[-1]["STATUS"] == "watching 1 roots"
+            assert told.until("READY")[-1]["STATUS"] == "watching 1 root"
             daemon.send_signal(signal.SIGTERM)
             assert told.until("STOPPING")[-1]["STATUS"].startswith("stopping")
             assert daemon.wait(PATIENCE_S) == 0

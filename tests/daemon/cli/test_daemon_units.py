@@ -30,7 +30,7 @@ class Service:
                 f'echo "{name} $*" >> {self._calls}\n'
                 f'case " $* " in *" {refused} "*) echo "refused: $*" >&2; exit 1;;\n'
                 f'*" --property=Version "*) {"exit 0" if answer else "echo No medium found >&2; exit 1"};;\n'
-                '*" --property=StatusText "*) echo "watching 1 roots";; esac\n'
+                '*" --property=StatusText "*) echo "watching 1 root";; esac\n'
             )
             program.chmod(0o755)
 
@@ -69,7 +69,7 @@ def test_the_unit_is_written_enabled_and_started(service: Service) -> None:
         "systemctl --user enable runward.service",
         "systemctl --user restart runward.service",
     ]
-    assert "watching 1 roots" in done.out
+    assert "watching 1 root" in done.out
     assert "undo it with: runward daemon uninstall --user" in done.out
 
 
@@ -139,6 +139,12 @@ def test_what_systemd_refuses_is_said(service: Service, refused: str) -> None:
     assert f"refused: --user {refused}" in done.out
     assert "journalctl --user -u runward" in done.err
     assert refused in service.calls()[-1]
+
+
+def test_a_dry_run_of_taking_away_what_is_not_there_says_that_it_is_absent(service: Service) -> None:
+    done = service.call("uninstall", "--user", "--dry-run")
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"absent    {service.unit}\n")
 
 
 def test_a_dry_run_shows_all_and_changes_nothing(service: Service) -> None:

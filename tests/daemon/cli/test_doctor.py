@@ -74,9 +74,9 @@ def test_held_jobs_fail_and_refused_requests_are_told_of(tmp_path: Path, ended: 
     told = place.call("doctor", "--json", "--only", "queue")
     assert told.code == 1
     assert [(each["result"], str(each["found"]).split(" and lie")[0]) for each in told.items("checks")] == [
-        ("failed", "1 jobs are held: no space"),
-        ("warning", "1 requests were refused"),
-        ("warning", "1 requests wait for a daemon"),
+        ("failed", "1 job is held: no space"),
+        ("warning", "1 request was refused"),
+        ("warning", "1 request waits for a daemon"),
     ]
     assert all(each["mend"] for each in told.items("checks"))
 

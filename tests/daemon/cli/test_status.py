@@ -148,7 +148,7 @@ def test_requests_that_were_refused_or_wait_are_counted(place: Place) -> None:
     assert place.call("status", "--json").object()["requests"] == {"waiting": 1, "rejected": 2}
     shown = place.call("status").out
     assert "  ! 2 requests were refused, and lie in `rejected` of the state directory\n" in shown
-    assert "  ! 1 requests wait for a daemon\n    -> start `runward daemon`\n" in shown
+    assert "  ! 1 request waits for a daemon\n    -> start `runward daemon`\n" in shown
 
 
 def test_a_daemon_that_is_stopped_counts_as_stalled(place: Place) -> None:

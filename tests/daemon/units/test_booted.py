@@ -137,7 +137,7 @@ def test_the_unit_of_the_machine(stage: Path, tmp_path: Path) -> None:
     _write_playbook(stage, go)
     with booted(stage, tmp_path / "root") as machine:
         installed = machine.run("runward", "daemon", "install")
-        assert "watching 1 roots" in installed
+        assert "watching 1 root" in installed
         as_runward = partial(machine.run, user="runward", home=STATE)
         service = Service("runward.service", STATE, partial(machine.run, "systemctl"), as_runward)
         assert (service.shown("ActiveState"), service.shown("UnitFileState")) == ("active", "enabled")
@@ -176,7 +176,7 @@ def test_the_unit_of_a_user(stage: Path, tmp_path: Path) -> None:
     with booted(stage, tmp_path / "root") as machine:
         wait_for(lambda: machine.path(f"/run/user/{ALICE}/bus").exists(), "alice's bus")
         installed = machine.alice("runward", "daemon", "install")
-        assert "watching 1 roots" in installed
+        assert "watching 1 root" in installed
         assert "lingering is off" not in installed
         state = "/home/alice/.local/state/runward"
         service = Service(
@@ -198,7 +198,7 @@ def test_the_unit_of_a_named_user(stage: Path, tmp_path: Path) -> None:
         state = "/home/alice/.local/state/runward"
         service = Service("runward@alice.service", state, partial(machine.run, "systemctl"), machine.alice)
         service.ask("start", service.unit)
-        assert service.shown("StatusText") == "watching 1 roots"
+        assert service.shown("StatusText") == "watching 1 root"
         homes = f"/proc/{service.shown('MainPID')}/root/home"
         assert machine.run("ls", homes) == "alice"
         _live_through_everything(machine, service, go, hangs=False)

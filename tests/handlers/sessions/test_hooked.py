@@ -83,7 +83,7 @@ def test_at_the_first_prompt_of_a_session_that_a_root_watches_what_is_declared_f
     assert stored_contract(note.declared.contract_json or "").expected[0].path == "review.md"
     assert isinstance(explained, Explain)
     assert explained.verdict == "decided"
-    assert "a contract of 1 artifacts is fixed" in explained.summary
+    assert "a contract of 1 artifact is fixed" in explained.summary
 
 
 @pytest.mark.parametrize(
