@@ -329,11 +329,6 @@ def newest_sessions(connection: sqlite3.Connection, limit: int) -> list[tuple[st
     ).fetchall()
 
 
-def playbooks_used(connection: sqlite3.Connection) -> list[str]:
-    """The names of all playbooks that sessions ran under."""
-    return [name for (name,) in connection.execute("select distinct playbook from sessions") if name]
-
-
 def status_history(connection: sqlite3.Connection, key: str) -> list[StatusChange]:
     """How a session's status changed, the first change first."""
     rows = connection.execute(
