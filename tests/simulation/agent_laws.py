@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.agents import AGENT_ROOTS, Agent
 from tests.simulation.broken import Broken
+from tests.simulation.hooks import check_hooks, count_hooks
 
 if TYPE_CHECKING:
     from tests.simulation.universe import Universe
@@ -44,6 +45,7 @@ def check_agents(universe: "Universe") -> None:
     )
     if mistakes:
         raise Broken(f"looks at sessions failed: {mistakes}")
+    check_hooks(universe)
     _untouched(universe)
     _journals(universe)
 
@@ -129,5 +131,6 @@ def _journals(universe: "Universe") -> None:
 
 def count_rare_sessions(universe: "Universe") -> None:
     """Note which rare paths the sessions of other tools took."""
+    count_hooks(universe)
     for path, question in RARE_ROWS.items():
         universe.tally.reached[path] += universe.peek(question)[0][0]

@@ -9,7 +9,7 @@ import posixpath
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import zstandard
 from tests.simulation.kernel import Kernel
@@ -21,6 +21,9 @@ from tests.simulation.transcripts import End, Line, Meaning, Tool
 from runward.config.settings import Root
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.over import Writer
+
+if TYPE_CHECKING:
+    from tests.simulation.places import Place
 
 AGENT_ROOTS: Final = (
     Root("claude", "/srv/claude", "claude-code", history="live"),
@@ -72,6 +75,7 @@ class Agent:
     `reopened` counts what may have begun a further attempt. `died`: a process of its own ended. `shaken`: its files may
     have been away when somebody looked. `cut`: the machine lost its power while it was there. `stayed_at`: nothing was
     done to it since then (Unix seconds), before the daemon ever started. `free`: a person gave one of its jobs up.
+    `is_hooked`: its tool calls hooks (`hook`); `is_launched`: a launched run starts it, which is `inside`.
     """
 
     def __init__(self, machine: Machine, root: Root, tool: Tool, headless: bool, is_traced: bool) -> None:
@@ -86,8 +90,10 @@ class Agent:
         self.processes: set[RecordedProcess] = set()
         self.reopened = 0
         self.died = self.shaken = self.cut = self.free = self.deleted = self.tidied = False
-        self.is_copied = False
+        self.is_copied = self.is_hooked = self.is_launched = False
         self.stayed_at: float | None = None
+        self.inside: Place | None = None
+        self.hook: Callable[[str], None] = lambda what: None
         self.ends_before_cut: set[Verdict] = set()
         self._rest = b""
         self._last: Meaning = None
@@ -124,9 +130,11 @@ class Agent:
             self._write(self.tool.begin())
         elif not self._kernel.content(self.path).endswith(b"\n"):
             self._append(b"\n")
+        self.hook("started")
 
     def prompt(self) -> None:
         if self.lives:
+            self.hook("prompted")
             self._write(self.tool.prompt())
 
     def work(self) -> None:
@@ -137,6 +145,8 @@ class Agent:
         """The turn is over."""
         if self.lives:
             self._write(self.tool.close(end))
+            if end == "well":
+                self.hook("closed")
 
     def tear(self) -> None:
         """Half of a line is written, the rest of it with the next ones."""
@@ -159,6 +169,7 @@ class Agent:
         if self._machine.dice.random() < 0.6:
             self._machine.traces.pop((self.tool.layout, self.tool.session), None)
             self.tidied = True
+        self.hook("ended")
         self._end()
 
     def close_late(self, end: End) -> None:
@@ -355,11 +366,15 @@ class Agent:
         return found
 
     def _liveness(self, stepped: bool) -> set[str]:
-        """What may be known of its process: who tidied his traces away was seen before, or not."""
+        """What may be known of its process: who tidied his traces away was seen before, or not.
+
+        A hook that came through names the process of one that leaves no traces.
+        """
         if self.lives:
-            return {"alive"} if self.is_traced else {"unknown"} | ({"gone"} if stepped else set())
+            named = {"alive"} if self.is_hooked else set[str]()
+            return {"alive"} if self.is_traced else {"unknown"} | named | ({"gone"} if stepped else set())
         if not self.is_traced:
-            return {"unknown", "gone"} if stepped or self.cut else {"unknown"}
+            return {"unknown", "gone"} if stepped or self.cut or self.is_hooked else {"unknown"}
         if (self.tool.layout, self.tool.session) in self._machine.traces:
             return {"gone"}
         return {"gone", "unknown"}

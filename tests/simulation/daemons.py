@@ -22,6 +22,7 @@ from tests.simulation.virtual_time import Killed, Process
 from runward.config.settings import Settings
 from runward.daemon.store.store import Store
 from runward.daemon.supervisor import SettingsNotTaken, Supervisor, World
+from runward.handlers.facts import CoveringRoot, RootOf, Ruled
 
 if TYPE_CHECKING:
     from tests.simulation.universe import Universe
@@ -74,7 +75,9 @@ class Daemon:
                 universe.chaos.no_watch,
             ),
             declared,
-            playable=playable,
+            lambda session: Ruled("nothing"),
+            playable,
+            self._covering,
         )
         self.supervisor = Supervisor(
             STATE, universe.settings, world, self.store, universe.logger(name), self._alarm
@@ -83,6 +86,11 @@ class Daemon:
             await (self.supervisor.once() if self.once else self.supervisor.run(self._is_ready))
             self._tasks.cancel_scope.cancel()
         await self.store.close()
+
+    def _covering(self, session: RootOf) -> CoveringRoot | None:
+        roots = self.universe.settings.roots
+        names = (root.name for root in roots if session.path.startswith(f"{root.path}/"))
+        return next(map(CoveringRoot, names), None)
 
     def _alarm(self, ring: Callable[[], None]) -> SimulatedAlarm:
         return SimulatedAlarm(ring, self.universe.clock)

@@ -86,6 +86,7 @@ class Errands:
         number = len(self.by_key) + 1
         tool: Tool = (Codex if root is _CODEX else ClaudeCode)(number, headless, self._universe.clock.now)
         agent = Agent(self.machine, root, tool, headless, is_traced=self.dice.random() < 0.75)
+        self._universe.hooks.outfit(agent)
         self.by_key[agent.key] = agent
         return agent
 

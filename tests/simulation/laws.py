@@ -273,6 +273,8 @@ class Laws:
             expected.verdicts.add(GONE)
         if not place.begun:
             raise Broken(f"{key} never began, but has a session")
+        if any(agent.inside is place for agent in self._universe.errands.by_key.values()):
+            expected.verdicts |= expected.inside
         fair = self._places.contracts(place)
         if (pairs(contract), bool(folded)) not in fair:
             raise Broken(f"{key} has the contract {contract} (folded: {folded}); fair is one of {fair}")

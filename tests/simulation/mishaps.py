@@ -72,12 +72,18 @@ class Mishaps:
 
     def lock_root(self) -> None:
         """A root can't be read for a while."""
-        node = self._scene.universe.kernel.node(self._scene.dice.choice(ROOTS))
-        node.locked = True
+        root = self._scene.dice.choice(ROOTS)
+        node = self._scene.universe.kernel.node(root)
+
+        def lock(locked: bool) -> None:
+            node.locked = locked
+            for place in self._scene.places.by_key.values():
+                place.locked = place.locked or place.root == root
 
         def unlock() -> None:
-            node.locked = False
+            lock(False)
 
+        lock(True)
         self._later(unlock)
 
     def kill_daemon(self) -> None:

@@ -145,6 +145,7 @@ class People:
         universe.reload()
         if roots != all_roots:
             universe.tally.reached["a root taken out of the settings"] += 1
+            universe.left_out |= {root.path for root in all_roots if root not in roots}
             self._later(self.take_all_roots)
 
     def take_all_roots(self) -> None:

@@ -68,6 +68,9 @@ RESUMED: Final = ("running", "run.started.resumed")
 GONE: Final = ("aborted", "run.aborted.process_gone")
 CANCELLED: Final = ("cancelled", "run.cancelled.user")
 VANISHED: Final = ("aborted", "run.aborted.vanished")
+INSIDE: Final = (("failed", "run.failed.api_error"), ("aborted", "run.aborted.user"))
+"""How agents' turns may end but for well."""
+
 MISSING: Final = ("failed", "run.failed.missing_artifact")
 
 
@@ -107,6 +110,8 @@ class Place:
     """An artifact was taken away, perhaps after the verdict."""
     hidden: bool = False
     """Its root was away for a while."""
+    locked: bool = False
+    """Nobody could read its root for a while."""
     backwards: bool = False
     """A leg's file looks older than the plan though it came after it: a clock was stepped."""
     cancelled: bool = False
@@ -125,11 +130,20 @@ class Place:
 
 @dataclass(slots=True)
 class Expected:
-    """What is fair of one place: the last verdicts, whether there must be a session, how many attempts."""
+    """What is fair of one place: the last verdicts, whether there must be a session, how many attempts.
+
+    A command that ended well hasn't where the session of an agent that was started in it hasn't (`inside`).
+    """
 
     verdicts: set[Verdict]
     session: bool
     most_attempts: int
+
+    @property
+    def inside(self) -> set[Verdict]:
+        """What it may be instead, if agents of other tools worked in it."""
+        ended_well = any(each[0] == "completed" or each == MISSING for each in self.verdicts)
+        return {GONE, VANISHED, CANCELLED, *INSIDE} if ended_well else set()
 
 
 class Places:

@@ -87,7 +87,7 @@ class ProcessTable:
     def start(self, hears: Callable[[], None]) -> RecordedProcess:
         """A new process; `hears` is what it does when it is told to end."""
         self._next += 1
-        process = RecordedProcess(self._next, self._next * 7, f"boot-{self.boot}")
+        process = RecordedProcess(self._next, self._next * 7, f"b007-{self.boot}")
         self._alive[process.pid] = process
         self._hears[process] = hears
         return process
@@ -112,7 +112,7 @@ class ProcessTable:
         return HOST
 
     def boot_id(self) -> str:
-        return f"boot-{self.boot}"
+        return f"b007-{self.boot}"
 
     def state(self, process: RecordedProcess) -> ProcessState:
         return "alive" if self._alive.get(process.pid) == process else "gone"

@@ -90,6 +90,9 @@ RARE_PATHS: Final = (
     "a copy of another tool's log",
     "a log of another tool that was moved",
     "a packed log of another tool",
+    "a hook's note that was lost",
+    "a contract fixed by a hook",
+    "an agent started in a launched run",
 )
 """What must happen at least once over the seeds of a suite, or they don't prove what they seem to."""
 

@@ -27,10 +27,12 @@ from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import Outbox
 from runward.daemon.worker.remembered import load_remembered
 from runward.handlers.contracts import hashes
-from runward.handlers.effects import RecordedFile
-from runward.handlers.facts import FileHash, Produced
-from runward.handlers.sessions import over
+from runward.handlers.effects import Effects, RecordedFile
+from runward.handlers.events import AttemptStarted
+from runward.handlers.facts import Facts, FileHash, Need, Produced
+from runward.handlers.sessions import opened, over
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, _Look
+from runward.handlers.sessions.linked import launcher_key
 
 pytestmark = pytest.mark.timeout(900)  # a busy machine takes its time, and time is not what is tested here
 MOST: Final = 100
@@ -250,6 +252,25 @@ def without_making_journals(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(files, "make_durably", lambda within, path: None)
 
 
+def without_leaving_the_contract_to_the_launcher(patch: pytest.MonkeyPatch) -> None:
+    """A session that was started in a launched run is held to its rule's contract, as if it stood by itself."""
+    opened_as = opened._open
+
+    def by_itself(event: AttemptStarted, event_hash: str, facts: Facts) -> Effects | Need:
+        declared = event.declaration
+        alone = None if declared is None else replace(declared, launcher=None)
+        return opened_as(replace(event, declaration=alone), event_hash, facts)
+
+    patch.setattr(opened, "_open", by_itself)
+
+
+def without_looking_where_a_launched_run_lies(patch: pytest.MonkeyPatch) -> None:
+    """A launched run is taken to lie in the first native root, where most do."""
+    patch.setattr(
+        following, "launcher_key", lambda session_id, natives, holding: launcher_key(session_id, natives, ())
+    )
+
+
 @pytest.mark.parametrize(
     "mutate",
     [
@@ -277,6 +298,8 @@ def without_making_journals(patch: pytest.MonkeyPatch) -> None:
         without_the_restores_epoch,
         without_giving_starts_up,
         without_making_journals,
+        without_leaving_the_contract_to_the_launcher,
+        without_looking_where_a_launched_run_lies,
     ],
 )
 def test_a_history_breaks_a_law(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:

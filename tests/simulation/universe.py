@@ -13,6 +13,7 @@ from tests.simulation.chaos import Chaos, Strike
 from tests.simulation.daemons import Daemon
 from tests.simulation.deliveries import Deliveries
 from tests.simulation.errands import Errands
+from tests.simulation.hooks import Hooks
 from tests.simulation.kernel import Kernel, Node
 from tests.simulation.launchers import Launchers
 from tests.simulation.lives import Lives
@@ -60,6 +61,7 @@ class Universe:
         self.disk = Disk()
         self.table = ProcessTable()
         self.launchers = Launchers(self)
+        self.hooks = Hooks(self)
         self.errands = Errands(self)
         self.written: list[Written] = []
         self.lives = Lives()
@@ -70,6 +72,8 @@ class Universe:
         self._whole: sqlite3.Connection | None = None
         self.harmed: set[str] = set()
         """Journals from which a lying disk took what was synced, or in which somebody changed something."""
+        self.left_out: set[str] = set()
+        """The roots that were out of the settings for a while."""
         self.bugs: dict[str, str] = {}
         """Sessions in whose handlers, or handlers in which, there is a bug, and which."""
         self.digest = ""
@@ -82,6 +86,9 @@ class Universe:
         self.packs = self.pruning.random() < 0.5
         """Whether sessions are packed soon: in every other history."""
         for path in (
+            "/home",
+            "/home/dev",
+            "/home/dev/app",
             "/srv",
             *ROOTS,
             *(root.path for root in self.errands.roots),
