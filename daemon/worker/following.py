@@ -246,9 +246,14 @@ class _Batch:
             session = self._processes.launcher_of(writer.process)
         if session is None or "/" in session:
             return None
-        natives = {root.name: root.path for root in self._roots.values() if root.shape is None}
-        holding = [name for name, path in natives.items() if self._files.directory_signature(path, session)]
-        return launcher_key(session, list(natives), holding)
+        natives = [root for root in self._roots.values() if root.shape is None]
+        # Where a root can't be read just now, what was seen in it tells.
+        holding = [
+            root.name
+            for root in natives
+            if session in root.seen or self._files.directory_signature(root.path, session)
+        ]
+        return launcher_key(session, [root.name for root in natives], holding)
 
     def _rule(self, root: WatchedRoot, layout: LogLayout | DirectoryLayout) -> FollowRule:
         return FollowRule(

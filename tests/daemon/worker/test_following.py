@@ -621,3 +621,18 @@ async def test_a_run_in_another_native_root_than_the_first_is_linked_to(tmp_path
         launched.begin()
         await running.settle()
         assert await running.rows("select linked, launcher from links") == [(KEY, launched.key)]
+
+
+async def test_so_is_one_whose_root_can_t_be_read_when_the_agent_begins(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    (tmp_path / "nightly").mkdir()
+    home.further = (Root("nightly", str(tmp_path / "nightly")),)
+    launched = Launched(home, root="nightly")
+    async with home.open() as running:
+        launched.begin()
+        await running.settle()
+        (tmp_path / "nightly").rename(tmp_path / "away")
+        home.transcript.prompt("fix it")
+        home.write()
+        await running.settle()
+        assert await running.rows("select linked, launcher from links") == [(KEY, launched.key)]
