@@ -14,8 +14,8 @@ from tests.proof.place import Place
 from tests.proof.processes import Forks
 
 KILLED = -9
-SAMPLE = 36
-"""In the default run every so many points are taken and one of every name, each time other ones."""
+SAMPLE = 72
+"""In the default run every so many points are taken and one of every other name, each time other ones."""
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,8 @@ def _sampled(points: list[list[str]]) -> list[tuple[int, int]]:
     ]
     random.shuffle(every)
     of_every_name = {name: (chapter, number) for chapter, number, name in every}
-    return sorted({*of_every_name.values(), *((chapter, number) for chapter, number, _ in every[::SAMPLE])})
+    of_some_names = random.sample(sorted(of_every_name.values()), len(of_every_name) // 2)
+    return sorted({*of_some_names, *((chapter, number) for chapter, number, _ in every[::SAMPLE])})
 
 
 def _kill_and_compare(

@@ -13,7 +13,12 @@ import pytest
 from tests.simulation.simulation import run
 from tests.simulation.tally import Tally
 
+FEW: Final = 40
+"""Histories of the default run."""
+
 CHUNK: Final = 100
+"""Histories that strike every point and take every rare path, all together."""
+
 ONE: Final = os.environ.get("RUNWARD_SEED")
 pytestmark = pytest.mark.timeout(900)  # a busy machine takes its time, and time is not what is tested here
 only_chunks = pytest.mark.skipif(ONE is not None, reason="RUNWARD_SEED asks for one history")
@@ -29,6 +34,15 @@ def play(seeds: range) -> None:
 
 
 @only_chunks
+@pytest.mark.parametrize("first", range(0, FEW, FEW // 2))
+@pytest.mark.longest
+def test_the_laws_hold_in_some_histories(first: int) -> None:
+    for seed in range(first, first + FEW // 2):
+        run(seed)
+
+
+@only_chunks
+@pytest.mark.prove
 @pytest.mark.parametrize("first", range(0, 100, CHUNK))
 @pytest.mark.longest
 def test_the_laws_hold_in_every_history_and_every_fault_and_rare_path_was_met(first: int) -> None:

@@ -271,11 +271,15 @@ def without_looking_where_a_launched_run_lies(patch: pytest.MonkeyPatch) -> None
     )
 
 
+LATE: Final = pytest.mark.prove
+"""On guards whose absence shows in no early history."""
+
+
 @pytest.mark.parametrize(
     "mutate",
     [
         without_the_journals_identity_check,
-        without_the_journals_epoch,
+        pytest.param(without_the_journals_epoch, marks=LATE),
         without_the_stores_epoch,
         without_taking_jobs_back,
         without_lanes,
@@ -283,7 +287,7 @@ def without_looking_where_a_launched_run_lies(patch: pytest.MonkeyPatch) -> None
         without_syncing,
         without_writing_again,
         without_looking_whether_a_run_began,
-        without_telling_again,
+        pytest.param(without_telling_again, marks=LATE),
         without_knowing_who_was_told,
         without_comparing,
         without_knowing_of_unclean_stops,
@@ -292,14 +296,14 @@ def without_looking_where_a_launched_run_lies(patch: pytest.MonkeyPatch) -> None
         without_knowing_how_far_logs_were_read,
         without_remembering_what_followed,
         without_knowing_copies,
-        without_history,
-        without_grace,
+        pytest.param(without_history, marks=LATE),
+        pytest.param(without_grace, marks=LATE),
         without_adopting_lines,
-        without_the_restores_epoch,
-        without_giving_starts_up,
+        pytest.param(without_the_restores_epoch, marks=LATE),
+        pytest.param(without_giving_starts_up, marks=LATE),
         without_making_journals,
         without_leaving_the_contract_to_the_launcher,
-        without_looking_where_a_launched_run_lies,
+        pytest.param(without_looking_where_a_launched_run_lies, marks=LATE),
     ],
 )
 def test_a_history_breaks_a_law(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
