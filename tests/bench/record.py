@@ -13,6 +13,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, TypeAdapter
 from tests.bench.fixtures import right_verdict
 
+from runward.daemon.store.packed_document import unpack
 from runward.daemon.worker.remembered import load_remembered
 from runward.handlers.layouts.foreign_json import parse_time
 
@@ -172,6 +173,10 @@ class Record:
         rows = self._store.execute("select status, origin, count(*) from sessions group by 1, 2").fetchall()
         found = {(str(status), str(origin)): int(many) for status, origin, many in rows}
         verdicts = self._count("select count(*) from events where type = 'SessionFinished'")
+        for (document,) in self._store.execute(
+            "select document from packed"
+        ):  # what is long over is packed at once
+            verdicts += sum(row[2] == "SessionFinished" for row in unpack(document).rows["events"])
         return [
             *([] if found == {("completed", "history"): count} else [f"{count} transcripts became {found}"]),
             *([] if verdicts == count else [f"{verdicts} SessionFinished events of {count} transcripts"]),
