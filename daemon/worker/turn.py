@@ -342,24 +342,26 @@ class Worker:
         spoke = [job.event for job in jobs if isinstance(job.event, HookSpoke)]
         self.has_links = self.has_links or any(each.launcher_session is not None for each in spoke)
         ended = {job.lane for job in jobs if isinstance(job.event, AttemptEnded)}
-        runs = {lane.rpartition("/")[2]: lane for lane in ended if lane.startswith(_OF_NATIVE)}
+        runs = [lane for lane in ended if lane.startswith(_OF_NATIVE)]
         if not runs or not (self.has_links or self._inbox_is_long):
             return {}
+        names = {lane: lane.rpartition("/")[2] for lane in runs}
         linked = await queries.linked_sessions(self.store, ended)
-        announced = await queries.announced_sessions(self.store, runs)
+        announced = await queries.announced_sessions(self.store, set(names.values()))
         announced += [(each.launcher_session or "", each.session_key) for each in spoke]
         known = {each.key for sessions in linked.values() for each in sessions.sessions}
-        found = {lane: linked.get(lane, LinkedSessions()) for lane in runs.values()}
-        for run, key in announced:
-            layout = key.partition(":")[0]
-            if (
-                run in runs
-                and key not in known
-                and any(each.may_hold(layout) for each in self.roots.values())
-            ):
-                before = found[runs[run]]
-                found[runs[run]] = before._replace(announced=(*before.announced, key))
-        return {lane: each._replace(may_be_more=self._inbox_is_long) for lane, each in found.items()}
+        awaited = [(name, key) for name, key in announced if key not in known and self._may_come(key)]
+        return {
+            lane: linked.get(lane, LinkedSessions())._replace(
+                announced=tuple(key for name, key in awaited if name == names[lane]),
+                may_be_more=self._inbox_is_long,
+            )
+            for lane in runs
+        }
+
+    def _may_come(self, key: str) -> bool:
+        """Whether any root may hold this session."""
+        return any(root.may_hold(key.partition(":")[0]) for root in self.roots.values())
 
     async def _hooked(self, jobs: Sequence[Job]) -> Mapping[str, HookDeclaration]:
         begun = [job.lane for job in jobs if isinstance(job.event, AttemptStarted)]

@@ -636,3 +636,26 @@ async def test_so_is_one_whose_root_can_t_be_read_when_the_agent_begins(tmp_path
         home.write()
         await running.settle()
         assert await running.rows("select linked, launcher from links") == [(KEY, launched.key)]
+
+
+async def test_of_two_runs_of_the_same_name_that_end_at_once_each_is_judged_by_its_own_agents(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path)
+    (tmp_path / "nightly").mkdir()
+    home.further = (Root("nightly", str(tmp_path / "nightly")),)
+    launched, alone = Launched(home), Launched(home, root="nightly")
+    home.transcript.prompt("fix it")
+    home.write()
+    async with home.open() as running:
+        launched.begin()
+        await running.settle()
+        alone.begin()
+        await running.settle()
+        home.transcript.api_error()
+        home.write()
+        launched.end()
+        alone.end()
+        await home.rest(running, 2.5, 6)
+        standing = "select key, status from sessions where layout = 'native' order by key"
+        assert await running.rows(standing) == [(alone.key, "completed"), (launched.key, "failed")]
