@@ -5,10 +5,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # More than the two cores that it should do on: many tests wait for a clock, a disk or a process.
 WORKERS ?= 3
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# The same order and the same chance each time, so that a landing depends on the change alone.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --randomly-seed=1 --randomly-dont-reorganize
+MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove again soak bench check format clean
+.PHONY: help setup demo test prove rest again explore soak bench check format clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,14 +27,17 @@ demo: setup ## run real commands, judge them, show the verdicts
 test: setup ## run the tests a person runs (under five minutes)
 	@$(PYTEST) -m "not prove"
 
-prove: setup ## run every test (under thirty minutes), and the checkers
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+prove: check ## run every test (under thirty minutes), and the checkers
 	@$(PYTEST)
+
+rest: check ## what `make prove` runs beyond `make test`
+	@$(PYTEST) -m prove
 
 again: setup ## run alone what failed last, if that was a test or a few
 	@$(BIN)/python tests/project/again.py
+
+explore: setup ## look for faults under new seeds for MINUTES=10; print what plays them again
+	@$(BIN)/python tests/project/explore.py $(MINUTES)
 
 soak: setup ## twenty minutes at 20 runs a second: what the daemon holds must stay the same
 	@RUNWARD_SOAK_MINUTES=20 $(BIN)/python -m pytest -n 0 -s -q tests/proof/test_soak.py
@@ -45,7 +50,7 @@ check: setup ## ruff and mypy
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-format: setup ## let ruff format and mend what it can
+format: setup ## let ruff format and fix what it can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 

@@ -1,0 +1,102 @@
+"""Looks for faults that the fixed seeds do not show, for as long as it is given: `make explore MINUTES=60`.
+
+One thread plays histories of the simulation under new seeds. Beside it, another runs the quick tests again and again,
+each time in a new order and with new Hypothesis examples. What fails is printed at once with the command that plays
+it again: make it a test. Ends with 1 if anything failed. `RUNWARD_EXPLORE=SEED` sets the first seed.
+"""
+
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+PLAY: Final = "import sys; from tests.simulation.simulation import run; run(int(sys.argv[1]))"
+QUICK: Final = ("-q", "-n", "1", "-m", "not prove", "-p", "no:cacheprovider", "--hypothesis-profile=explore")
+
+
+def history(seed: int) -> tuple[list[str], str]:
+    """What plays one history, and what a person types to play it again."""
+    return [sys.executable, "-c", PLAY, str(seed)], f"RUNWARD_SEED={seed} python -m pytest tests/simulation"
+
+
+def quick_tests(seed: int) -> tuple[list[str], str]:
+    """What runs the quick tests in the order and with the examples of this seed, and how to do so again."""
+    options = [*QUICK, f"--randomly-seed={seed}", f"--hypothesis-seed={seed}"]
+    return [sys.executable, "-m", "pytest", *options], shlex.join(["python", "-m", "pytest", *options])
+
+
+class Explored:
+    """What was played, and the commands that show a fault."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+        self.played = 0
+        self.found: list[str] = []
+
+    def all_of(self, first: int, kind: Callable[[int], tuple[list[str], str]]) -> None:
+        """Play this kind of thing under one seed after the other until the time is up."""
+        seed = first
+        while time.monotonic() < self._until:
+            command, again = kind(seed)
+            said = self._said_by(command)
+            if said is not None:
+                self.found.append(again)
+                print(said[-20_000:], f"FOUND, play it again: {again}", sep="\n", flush=True)
+            seed += 1
+
+    def _said_by(self, command: list[str]) -> str | None:
+        """What a command that failed said; none if it passed. At the end of the time it is interrupted."""
+        place = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+        started = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **place},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        interrupted = False
+        try:
+            said, _ = started.communicate(timeout=max(1.0, self._until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            interrupted = True
+            os.killpg(started.pid, signal.SIGINT)
+            said, _ = started.communicate()
+        self.played += not interrupted
+        failed = " failed" in said if interrupted else started.returncode != 0
+        return said if failed else None
+
+
+def main(minutes: float) -> int:
+    """The exit code: 1 if a fault was found."""
+    first = int(os.environ.get("RUNWARD_EXPLORE") or random.SystemRandom().randrange(10**6, 10**9))
+    print(
+        f"exploring for {minutes:g} minutes from seed {first} (RUNWARD_EXPLORE={first} does the same)",
+        flush=True,
+    )
+    kinds = {"histories": history, "rounds of the quick tests": quick_tests}
+    explored = {name: Explored(minutes * 60) for name in kinds}
+    threads = [
+        threading.Thread(target=explored[name].all_of, args=(first, kind)) for name, kind in kinds.items()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print("played", " and ".join(f"{each.played} {name}" for name, each in explored.items()))
+    found = [again for each in explored.values() for again in each.found]
+    print(*(found or ["nothing was found"]), sep="\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1]) if len(sys.argv) > 1 else 10))

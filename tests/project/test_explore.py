@@ -1,0 +1,34 @@
+"""What fails under a new seed is printed with the command that plays it again."""
+
+import sys
+
+import pytest
+from tests.project.explore import Explored
+
+SECONDS = 1.5
+
+
+def fails_from_the_third(seed: int) -> tuple[list[str], str]:
+    program = f"import sys; print('seed {seed}'); sys.exit({seed} >= 13)"
+    return [sys.executable, "-S", "-c", program], f"play {seed}"
+
+
+def never_ends(seed: int) -> tuple[list[str], str]:
+    return [sys.executable, "-S", "-c", "import time; time.sleep(1000)"], f"play {seed}"
+
+
+def test_seeds_are_played_one_after_the_other_and_what_fails_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    explored = Explored(SECONDS)
+    explored.all_of(11, fails_from_the_third)
+    assert explored.played >= 3
+    assert explored.found[0] == "play 13"
+    assert len(explored.found) == explored.played - 2
+    assert "seed 13\n\nFOUND, play it again: play 13\n" in capsys.readouterr().out
+
+
+def test_what_is_not_over_in_time_is_interrupted_and_found_nothing() -> None:
+    explored = Explored(0.2)
+    explored.all_of(1, never_ends)
+    assert (explored.played, explored.found) == (0, [])
