@@ -2,6 +2,7 @@
 
 The place is a `Cursor`, which is stored beside what was made of the lines. A file that was truncated, replaced or
 changed before that place is read from its beginning, and it is said. `.zst` files are unpacked as they are read.
+A last line without its newline counts where it is a whole JSON object: nothing more can belong to it.
 For somebody who follows one file on a terminal, see `tailing.py`.
 """
 
@@ -15,6 +16,7 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 from runward.daemon.rundir.sparse import data_after, is_empty
 from runward.daemon.rundir.unpacking import CannotUnpack, Unpacked
 from runward.handlers.layouts.transcript import LogLine
+from runward.handlers.layouts.transcript_lines import is_object
 
 LONGEST_LINE: Final = 8 << 20
 """Bytes of a line that are kept; a longer one is cut there, and said to be."""
@@ -37,7 +39,8 @@ FROM_THE_BEGINNING: Final = frozenset({"rewritten", "truncated", "replaced"})
 class Cursor(NamedTuple):
     """How far a log was read: its device and inode, the bytes (unpacked) and lines before here, and the hash of the
     last of these bytes. `in_long_line`: the line that begins before here was given already, as cut. `packed` is the
-    size of a packed file that was read to its end (or what it was before, where it grew meanwhile).
+    size of a packed file that was read to its end (or what it was before, where it grew meanwhile). `unended`: the last
+    line before here was given before its newline came.
     """
 
     device: int = 0
@@ -48,6 +51,7 @@ class Cursor(NamedTuple):
     in_long_line: bool = False
     packed: int = 0
     version: int = 1
+    unended: bool = False
 
 
 UNREAD: Final = Cursor()
@@ -125,12 +129,25 @@ class Growing:
             more = bool(piece)
             if piece:
                 self._take(piece, lines)
+            else:
+                self._take_unended(lines)
         happened, self._happened = self._happened, "grew"
         if happened == "grew" and self._cursor == before:
             happened = "same"
-        if self._is_packed and not more:
+        if self._is_packed and not more and not self._rest:
             self._cursor = self._cursor._replace(packed=self._size)
         return Portion(lines, self._cursor, happened, more, taken)
+
+    def torn(self) -> str:
+        """What is wrong with the end of a log that was read to it: the end of a sentence, or nothing.
+
+        As long as somebody writes to the log, the rest of the line may follow.
+        """
+        rest = self._rest.strip()
+        if not rest:
+            return ""
+        what = "NUL bytes" if is_empty(rest) else "bytes that are no whole JSON object"
+        return f"ends in {len(rest)} {what}, without a newline: they are passed over"
 
     def _find(self, cursor: Cursor) -> tuple[_Source, Cursor, Happened]:
         """The place in the file at which reading goes on."""
@@ -174,12 +191,16 @@ class Growing:
         if contents:
             contents[0] = before + contents[0]
             whole = len(before) + len(piece) - len(self._rest)
-            lines += _lines(self._cursor.lines + 1, contents, may_be_long=whole > LONGEST_LINE)
+            further, number = len(contents), self._cursor.lines + 1
+            if self._cursor.unended:  # the first of them goes on where one was given already
+                further, number = further - 1, number - 1
+                if not contents[0].strip():
+                    del contents[0]
+                    number += 1
+            lines += _lines(number, contents, may_be_long=whole > LONGEST_LINE)
             end = len(piece) - len(self._rest)
             last = piece[max(0, end - _BEFORE) : end]
-            self._move(
-                last if len(last) == _BEFORE else before[-_BEFORE:] + last, len(contents), length=whole
-            )
+            self._move(last if len(last) == _BEFORE else before[-_BEFORE:] + last, further, length=whole)
         else:
             self._rest = before + self._rest
         if len(self._rest) > LONGEST_LINE:
@@ -187,13 +208,27 @@ class Growing:
             self._move(self._rest, 1, in_long_line=True)
             self._rest = b""
 
+    def _take_unended(self, lines: list[LogLine]) -> None:
+        """Put the last line among `lines` where only its newline is missing."""
+        whole = self._rest.rstrip(b"\0 \t\r")
+        if is_object(whole):
+            lines.append(LogLine(self._cursor.lines + 1, whole))
+            self._rest = self._rest[len(whole) :]
+            self._move(whole, 1, unended=True)
+
     def _pass_over_hole(self) -> None:
         length = self._source.pass_over_hole()
         self._cursor = self._cursor._replace(offset=self._cursor.offset + max(0, length - _BEFORE))
         self._move(bytes(min(length, _BEFORE)), in_long_line=True)
 
     def _move(
-        self, over: bytes, lines: int = 0, *, length: int | None = None, in_long_line: bool = False
+        self,
+        over: bytes,
+        lines: int = 0,
+        *,
+        length: int | None = None,
+        in_long_line: bool = False,
+        unended: bool = False,
     ) -> None:
         """Go on over these bytes, in which so many lines were given, or over `length` bytes which end with them."""
         self._last = (self._last + over[-_BEFORE:])[-_BEFORE:]
@@ -202,6 +237,7 @@ class Growing:
             lines=self._cursor.lines + lines,
             before=_hash(self._last),
             in_long_line=in_long_line,
+            unended=unended,
         )
 
 

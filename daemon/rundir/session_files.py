@@ -35,7 +35,7 @@ LONGEST_WAIT: Final = 300.0
 """Seconds until something that failed again and again is tried again, at most."""
 
 JUST_WRITTEN: Final = 2.0
-"""Seconds for which a document that is no JSON may be one that is being written."""
+"""Seconds for which a document that is no JSON, or a last line that is none, may be one that is being written."""
 
 _MOST_UNPACKED: Final = 32 << 20
 """Bytes of a packed log that are given at a time, at most: all that was given before is unpacked again for them."""
@@ -284,6 +284,7 @@ class SessionFiles:
                 if log.is_another() and not come_and_go:
                     raise AnotherLog
                 more = self._portions(log, read, is_packed=is_packed)
+                torn = "" if more else log.torn()
             finally:
                 os.close(descriptor)
         except (OSError, NotRegular, CannotUnpack) as error:
@@ -295,10 +296,16 @@ class SessionFiles:
                 signature=found, failed=failed, may_pass=may_pass
             )
             return
-        self.more = self.more or more
-        if not more:
-            self._logs[read.name] = self._logs[read.name]._replace(signature=signature(status))
-            self._settle(read.name, status.st_mtime)
+        if more:
+            self.more = True
+            return
+        if torn and abs(self._now - status.st_mtime) < JUST_WRITTEN:
+            self._unsettled.add(read.name)  # the rest of the line may be on its way
+            torn = ""
+        elif torn:
+            self.hindrances.append(Complaint(read.name, None, torn, None))
+        self._logs[read.name] = self._logs[read.name]._replace(signature=signature(status), failed=torn)
+        self._settle(read.name, status.st_mtime)
 
     def _portions(self, log: Growing, read: LogRead, *, is_packed: bool) -> bool:
         """Take in as many further lines as may be read now, at least one, or as much as is kept of a long one.

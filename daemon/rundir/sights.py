@@ -10,6 +10,9 @@ from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
 from runward.handlers.layouts.scanner import Complaint, Document, Signature
 from runward.handlers.layouts.transcript import LogLine
 
+VERSION: Final = 2
+"""Of what is stored of a session's files. Up to 1 a last line without its newline was left unread."""
+
 NOT_KNOWN: Final[Signature] = (0, 0, 0)
 """No file's signature: what stands there is looked into again, whatever its own is."""
 
@@ -17,7 +20,7 @@ NOT_KNOWN: Final[Signature] = (0, 0, 0)
 class LogRead(NamedTuple):
     """How far one log was read, and its signature when it was read to its end.
 
-    `failed` is the problem that reading ended with: the end of a sentence that begins with the log's name.
+    `failed` is the problem that reading ended with, or that the log itself ends with: the end of a sentence that begins with the log's name.
     `may_pass`: the operating system refused, so it is tried again even if the file stays as it is.
     """
 
@@ -42,7 +45,7 @@ class FilesRead(NamedTuple):
     beside: tuple[str, ...] = ()
     failures: int = 0
     retry_at: float = 0.0
-    version: int = 1
+    version: int = VERSION
 
 
 NOTHING_READ: Final = FilesRead()
@@ -98,7 +101,14 @@ def dump_files_read(read: FilesRead) -> str:
 
 def load_files_read(text: str) -> FilesRead:
     """What was stored. Raises `ValueError` for what this program never wrote."""
-    read = _ADAPTER.validate_json(text, strict=True)
+    return brought_up(_ADAPTER.validate_json(text, strict=True))
+
+
+def brought_up(read: FilesRead) -> FilesRead:
+    """What was stored by this version or the one before, after which each log is read on. Raises `ValueError`."""
+    if read.version == VERSION:
+        return read
     if read.version != 1:
         raise ValueError(f"version {read.version} of what was read of a session's files is not known")
-    return read
+    logs = tuple(log._replace(signature=NOT_KNOWN) for log in read.logs)
+    return read._replace(logs=logs, version=VERSION)

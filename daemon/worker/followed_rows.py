@@ -27,7 +27,8 @@ def after_reading(
     found, known = changed(hinted, key, stored, after, now), hinted.known
     if known.is_new or (whole is not None and whole != known.signature):
         found += placed(hinted, key, whole)
-        if known.signature is None and not known.is_new:
+        is_told = after.problems != stored.problems
+        if known.signature is None and not known.is_new and not is_told:
             found += _problems(hinted, stored, after, now)  # that of a mistake of ours may stand among them
     return found
 

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from runward.daemon.rundir.sights import NOTHING_READ, FilesRead
+from runward.daemon.rundir.sights import NOTHING_READ, FilesRead, brought_up
 from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, Followed
 from runward.handlers.sessions.over import Activity
@@ -41,5 +41,6 @@ def dump_remembered(remembered: Remembered) -> str:
 
 
 def load_remembered(text: str) -> Remembered:
-    """What was stored. Raises pydantic's `ValidationError` for what this program never wrote."""
-    return _ADAPTER.validate_json(text)
+    """What was stored. Raises `ValueError` for what this program never wrote."""
+    remembered = _ADAPTER.validate_json(text)
+    return remembered._replace(read=brought_up(remembered.read))

@@ -45,6 +45,16 @@ def decode(content: bytes | str) -> JsonValue:
     return value
 
 
+def is_object(content: bytes) -> bool:
+    """Whether this is one whole JSON object, so that nothing of it can be missing."""
+    if not content.endswith(b"}"):
+        return False
+    try:
+        return isinstance(decode(content), dict)
+    except ValueError:
+        return False
+
+
 def why_not(error: ValueError) -> str:
     """What is wrong with what was no JSON, without quoting it."""
     if isinstance(error, UnicodeDecodeError):

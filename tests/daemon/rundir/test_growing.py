@@ -71,6 +71,44 @@ def test_lines_are_given_once_and_an_unfinished_one_when_it_is_whole(log: Path) 
     assert reader.look() == ("grew", [b'{"d":4}', b""])
 
 
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_last_line_that_only_lacks_its_newline_counts(tmp_path: Path, is_packed: bool) -> None:
+    content = b'{"a":1}\n{"b":{"c":"}"}}'
+    path = tmp_path / ("log.jsonl.zst" if is_packed else "log.jsonl")
+    path.write_bytes(zstandard.compress(content) if is_packed else content)
+    reader = Reader(path)
+    assert reader.look() == ("grew", [b'{"a":1}', b'{"b":{"c":"}"}}'])
+    assert reader.look() == ("same", [])
+    further = b'\n{"d":4}\n'
+    append(path, zstandard.compress(further) if is_packed else further)
+    assert reader.look() == ("grew", [b'{"d":4}'])
+    assert reader.cursor.lines == 3
+
+
+@pytest.mark.parametrize(
+    ("tail", "problem"),
+    [
+        (b"", ""),
+        (b" \t\r", ""),
+        (b'{"c":3}\r', ""),
+        (b'{"c":', "ends in 5 bytes that are no whole JSON object, without a newline: they are passed over"),
+        (b"17", "ends in 2 bytes that are no whole JSON object"),
+        (b'{"c":3}{"d"', "ends in 11 bytes that are no whole JSON object"),
+        (b"\0" * 3, "ends in 3 NUL bytes, without a newline: they are passed over"),
+        (b'{"c":3}\0\0', "ends in 2 NUL bytes"),
+    ],
+)
+def test_what_a_log_ends_in_instead_of_a_line_is_named(log: Path, tail: bytes, problem: str) -> None:
+    append(log, tail)
+    with open_log(str(log), UNREAD) as opened:
+        lines = opened.portion().lines
+        assert opened.torn().startswith(problem)
+        assert bool(opened.torn()) == bool(problem)
+    assert [line.content for line in lines[2:]] == (
+        [b'{"c":3}'] if tail.startswith(b'{"c":3}') and b"{" not in tail[1:] else []
+    )
+
+
 def test_an_empty_file_becomes_a_log(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.touch()
@@ -288,6 +326,32 @@ def test_any_mixture_of_appends_and_readings_gives_every_line_once(
     if short and len(rest) > 70:
         whole.append(rest)
     assert got == [line[:70] if short else line for line in whole]
+
+
+unended = st.lists(st.sampled_from([b"\n", b'{"a":1}', b'{"b":', b"2}", b"\0", b" "]), max_size=6)
+
+
+@given(st.lists(st.tuples(unended, st.sampled_from([1, 3, 64])), max_size=8))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_lines_whose_newline_comes_late_or_never_are_given_once_under_their_numbers(
+    tmp_path: Path, steps: list[tuple[list[bytes], int]]
+) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b"")
+    cursor, written, place = UNREAD, b"", 0
+    for content, most_bytes in steps:
+        append(path, b"".join(content))
+        written += b"".join(content)
+        more = True
+        while more:
+            portion = read(str(path), cursor, most_bytes)
+            cursor, more = portion.cursor, portion.more
+            for line in portion.lines:
+                start = written.index(line.content, place)
+                assert written[place:start].strip(b"\0 \n") == b"", "nothing is left out"
+                assert line.number == written.count(b"\n", 0, start) + 1 or not line.content
+                place = start + len(line.content)
+        assert b"\n" not in written[place:].strip(b"\0 \n")
 
 
 @given(pieces, pieces, st.integers(0, 200))

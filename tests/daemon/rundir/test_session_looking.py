@@ -79,12 +79,47 @@ def test_a_further_line_is_given_once_and_alone(onlooker: Onlooker, log: Path) -
 def test_a_log_that_grows_byte_by_byte_gives_each_line_when_it_is_whole(
     onlooker: Onlooker, log: Path
 ) -> None:
+    """Which it is before its newline, if it is an object."""
     content = lines(begin()) + b'{"work": 1}\n' * 20 + lines(END) + b"torn"
     log.write_bytes(b"")
     for end in range(1, len(content) + 1):
         append(log, content[end - 1 : end])
         onlooker.look()
-        assert onlooker.lines.get("a.jsonl", []) == content[:end].split(b"\n")[:-1]
+        *whole, rest = content[:end].split(b"\n")
+        assert onlooker.lines.get("a.jsonl", []) == whole + [rest] * rest.endswith(b"}")
+
+
+def test_a_torn_last_line_is_a_problem_once_it_is_old_and_until_it_is_whole(
+    onlooker: Onlooker, log: Path
+) -> None:
+    append(log, b'{"wo')
+    at = log.stat().st_mtime
+    young = onlooker.look(now=at + JUST_WRITTEN / 2)
+    assert (young.hindrances, young.unsettled) == ((), True), "it is asked again soon"
+    named = (
+        Complaint(
+            "a.jsonl",
+            None,
+            "ends in 4 bytes that are no whole JSON object, without a newline: they are passed over",
+            None,
+        ),
+    )
+    old = onlooker.look(now=at + JUST_WRITTEN * 2)
+    assert (old.hindrances, old.unsettled, old.read.retry_at) == (named, False, 0)
+    unchanged = onlooker.look(now=at + JUST_WRITTEN * 3)
+    assert (unchanged.hindrances, unchanged.bytes_read) == (named, 0)
+    append(log, b'rk": 1}')
+    assert onlooker.look().hindrances == ()
+    assert onlooker.lines["a.jsonl"][2:] == [b'{"work": 1}']
+
+
+def test_a_packed_log_with_a_torn_last_line_stays_a_problem(onlooker: Onlooker, log: Path) -> None:
+    append(log, b"\0" * 100)
+    at = pack(log).stat().st_mtime
+    assert onlooker.look(now=at).hindrances == ()
+    for after in (JUST_WRITTEN * 2, JUST_WRITTEN * 3):
+        (named,) = onlooker.look(now=at + after).hindrances
+        assert "100 NUL bytes" in named.message
 
 
 pieces = st.lists(st.sampled_from([b"\n", b"a", b"bc\n", b"\0\0", b"long" * 20, b"\n\n"]), max_size=8)

@@ -27,7 +27,7 @@ def test_a_log_is_read_to_its_last_whole_line(tmp_path: Path) -> None:
     os.utime(path, (1000, 1000))
     read = read_session(LOG, str(path))
     assert (read.told.session_id, read.told.turn, read.told.counts.events) == ("a", "closed", 2)
-    assert (read.changed_at, read.hindrances) == (1000, ())
+    assert (read.changed_at, [each.file for each in read.hindrances]) == (1000, ["a.jsonl"])
 
 
 def test_a_packed_log_tells_the_same(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from runward.daemon.rundir.growing import Cursor
 from runward.daemon.rundir.sights import (
+    NOT_KNOWN,
     NOTHING_READ,
     FilesRead,
     LogRead,
@@ -33,11 +34,18 @@ def test_what_is_stored_is_what_was_read(read: FilesRead) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[1]", '{"logs": 1}', '{"failures": "3"}', '{"version": 2}', '{"logs": [["a"]']
+    "text", ["", "[1]", '{"logs": 1}', '{"failures": "3"}', '{"version": 3}', '{"logs": [["a"]']
 )
 def test_what_this_program_never_wrote_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         load_files_read(text)
+
+
+def test_a_log_that_an_earlier_version_read_is_looked_into_again_from_where_it_was() -> None:
+    log = LogRead("a.jsonl", Cursor(1, 2, 300, 4, "ab"), (2, 310, 10**18))
+    stored = dump_files_read(FilesRead((log,), version=1)).replace(",1,false]", ",1]")
+    (read,) = load_files_read(stored).logs
+    assert (read.cursor, read.signature) == (log.cursor, NOT_KNOWN)
 
 
 def test_what_is_stored_of_an_ordinary_session_is_small() -> None:

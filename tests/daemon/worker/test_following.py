@@ -106,6 +106,63 @@ async def test_a_headless_session_is_judged_when_its_transcript_has_come_to_rest
         assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
 
 
+async def test_a_transcript_whose_last_newline_is_missing_is_judged_by_its_last_record(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    home.transcript.text("fixed")
+    home.write_as(home.transcript.content().rstrip(b"\n"))
+    async with home.open() as running:
+        await home.rest(running)
+        assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
+        assert await running.rows("select message from problems") == []
+
+
+@pytest.mark.parametrize("tail", [b'{"type":"assis', b"\0" * 4096])
+async def test_what_a_transcript_ends_in_instead_of_a_record_is_a_problem_and_no_end(
+    tmp_path: Path, tail: bytes
+) -> None:
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    home.write_as(home.transcript.content() + tail)
+    async with home.open() as running:
+        await home.rest(running)
+        assert await attempts(running) == [(1, "running", None, None)]
+        ((file, message),) = await running.rows("select path, message from problems")
+        assert file == str(home.place)
+        assert str(message).startswith(f"ends in {len(tail)} ")
+        home.transcript.text("fixed")
+        home.place.write_bytes(b"")
+        home.write()
+        await home.rest(running)
+        assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
+        assert await running.rows("select message from problems") == []
+
+
+async def test_a_last_record_that_an_earlier_version_left_unread_is_read_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    home.write()
+    async with home.open() as running:
+        await running.settle()
+        ((state,),) = await running.rows("select state from cursors")
+        home.transcript.text("fixed")
+        home.write_as(home.transcript.content().rstrip(b"\n"))
+        stored = load_remembered(str(state))
+        (log,) = stored.read.logs
+        status = home.place.stat()
+        read_whole = log._replace(signature=(status.st_ino, status.st_size, status.st_mtime_ns))
+        before = stored._replace(read=stored.read._replace(logs=(read_whole,), version=1))
+        change = Statement("update cursors set state = ?", [(dump_remembered(before),)])
+        await running.store.run([change], "older")
+    async with home.open() as running:
+        await home.rest(running)
+        assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
+
+
 async def test_a_rule_holds_a_session_to_what_its_working_directory_must_get(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.playbooks["/home/dev/app"] = "feature"
