@@ -51,7 +51,7 @@ async def serve(
 ) -> None:
     """Be the daemon of `settings.state_dir` until it is told to stop; with `once`, until nothing is due.
 
-    Raises `StateDirectoryHeld`, `StoreTooNew`, `EpochRefused` or `EpochPassed` (a successor took over),
+    Raises `StateDirectoryUnsafe`, `StateDirectoryHeld`, `StoreTooNew`, `EpochRefused` or `EpochPassed` (a successor took over),
     and `OSError` or `sqlite3.Error` where the state directory can't be used.
     """
     try:

@@ -52,6 +52,7 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
     signals = Signals()
     signals.listen()
     settings = settings_in_force(context)
+    from runward.daemon.state_rights import StateDirectoryUnsafe
     from runward.daemon.store.ownership import StateDirectoryHeld
     from runward.daemon.store.reading import StoreTooNew
 
@@ -61,7 +62,8 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
     except _refusals() as error:
         if once and isinstance(error, StateDirectoryHeld) and _ask_for_scan(settings.state_dir):
             return
-        fail(str(error), WRONG_SETTINGS if isinstance(error, StoreTooNew) else TRY_AGAIN)
+        is_lasting = isinstance(error, StoreTooNew | StateDirectoryUnsafe)
+        fail(str(error), WRONG_SETTINGS if is_lasting else TRY_AGAIN)
     except (OSError, sqlite3.Error) as error:
         if root["debug"]:
             raise
@@ -105,11 +107,12 @@ def _be(
 def _refusals() -> tuple[type[Exception], ...]:
     """What keeps a daemon from its state directory, and is no crash: it says itself what it is."""
     from runward.daemon.ports import EpochPassed
+    from runward.daemon.state_rights import StateDirectoryUnsafe
     from runward.daemon.store.ownership import StateDirectoryHeld
     from runward.daemon.store.reading import StoreTooNew
     from runward.daemon.store.transaction import EpochRefused
 
-    return StateDirectoryHeld, StoreTooNew, EpochRefused, EpochPassed
+    return StateDirectoryUnsafe, StateDirectoryHeld, StoreTooNew, EpochRefused, EpochPassed
 
 
 def _fault() -> str | None:

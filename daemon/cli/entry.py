@@ -13,6 +13,7 @@ import click
 from runward.daemon.cli.exits import GOOD, INTERRUPTED, OWN_BUG, READER_GONE, TRY_AGAIN, WRONG_SETTINGS
 from runward.daemon.cli.output import to_stderr
 from runward.daemon.cli.streams import STDOUT, name_what_stdout_refuses
+from runward.daemon.state_rights import StateDirectoryUnsafe
 from runward.daemon.store.reading import StoreTooNew, StoreUnreadable
 
 _COMPLETING = "_RUNWARD_COMPLETE"
@@ -65,7 +66,7 @@ def _carry_out(arguments: list[str]) -> int:
         return error.exit_code
     except BrokenPipeError:
         raise
-    except StoreTooNew as error:
+    except (StoreTooNew, StateDirectoryUnsafe) as error:
         return _blame(error, str(error), WRONG_SETTINGS, arguments)
     except StoreUnreadable as error:
         return _blame(error, str(error), TRY_AGAIN, arguments)

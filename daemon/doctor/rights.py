@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from runward.daemon.doctor.findings import Finding, Installation, Patience
+from runward.daemon.state_rights import openings
 from runward.daemon.store.reading import STORE
 from runward.daemon.users import name_of
 
@@ -52,11 +53,8 @@ def _of_state(state: Path, status: os.stat_result) -> Iterator[Finding]:
         yield Finding("failed", f"{state} is no directory", "move it away, or set another state_dir")
         return
     owner = name_of(status.st_uid)
-    if status.st_uid != os.geteuid():
-        said = f"{state} belongs to {owner}, and this is {name_of(os.geteuid())}"
-        mend = f"run `runward` as {owner}, or set another state_dir"
-        # Root may do everything there: what is found is right, what is made might not be.
-        yield Finding("warning" if os.geteuid() == 0 else "failed", said, mend)
+    for opening in openings(state):
+        yield Finding("failed", opening.said, opening.fix)
     if not os.access(state, os.R_OK | os.W_OK | os.X_OK):
         yield Finding(
             "failed", f"{state} can't be read and written", f"chown {owner}: {state}; chmod 700 {state}"
@@ -65,7 +63,7 @@ def _of_state(state: Path, status: os.stat_result) -> Iterator[Finding]:
     if open_to_others:
         names = " ".join(map(str, open_to_others))
         yield Finding("warning", f"others may look into {names}", f"chmod go= {names}")
-    else:
+    elif status.st_uid == os.geteuid():
         yield Finding("ok", f"{state} is {owner}'s alone")
 
 

@@ -48,6 +48,8 @@ def dump_request(request: Request) -> bytes:
 
 def load_request(file: InboxFile) -> Event | str | None:
     """The event that a file asks for or tells of, said by the file's owner; why it is none; None where none follows."""
+    if not file.is_ours:
+        return f"belongs to {file.owner}, who may ask this daemon for nothing"
     value = read_json(file.content)
     if isinstance(value, NotJson):
         return value.message

@@ -23,11 +23,15 @@ MOST_AT_ONCE: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class InboxFile:
-    """One request in the inbox: its name without the ending, who owns the file, and its bytes."""
+    """One request in the inbox: its name without the ending, who owns the file, and its bytes.
+
+    `is_ours`: it belongs to the daemon's own user or to root; others may ask for nothing.
+    """
 
     name: str
     owner: str
     content: bytes
+    is_ours: bool = True
 
 
 def put(state: Path, name: str, content: bytes) -> None:
@@ -55,7 +59,8 @@ def list_inbox(state: Path) -> tuple[InboxFile, ...]:
             content = os.read(descriptor, MAXIMUM_REQUEST + 1)
         finally:
             os.close(descriptor)
-        found.append(InboxFile(name.removesuffix(SUFFIX), name_of(status.st_uid), content))
+        is_ours = status.st_uid in (os.geteuid(), 0)
+        found.append(InboxFile(name.removesuffix(SUFFIX), name_of(status.st_uid), content, is_ours))
     return tuple(found)
 
 

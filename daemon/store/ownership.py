@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from runward.daemon.state_rights import check
+
 LOCK: Final = "lock"
 
 _ASKERS: Final = 10_000
@@ -32,8 +34,9 @@ class Ownership:
 
 
 def prepare(state: Path) -> None:
-    """Make the state directory, for this user alone. Raises `OSError`."""
+    """Make the state directory, for this user alone. Raises `StateDirectoryUnsafe` and `OSError`."""
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check(state)
     (state / "inbox").mkdir(mode=0o700, exist_ok=True)
     (state / "log").mkdir(mode=0o700, exist_ok=True)
     (state / "starts").mkdir(mode=0o700, exist_ok=True)

@@ -223,6 +223,19 @@ def test_an_error_is_one_line_without_a_traceback_unless_debug_is_given(place: P
     assert debugged.code == exits.OWN_BUG
 
 
+@pytest.mark.parametrize(
+    "words", [("daemon",), ("daemon", "--once"), ("play", "run", "plain"), ("prune", "--older-than", "1d")]
+)
+def test_a_state_directory_that_others_may_write_to_is_refused(place: Place, words: tuple[str, ...]) -> None:
+    prepare(place.state)
+    (place.directory / "playbooks/plain.playbook.yaml").write_text("name: plain\ncommand: ['true']\n")
+    (place.state / "inbox").chmod(0o777)
+    told = place.call(*words)
+    assert told.code == exits.WRONG_SETTINGS
+    assert f"chmod go-w {place.state}/inbox" in told.err
+    assert not (place.state / "runward.db").exists()
+
+
 def test_a_store_that_is_none_says_so_and_what_to_do(place: Place) -> None:
     prepare(place.state)
     (place.state / "runward.db").write_bytes(b"no database at all, but long enough for a header " * 100)

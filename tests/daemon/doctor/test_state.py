@@ -61,6 +61,13 @@ def test_rights_that_let_others_in_are_found_with_the_command_that_takes_them(st
     assert (found.result, found.mend) == ("warning", f"chmod go= {state}/runward.db")
 
 
+def test_an_inbox_that_others_may_write_to_fails_with_the_command_that_closes_it(state: Path) -> None:
+    (state / "inbox").mkdir()
+    (state / "inbox").chmod(0o733)
+    found = findings(rights.examine, installation(state))
+    assert (found[0].result, found[0].mend) == ("failed", f"chmod go-w {state}/inbox")
+
+
 def test_a_state_directory_that_is_a_file_fails(tmp_path: Path) -> None:
     (tmp_path / "state").touch()
     assert results(findings(rights.examine, installation(tmp_path / "state"))) == ["failed"]

@@ -69,6 +69,16 @@ def test_an_owner_without_a_name_is_a_number(tmp_path: Path) -> None:
     assert list_inbox(tmp_path)[0].owner == "3999999"
 
 
+def test_what_another_user_put_is_refused_whatever_it_asks_for(tmp_path: Path) -> None:
+    put(tmp_path, NAME, dump_request(EXAMPLES[3]))
+    assert not isinstance(load_request(list_inbox(tmp_path)[0]), str)
+    try:
+        os.chown(tmp_path / "inbox" / f"{NAME}.json", 3_999_999, -1)
+    except PermissionError:
+        pytest.skip("only root may give a file away")
+    assert load_request(list_inbox(tmp_path)[0]) == "belongs to 3999999, who may ask this daemon for nothing"
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -1,0 +1,84 @@
+"""Who may steer the daemon through its state directory: its own user, and nobody else.
+
+A request in the inbox has the daemon run a playbook's command, and the store says what is owed. So whoever can write
+there can have this user's daemon run a command.
+"""
+
+import os
+import shlex
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from runward.daemon.users import name_of
+
+STEERING: Final = (
+    "runward.db",
+    "runward.db-wal",
+    "runward.db-shm",
+    "lock",
+    "epoch",
+    "status.json",
+    "inbox",
+    "rejected",
+    "starts",
+    "sessions",
+    "log",
+)
+"""What lies in the state directory and decides what the daemon does, or is written by it without a further look."""
+
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+class StateDirectoryUnsafe(Exception):
+    """Somebody else could steer a daemon of this state directory; the message says who, and what to do."""
+
+
+class Opening(NamedTuple):
+    """A way in for somebody else, and how to close it."""
+
+    said: str
+    fix: str
+
+
+def check(state: Path) -> None:
+    """Raises `StateDirectoryUnsafe` where somebody else may write to what steers the daemon of `state`."""
+    found = list(openings(state))
+    if found:
+        raise StateDirectoryUnsafe("; ".join(f"{each.said}: {each.fix}" for each in found))
+
+
+def openings(state: Path) -> Iterator[Opening]:
+    """What of the state directory belongs to another user, then what others may write to. Raises `OSError`."""
+    found = [
+        (path, status) for path in (state, *(state / name for name in STEERING)) if (status := _stat(path))
+    ]
+    me = os.geteuid()
+    foreign: dict[int, list[Path]] = {}
+    for path, status in found:
+        if status.st_uid != me:
+            foreign.setdefault(status.st_uid, []).append(path)
+    for uid, paths in foreign.items():
+        owner, names = name_of(uid), _names(paths)
+        said = f"{names} {'belongs' if len(paths) == 1 else 'belong'} to {owner}, and this is {name_of(me)}: {owner} could have this daemon run any command"
+        take = f", or take over what is there (chown {shlex.quote(name_of(me))}: {names})" if me == 0 else ""
+        yield Opening(said, f"run `runward` as {owner}{take}, or set another state_dir (RUNWARD_STATE_DIR)")
+    writable = [path for path, status in found if status.st_uid == me and status.st_mode & _OTHERS_WRITE]
+    if writable:
+        names = _names(writable)
+        yield Opening(
+            f"other users may write to {names}, and could have this daemon run any command",
+            f"chmod go-w {names}",
+        )
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except (FileNotFoundError, PermissionError):
+        return None  # not there, or in a directory that is another user's: that is said of the directory
+
+
+def _names(paths: list[Path]) -> str:
+    return " ".join(shlex.quote(str(path)) for path in paths)
