@@ -2,13 +2,18 @@
 
 import sqlite3
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final, NoReturn
 
 from runward.config.counting import counted
 from runward.config.problem import nearest
-from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.config.settings import Settings
+from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.output import fail, local, safe
+from runward.daemon.cli.unjudged import as_its_files_tell, unjudged, unjudged_called
 from runward.daemon.store import reading, reading_causes
+from runward.daemon.store.ownership import holder
+from runward.daemon.store.reading import SessionRow
 from runward.daemon.store.reading_causes import JobRow
 from runward.daemon.store.reading_pruning import Tombstone, tombstone
 
@@ -19,24 +24,57 @@ _COMPARED: Final = 2000
 """The newest sessions, among which the nearest id is looked for."""
 
 
-def find_session(connection: sqlite3.Connection, text: str) -> str:
-    """The key of the session that `text` means; exits 2 where it means several, 3 where it means none."""
+def find_session(connection: sqlite3.Connection, settings: Settings, text: str) -> SessionRow:
+    """The session that `text` means; exits 2 where it means several, 3 where it means none.
+
+    Native runs that the store doesn't know yet are found, too.
+    """
     if text == LAST:
-        newest = reading.newest_session(connection)
-        if newest is None:
-            fail(
-                "there is no session yet: `runward run -- COMMAND` records one, and a root of the settings brings "
-                "those of an agent",
-                NOT_FOUND,
-            )
-        return newest
+        return _newest(connection, settings)
     if not text:
         fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
     key = session_called(connection, text)
     if key is not None:
-        return key
+        row = reading.session(connection, key)
+        assert row is not None, "it was found in the same transaction"
+        return as_its_files_tell(connection, settings, row)
+    found = unjudged_called(connection, settings, text)
+    if len(found) > 1:
+        refuse_ambiguous(text, [each.key for each in found])
+    if found:
+        return found[0]
     refuse_pruned(connection, text)
     return refuse_unknown("session", text, session_names(connection))
+
+
+def recorded_session(connection: sqlite3.Connection, settings: Settings, text: str) -> SessionRow:
+    """The session that `text` means, as the store has it; exits 75 where no daemon has looked at it yet."""
+    found = find_session(connection, settings, text)
+    row = reading.session(connection, found.key)
+    if row is None:
+        fail(f"session {safe(found.session_id)} is not judged yet: {how_to_judge(settings)}", TRY_AGAIN)
+    return row
+
+
+def how_to_judge(settings: Settings) -> str:
+    """What has a run judged that is not judged yet."""
+    is_up = holder(Path(settings.state_dir)) is not None
+    return "the daemon has not come to it yet, so try again" if is_up else "start `runward daemon`"
+
+
+def _newest(connection: sqlite3.Connection, settings: Settings) -> SessionRow:
+    """The session that started last, of those that are recorded and those that are not yet."""
+    recorded = reading.newest_session(connection)
+    found = unjudged(connection, settings, 1)
+    if recorded is not None:
+        found.append(as_its_files_tell(connection, settings, recorded))
+    if not found:
+        fail(
+            "there is no session yet: `runward run -- COMMAND` records one, and a root of the settings brings "
+            "those of an agent",
+            NOT_FOUND,
+        )
+    return max(found, key=lambda row: row.started_at)
 
 
 def refuse_pruned(connection: sqlite3.Connection, text: str) -> None:

@@ -56,6 +56,12 @@ def not_taken_up(is_up: bool) -> Hindrance:
     return Hindrance("it has not begun", why, None if is_up else _START)
 
 
+def not_judged(is_up: bool) -> Hindrance:
+    """Why a run has no verdict yet."""
+    why = "the daemon has not come to it yet" if is_up else "no daemon is running"
+    return Hindrance("it is not judged yet", why, None if is_up else _START)
+
+
 def of_start(start: StartRow, is_up: bool) -> list[Hindrance]:
     """What keeps a run that was ordered from being a session."""
     if start.state == "failed":

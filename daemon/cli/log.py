@@ -72,7 +72,7 @@ def log(
     key = None
     if session is not None:
         with store_to_read(settings) as connection:
-            key = find_session(connection, session)
+            key = find_session(connection, settings, session).key
     wanted = Wanted(level, key, since, events)
     if follow and count is None:
         count = _SHOWN_BEFORE

@@ -6,7 +6,7 @@ The conclusions are those of the daemon's own functions; an open run that nobody
 import os
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.daemon.cli.inspected import InspectedSession
 from runward.daemon.ports import Gone
@@ -29,19 +29,20 @@ _COMPLAINTS: Final = 20
 """Ill-formed lines of one file that are named."""
 
 
+class NativeRun(NamedTuple):
+    """What the documents of a run directory say; `problems` is what is wrong with them."""
+
+    started: Started
+    standing: Standing
+    problems: tuple[Complaint, ...]
+
+
 def inspect_native(path: str) -> InspectedSession | tuple[Complaint, ...]:
     """What the run directory at `path` (absolute) says; where that is no session, what is wrong with its files."""
-    place, directory = os.path.split(path)
-    sight = look(place, directory, native.DOCUMENTS, {})
-    if isinstance(sight, Unreadable | Gone):
-        why = sight.why if isinstance(sight, Unreadable) else "it is no directory of its own"
-        return (Complaint(directory, None, why, None),)
-    items = list(native.scan("", path, sight.documents))
-    problems = [each for each in items if isinstance(each, Complaint)]
-    started = next((each for each in items if isinstance(each, Started)), None)
-    if started is None:
-        return tuple(problems)
-    standing = _standing(started, items, directory, sight.signatures)
+    run = read_native(path)
+    if not isinstance(run, NativeRun):
+        return run
+    started, standing, problems = run.started, run.standing, list(run.problems)
     counts = Counts(_count(path, _JOURNAL, None, problems), _count(path, _TRACE, "ToolCall", problems))
     changed = last_change(path) if standing.ended_at is None else None
     return InspectedSession(
@@ -55,6 +56,21 @@ def inspect_native(path: str) -> InspectedSession | tuple[Complaint, ...]:
         counts=counts,
         problems=tuple(problems),
     )
+
+
+def read_native(path: str) -> NativeRun | tuple[Complaint, ...]:
+    """What the documents of the run directory at `path` (absolute) say; else what is wrong with them."""
+    place, directory = os.path.split(path)
+    sight = look(place, directory, native.DOCUMENTS, {})
+    if isinstance(sight, Unreadable | Gone):
+        why = sight.why if isinstance(sight, Unreadable) else "it is no directory of its own"
+        return (Complaint(directory, None, why, None),)
+    items = list(native.scan("", path, sight.documents))
+    problems = tuple(each for each in items if isinstance(each, Complaint))
+    started = next((each for each in items if isinstance(each, Started)), None)
+    if started is None:
+        return problems
+    return NativeRun(started, _standing(started, items, directory, sight.signatures), problems)
 
 
 def _standing(

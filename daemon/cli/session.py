@@ -2,18 +2,20 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import click
 
 from runward.daemon.cli import completing
 from runward.daemon.cli.context import settings_in_force, store_to_read
-from runward.daemon.cli.finding import find_session
+from runward.daemon.cli.finding import find_session, how_to_judge, recorded_session
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.liveness_text import NOBODY_CAN_TELL, is_unknown, silence
 from runward.daemon.cli.moments import Length, Moment
 from runward.daemon.cli.output import ago, coloured, duration, print_json, print_table, safe
 from runward.daemon.cli.session_json import details_of, summary_of, verification_of
+from runward.daemon.cli.unjudged import NOT_JUDGED, unjudged
 from runward.daemon.cli.wrapping import columns_there, fitting, wrapped
 from runward.daemon.store import reading
 from runward.daemon.store.reading_files import kept_files
@@ -67,10 +69,20 @@ def list_sessions(
       runward session list --status failed --since 2h
       runward session list --json --limit 1
     """
-    with store_to_read(settings_in_force(context)) as connection:
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
         rows = reading.sessions(
             connection, status=status, layout=layout, playbook=playbook, since=since, limit=limit
         )
+        fresh = [
+            row
+            for row in unjudged(connection, settings, limit)
+            if (status is None or row.status == status)
+            and (layout is None or row.layout == layout)
+            and (playbook is None or row.playbook == playbook)
+            and (since is None or row.started_at >= since)
+        ]
+        rows = _newest_first(rows, fresh)[:limit]
         kept = kept_files(connection, [row.key for row in rows]) if as_json else {}
     if as_json:
         print_json([summary_of(row, kept.get(row.key, [])) for row in rows])
@@ -81,10 +93,23 @@ def list_sessions(
     now = time.time()
     heads, *shown = fitting([_HEADS, *(_row(row, now) for row in rows)], _SPARE, columns_there())
     print_table(heads, shown)
+    if any(row.not_judged_yet for row in rows):
+        said = f"{NOT_JUDGED}: what the run's own files say; {how_to_judge(settings)}"
+        for line in wrapped(said, "runward: ", " " * 9, columns_there()):
+            click.echo(line, err=True)
     if any(is_unknown(row) for row in rows):
         said = f"running?: {NOBODY_CAN_TELL}; `runward session show ID` says what to do about it"
         for line in wrapped(said, "runward: ", " " * 9, columns_there()):
             click.echo(line, err=True)
+
+
+def _newest_first(
+    recorded: Sequence[reading.SessionRow], fresh: Sequence[reading.SessionRow]
+) -> list[reading.SessionRow]:
+    """All of them, those that are not judged yet as their files tell it."""
+    known = {row.key for row in fresh}
+    rows = [*fresh, *(row for row in recorded if row.key not in known)]
+    return sorted(rows, key=lambda row: (-row.started_at, row.key))
 
 
 def _row(row: reading.SessionRow, now: float) -> tuple[str, ...]:
@@ -104,6 +129,8 @@ def _row(row: reading.SessionRow, now: float) -> tuple[str, ...]:
 
 
 def _status(row: reading.SessionRow) -> str:
+    if row.not_judged_yet:
+        return f"{coloured(row.status)}, {NOT_JUDGED}"
     if is_unknown(row):
         return f"{coloured(row.status)}?"
     return coloured(row.status) + (f", {row.activity}" if row.activity in ("idle", "waiting") else "")
@@ -122,8 +149,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
     """
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
-        row = reading.session(connection, find_session(connection, identifier))
-        assert row is not None, "it was found in the same transaction"
+        row = find_session(connection, settings, identifier)
         history = reading.status_history(connection, row.key)
         kept = kept_files(connection, [row.key]).get(row.key, [])
         if as_json:
@@ -156,8 +182,7 @@ def tail(context: click.Context, identifier: str, follow: bool, count: int | Non
     """
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
-        row = reading.session(connection, find_session(connection, identifier))
-    assert row is not None, "it was found in the same transaction"
+        row = find_session(connection, settings, identifier)
     from runward.daemon.cli.journal_tail import print_journal
 
     print_journal(settings.state_dir, row, follow, count, as_json)
@@ -186,8 +211,7 @@ def cancel(
     """
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
-        row = reading.session(connection, find_session(connection, identifier))
-    assert row is not None, "it was found in the same transaction"
+        row = recorded_session(connection, settings, identifier)
     from runward.daemon.cli.session_cancel import cancel as carry_out
 
     carry_out(settings, row, reason, timeout if wait else None, as_json)
@@ -211,8 +235,7 @@ def verify(context: click.Context, identifier: str, as_json: bool) -> None:
     """
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
-        row = reading.session(connection, find_session(connection, identifier))
-        assert row is not None, "it was found in the same transaction"
+        row = recorded_session(connection, settings, identifier)
         kept = kept_files(connection, [row.key]).get(row.key, [])
         from runward.daemon.cli.session_record import check_record
         from runward.daemon.cli.session_verify import verify_again

@@ -39,6 +39,7 @@ def summary_of(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, JsonValue
         "linked": json.loads(row.linked),
         "containment": row.containment,
         "files": files_of(row, kept),
+        "not_judged_yet": row.not_judged_yet,
     }
 
 

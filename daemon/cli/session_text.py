@@ -3,16 +3,20 @@
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.expected_artifacts import disagreement, panel
 from runward.daemon.cli.liveness_text import in_full, is_unknown, mend_of
 from runward.daemon.cli.output import ago, align, coloured, duration, local, safe, size
 from runward.daemon.cli.session_json import contract_of, files_of, verification_of
+from runward.daemon.cli.unjudged import NOT_JUDGED
 from runward.daemon.store.reading import SessionRow, StatusChange
 from runward.daemon.store.reading_causes import decisions_about
 from runward.daemon.store.reading_files import KeptFile
 from runward.handlers.contracts.file_problems import MEANINGS
+
+NOT_RECORDED: Final = f"{NOT_JUDGED}: this is what its own files say; the daemon's verdict counts"
 
 
 def not_delivered(connection: sqlite3.Connection, key: str) -> dict[str, str]:
@@ -55,6 +59,7 @@ def _facts(row: SessionRow, journal: str, now: float) -> list[tuple[str, str]]:
         ("Session", safe(row.session_id)),
         ("Key", safe(row.key)),
         ("Status", f"{coloured(row.status)} ({safe(row.reason_code)})"),
+        ("Record", coloured("warning", NOT_RECORDED) if row.not_judged_yet else None),
         ("Reason", safe(row.reason_summary)),
         ("Activity", in_full(row, now) if is_unknown(row) else row.activity),
         ("Mend", mend_of(row.layout) if is_unknown(row) else None),

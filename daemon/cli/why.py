@@ -9,6 +9,7 @@ from typing import NamedTuple
 import click
 
 from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
 from runward.daemon.cli import causes, completing, hindrances
 from runward.daemon.cli.causes import Entry
 from runward.daemon.cli.context import settings_in_force, store_to_read
@@ -23,8 +24,10 @@ from runward.daemon.cli.finding import (
 )
 from runward.daemon.cli.hindrances import Hindrance
 from runward.daemon.cli.output import coloured, fail, local, print_json, safe
+from runward.daemon.cli.unjudged import NOT_JUDGED, as_its_files_tell, unjudged, unjudged_called
 from runward.daemon.store import reading, reading_causes, reading_starts
 from runward.daemon.store.ownership import holder
+from runward.daemon.store.reading import SessionRow
 from runward.handlers.requests.subjects import START, of_start
 
 _JOB = "job:"
@@ -69,7 +72,7 @@ def why(context: click.Context, identifier: str, as_json: bool) -> None:
     with store_to_read(settings) as connection:
         is_up = holder(Path(settings.state_dir)) is not None
         story = _waiting(settings.state_dir, identifier, is_up) or _story(
-            connection, identifier, is_up, time.time()
+            connection, settings, identifier, is_up, time.time()
         )
     if as_json:
         print_json(story.as_json())
@@ -98,9 +101,12 @@ def _waiting(state: str, text: str, is_up: bool) -> Story | None:
     return None
 
 
-def _story(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
+def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up: bool, now: float) -> Story:
     if text == LAST:
-        text = _newest(connection)
+        newest = _newest(connection, settings)
+        if isinstance(newest, SessionRow):
+            return _of_unjudged(connection, newest, is_up, now)
+        text = newest
     if text.startswith(_JOB):
         return _of_job(connection, text.removeprefix(_JOB), is_up, now)
     if text.startswith(START):
@@ -114,16 +120,38 @@ def _story(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -
             return _of_job(connection, text, is_up, now)
     key = exact.key if exact is not None else session_called(connection, text)
     if key is not None:
+        row = reading.session(connection, key)
+        assert row is not None, "it was found in the same transaction"
+        row = as_its_files_tell(connection, settings, row)
+        if row.not_judged_yet:
+            return _of_unjudged(connection, row, is_up, now)
         return _of_session(connection, key, is_up, now)
+    unjudged_ones = unjudged_called(connection, settings, text)
+    if len(unjudged_ones) > 1:
+        refuse_ambiguous(text, [each.key for each in unjudged_ones])
+    if unjudged_ones:
+        return _of_unjudged(connection, unjudged_ones[0], is_up, now)
     starts = reading_starts.runs_called(connection, text, 9)
     if len(starts) > 1:
         refuse_ambiguous(text, starts)
     return _of_start(connection, starts[0], is_up) if starts else _of_directory(connection, text, is_up, now)
 
 
-def _newest(connection: sqlite3.Connection) -> str:
-    """What `@last` means here: the newest thing that ended, was refused or is held."""
+def _of_unjudged(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> Story:
+    """A run whose end no daemon has judged yet, as its files tell it."""
+    headline = f"{NOT_JUDGED}; by its own files: {row.reason_code}, {row.reason_summary}"
+    if reading.session(connection, row.key) is not None:
+        return _of_session(connection, row.key, is_up, now)._replace(status=row.status, headline=headline)
+    return Story("session", row.key, row.status, headline, [], [hindrances.not_judged(is_up)])
+
+
+def _newest(connection: sqlite3.Connection, settings: Settings) -> str | SessionRow:
+    """What `@last` means here: the newest thing that ended, was refused or is held; also an end not judged yet."""
     found = reading_causes.newest_conclusions(connection)
+    ended = [row for row in unjudged(connection, settings) if row.finished_at is not None]
+    last = max(ended, key=lambda row: row.finished_at or 0.0, default=None)
+    if last is not None and last.finished_at is not None and (not found or last.finished_at > max(found)[0]):
+        return last
     if not found:
         fail("nothing has ended or was refused yet: `runward session list` shows what runs", NOT_FOUND)
     subject = max(found)[1]

@@ -43,7 +43,8 @@ class SessionRow(NamedTuple):
     """A session as the store has it. Times are Unix seconds, `*_json`, `evidence_refs` and `linked` JSON texts.
 
     `activity` is what a running session does, None where nobody can tell whether it still runs. `linked` are the keys
-    of the sessions that were started inside it, and of the launcher's that it was started in.
+    of the sessions that were started inside it, and of the launcher's that it was started in. What is `not_judged_yet`
+    is told by the run's own files.
     """
 
     key: str
@@ -74,6 +75,7 @@ class SessionRow(NamedTuple):
     folded: bool
     activity: str | None
     linked: str
+    not_judged_yet: bool = False
 
 
 class StatusChange(NamedTuple):
@@ -316,10 +318,10 @@ def sessions_beginning(connection: sqlite3.Connection, text: str, limit: int) ->
     ).fetchall()
 
 
-def newest_session(connection: sqlite3.Connection) -> str | None:
-    """The key of the session that started last."""
+def newest_session(connection: sqlite3.Connection) -> SessionRow | None:
+    """The session that started last."""
     row = connection.execute("select key from sessions order by started_at desc, key limit 1").fetchone()
-    return None if row is None else row[0]
+    return None if row is None else session(connection, row[0])
 
 
 def newest_sessions(connection: sqlite3.Connection, limit: int) -> list[tuple[str, str]]:

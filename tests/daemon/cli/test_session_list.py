@@ -57,6 +57,7 @@ def test_the_json_has_exactly_the_promised_keys(recorded: Place) -> None:
         "linked",
         "containment",
         "files",
+        "not_judged_yet",
     ]
     assert session["key"] == "native:runs/crashed"
     assert session["started_at"] == "2026-01-02T03:04:05.000Z"

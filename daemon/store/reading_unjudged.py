@@ -1,0 +1,50 @@
+"""The store as commands read it that look for runs of which it doesn't know everything yet."""
+
+import sqlite3
+from typing import NamedTuple
+
+from runward.config.settings_keys import DEFAULT_LAYOUT
+
+_MOST_OPEN = 500
+
+
+class OpenRun(NamedTuple):
+    """A native run that is recorded as running; `launcher` and `process` are JSON texts, where it names them."""
+
+    session_key: str
+    root: str
+    directory: str
+    launcher: str | None
+    process: str | None
+    host: str | None
+
+
+def recorded_since(connection: sqlite3.Connection, root: str, path: str, at: float) -> bool:
+    """Whether this root was watched, and the last event was recorded at `at` (Unix seconds) or later."""
+    watched = connection.execute("select 1 from roots where name = ? and path = ?", (root, path)).fetchone()
+    last = connection.execute("select recorded_at from events order by seq desc limit 1").fetchone()
+    return watched is not None and last is not None and last[0] >= at
+
+
+def known_directories(connection: sqlite3.Connection, root: str) -> frozenset[str]:
+    """The run directories of a root that were looked at; the keys alone are read, for there may be many."""
+    begin = len(root) + 1
+    keys = connection.execute("select key from cursors where key > ?1 || '/' and key < ?1 || '0'", (root,))
+    return frozenset([key[begin:] for (key,) in keys])
+
+
+def is_known(connection: sqlite3.Connection, root: str, directory: str) -> bool:
+    """Whether this run directory was looked at."""
+    found = connection.execute("select 1 from cursors where key = ?", (f"{root}/{directory}",)).fetchone()
+    return found is not None
+
+
+def open_runs(connection: sqlite3.Connection) -> list[OpenRun]:
+    """The native runs that are recorded as running, those that were seen last first."""
+    rows = connection.execute(
+        "select session_key, root, directory, json_extract(state, '$[8]'), json_extract(state, '$[9]'),"
+        " json_extract(state, '$[10]') from cursors where phase = 'open' and session_key >= ?1 || ':'"
+        " and session_key < ?1 || ';' order by rowid desc limit ?2",
+        (DEFAULT_LAYOUT, _MOST_OPEN),
+    )
+    return [OpenRun(*row) for row in rows]
