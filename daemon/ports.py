@@ -34,6 +34,13 @@ class Randomness(Protocol):
     def token(self) -> str: ...
 
 
+class Standing(NamedTuple):
+    """The directory that stands at a path: which one it is, by device and inode, and whether it may be read."""
+
+    identity: str
+    readable: bool
+
+
 class RunPlace(NamedTuple):
     """A run directory as it stands: its owner's uid, which one it is, and why no word could be left in it."""
 
@@ -226,7 +233,18 @@ class Halted(Exception):
 class Files(Protocol):
     """What the daemon does with agents' files, and with the inbox. Nothing here follows a link."""
 
-    def identity(self, path: str) -> str | None: ...
+    def standing(self, path: str) -> Standing | None: ...
+
+    def know_roots(self, identities: Mapping[str, str | None]) -> None:
+        """From here on the directories at these paths are known by these identities.
+
+        Nothing is asked of what lies below a root while another directory stands in for it, and nothing written there.
+        """
+        ...
+
+    def away(self, path: str) -> str | None:
+        """Why nothing can be said of a path now: another directory stands where its root should; None where none does."""
+        ...
 
     def list_root(self, root: str) -> Listing | Unreadable | Gone: ...
 

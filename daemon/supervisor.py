@@ -25,6 +25,7 @@ from runward.daemon.ports import Clock, Files, Processes, Randomness
 from runward.daemon.queue.queue import Observation, Queue
 from runward.daemon.report import Report
 from runward.daemon.reporting import Reporting
+from runward.daemon.root_identities import RootIdentities
 from runward.daemon.schedule.alarm import Alarm
 from runward.daemon.store import journals, queries
 from runward.daemon.store.epoch import HeldEpoch
@@ -170,6 +171,7 @@ class Supervisor:
             self._due,
             self._inbox,
             KnownRuns(self._store, self._world.files).unchanged,
+            RootIdentities(self._store, self._world.files).accept,
         )
 
     def _make_worker(self, decider: Decider) -> Worker:
@@ -375,7 +377,7 @@ class Supervisor:
                 if patience is None:
                     break
                 await anyio.sleep(patience)
-                await self.rounds.check_processes(frozenset(self.roots), doubted=True)
+                await self.rounds.check_processes(doubted=True)
                 await self.rounds.scan_doubtful()
                 self.rounds.check_due()
                 self.queue.may_be_due = True

@@ -231,6 +231,13 @@ class ScanRoots(NamedTuple):
     """Have every root scanned soon. Safe to repeat, so it needs no row in the outbox."""
 
 
+class AcceptRoot(NamedTuple):
+    """Have a root be the directory `identity` (device and inode) from now on."""
+
+    root: str
+    identity: str
+
+
 class PruneSessions(NamedTuple):
     """Have the record of the sessions pruned that ended before a moment (Unix seconds), in the background."""
 
@@ -262,5 +269,6 @@ Effect: TypeAlias = (
     | NoteHook
     | ScanRoots
     | PruneSessions
+    | AcceptRoot
 )
 Effects: TypeAlias = tuple[Effect, ...]

@@ -352,6 +352,24 @@ class PruneRequested(Request):
         return "prune"
 
 
+@dataclass(frozen=True, slots=True)
+class RootAcceptRequested(Request):
+    """A person says that the directory `identity` (device and inode) at a root's path is that root from now on."""
+
+    type: ClassVar[str] = "RootAcceptRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    root: str
+    identity: str
+    said_by: str = ""
+
+    @property
+    def lane(self) -> str:
+        return "root"
+
+
 Event: TypeAlias = (
     AttemptStarted
     | FlowPlanned
@@ -365,6 +383,7 @@ Event: TypeAlias = (
     | HookSpoke
     | ScanRequested
     | PruneRequested
+    | RootAcceptRequested
 )
 
 _CLASSES: Final[tuple[type[Event], ...]] = (
@@ -380,6 +399,7 @@ _CLASSES: Final[tuple[type[Event], ...]] = (
     HookSpoke,
     ScanRequested,
     PruneRequested,
+    RootAcceptRequested,
 )
 _ADAPTERS: Final[dict[str, TypeAdapter[Event]]] = {each.type: TypeAdapter(each) for each in _CLASSES}
 _DUMPERS: Final = {kind: adapter.serializer.to_json for kind, adapter in _ADAPTERS.items()}

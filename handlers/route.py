@@ -14,6 +14,7 @@
 | `HookSpoke`           | `sessions/hooked` | notes who speaks, and what is declared at a first prompt |
 | `ScanRequested`       | `requests/scan`   | has every root scanned                              |
 | `PruneRequested`      | `requests/prune`  | has the record of old sessions pruned               |
+| `RootAcceptRequested` | `requests/accept` | has a root be the directory that stands at its path |
 
 A handler is `decide(event, event_hash, facts, now)`: it returns effects, the questions that it
 needs answered first, or that the world must be tried again later.
@@ -34,13 +35,14 @@ from runward.handlers.events import (
     JournalDamaged,
     PlayRunRequested,
     PruneRequested,
+    RootAcceptRequested,
     ScanRequested,
     SessionCancelRequested,
     SessionFinished,
 )
 from runward.handlers.facts import Facts, Need
 from runward.handlers.journal import repair
-from runward.handlers.requests import cancel, play, prune, queue
+from runward.handlers.requests import accept, cancel, play, prune, queue
 from runward.handlers.sessions import ended, hooked, opened
 
 Decision: TypeAlias = Effects | Need | TryLater
@@ -58,6 +60,7 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     HookSpoke.type: ("sessions/hooked",),
     ScanRequested.type: ("requests/scan",),
     PruneRequested.type: ("requests/prune",),
+    RootAcceptRequested.type: ("requests/accept",),
 }
 """The names of the handlers of each event type; each gets a job of its own, as `duties` says."""
 
@@ -119,4 +122,6 @@ def decide(handler: str, event: Event, event_hash: str, facts: Facts, now: float
             return queue.scan(event, event_hash, facts, now)
         case "requests/prune", PruneRequested():
             return prune.prune(event, event_hash, facts, now)
+        case "requests/accept", RootAcceptRequested():
+            return accept.accept(event, event_hash, facts, now)
     raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")

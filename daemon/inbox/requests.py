@@ -14,6 +14,7 @@ from runward.handlers.events import (
     JobRetryRequested,
     PlayRunRequested,
     PruneRequested,
+    RootAcceptRequested,
     ScanRequested,
     SessionCancelRequested,
     UnknownEvent,
@@ -29,6 +30,7 @@ Request = (
     | PlayRunRequested
     | ScanRequested
     | PruneRequested
+    | RootAcceptRequested
 )
 REQUESTS: Final = (
     JobRetryRequested,
@@ -37,6 +39,7 @@ REQUESTS: Final = (
     PlayRunRequested,
     ScanRequested,
     PruneRequested,
+    RootAcceptRequested,
 )
 
 

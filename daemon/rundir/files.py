@@ -4,6 +4,7 @@ import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from runward.daemon.inbox import spool
 from runward.daemon.inbox.spool import InboxFile
@@ -16,6 +17,7 @@ from runward.daemon.ports import (
     NotAppended,
     RunPlace,
     Sight,
+    Standing,
     StandingLines,
 )
 from runward.daemon.rundir import journals, looking, session_places
@@ -35,16 +37,30 @@ from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.scanner import Signature
 
+_Found = TypeVar("_Found")
+
 
 class RealFiles:
     """Agents' files, and the inbox, of the daemon whose state directory is `state`."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
+        self._roots: dict[str, str | None] = {}
         self._libc = ctypes.CDLL(None, use_errno=True)
 
-    def identity(self, path: str) -> str | None:
-        return looking.identity(path)
+    def standing(self, path: str) -> Standing | None:
+        return looking.standing(path)
+
+    def know_roots(self, identities: Mapping[str, str | None]) -> None:
+        self._roots = dict(identities)
+
+    def away(self, path: str) -> str | None:
+        for root, identity in self._roots.items():
+            if path == root or path.startswith(f"{root}/"):
+                found = looking.standing(root)
+                if found is not None and found.identity != identity:
+                    return f"another directory stands at {root} than the one that is known"
+        return None
 
     def list_root(self, root: str) -> Listing | Unreadable | Gone:
         return looking.list_root(root)
@@ -83,10 +99,10 @@ class RealFiles:
         return looking.unchanged(root, names, known)
 
     def artifacts(self, root: str, within: str, paths: Sequence[str]) -> RootFacts | Unreadable:
-        return artifact_facts(root, within, paths)
+        return self._unless_away(within or root, artifact_facts(root, within, paths))
 
     def early_legs(self, question: LegsBefore) -> EarlyLegs | Unreadable:
-        return early_legs(question)
+        return self._unless_away(question.within or question.root, early_legs(question))
 
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]:
         return filled_without(plan, run, artifacts)
@@ -94,7 +110,7 @@ class RealFiles:
     def hashes(
         self, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
     ) -> RootHashes | Unreadable:
-        return file_hashes(root, within, paths, go_on)
+        return self._unless_away(within or root, file_hashes(root, within, paths, go_on))
 
     def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended:
         if not os.path.isabs(line.directory):
@@ -104,14 +120,24 @@ class RealFiles:
                 return NotAppended(f"{self._state}/{line.directory}: {error.strerror}")
             # Nobody but us writes there: half a line is what a crash left, and nobody will end it.
             line = line._replace(directory=self._place(line.directory), live=False)
-        return journals.append(line, epoch, lambda: read_epoch(self._state))
+        elif (away := self.away(line.directory)) is not None:
+            return NotAppended(away)
+        appended = journals.append(line, epoch, lambda: read_epoch(self._state))
+        if isinstance(appended, NotAppended) and appended.for_good:
+            away = self.away(line.directory)
+            return appended if away is None else NotAppended(away)
+        return appended
 
     def leave_word(self, directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone:
-        return leave_word(directory, name, content)
+        away = self.away(directory)
+        if away is not None:
+            return Unreadable(away)
+        return self._unless_away(directory, leave_word(directory, name, content))
 
     def sync(self, lines: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], str]:
         asked = {(self._place(directory), name): (directory, name) for directory, name in lines}
         refused = journals.sync(list(asked), self._sync_file_system)
+        refused |= {journal: why for journal in asked if (why := self.away(journal[0])) is not None}
         return {asked[journal]: why for journal, why in refused.items()}
 
     def compare(
@@ -122,7 +148,7 @@ class RealFiles:
                 make_durably(self._state, directory)  # whoever owed it lines may have been killed before
             except OSError as error:
                 return unreadable(error)
-        return compare(self._place(directory), name, lines)
+        return self._unless_away(directory, compare(self._place(directory), name, lines))
 
     def inbox(self) -> tuple[InboxFile, ...]:
         return spool.list_inbox(self._state)
@@ -133,6 +159,11 @@ class RealFiles:
     def _place(self, directory: str) -> str:
         """A journal's directory; a relative one is among our own state."""
         return os.path.join(self._state, directory)
+
+    def _unless_away(self, path: str, found: _Found) -> _Found | Unreadable:
+        """What was found at a path, unless its root was another directory when it was."""
+        away = self.away(path)
+        return found if away is None else Unreadable(away)
 
     def _sync_file_system(self, descriptor: int) -> None:
         if self._libc.syncfs(descriptor) != 0:

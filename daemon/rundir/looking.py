@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from runward.daemon.ports import Gone, Listing, Sight
+from runward.daemon.ports import Gone, Listing, Sight, Standing
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REGULAR, unreadable
 from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.scanner import Document, Signature
@@ -24,14 +24,13 @@ def signature(status: os.stat_result) -> Signature:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def identity(path: str) -> str | None:
+def standing(path: str) -> Standing | None:
     """Which directory stands at `path` now, and whether it may be read; None where none can be reached."""
     try:
         status = os.stat(path)
     except OSError:
         return None
-    readable = os.access(path, os.R_OK | os.X_OK)
-    return f"{status.st_dev}:{status.st_ino}:{'readable' if readable else 'closed'}"
+    return Standing(f"{status.st_dev}:{status.st_ino}", os.access(path, os.R_OK | os.X_OK))
 
 
 def list_root(root: str) -> Listing | Unreadable | Gone:

@@ -57,7 +57,8 @@ _DUE_IN_BACKGROUND: Final = (
 )
 ROOT_SEEN: Final = (
     "insert into roots (name, path, layout, first_seen_at) values (?, ?, ?, ?)"
-    " on conflict (name) do update set path = excluded.path, layout = excluded.layout"
+    " on conflict (name) do update set path = excluded.path, layout = excluded.layout,"
+    " identity = case when path = excluded.path then identity end"
 )
 
 
@@ -426,6 +427,32 @@ async def roots_seen(store: Store) -> dict[str, float]:
     """When each root was first seen (Unix seconds), by name."""
     rows = await store.read("select name, first_seen_at from roots")
     return {str(name): as_float(at) for name, at in rows}
+
+
+async def root_identities(store: Store) -> dict[str, str | None]:
+    """Which directory each root is, by name; None where that was never recorded."""
+    rows = await store.read("select name, identity from roots")
+    return {str(name): None if identity is None else str(identity) for name, identity in rows}
+
+
+async def owes_of_root(store: Store, root: str) -> bool:
+    """Whether anything is still to be decided of a session that was seen in this root."""
+    rows = await store.read(
+        "select 1 from (select lane from jobs where state in ('waiting', 'held')"
+        "  union all select lane from jobs where state = 'running') j"
+        " join cursors c on c.session_key = j.lane where c.root = ? limit 1",
+        (root,),
+    )
+    return bool(rows)
+
+
+async def known_in_root(store: Store, root: str, most: int) -> list[OpenCursor]:
+    """Places that were seen in this root, with what is remembered of them: at most so many, and those seen last first."""
+    rows = await store.read(
+        "select root, directory, session_key, state from cursors where root = ? order by rowid desc limit ?",
+        (root, most),
+    )
+    return [OpenCursor(*map(str, row)) for row in rows]
 
 
 async def owed_lines(store: Store, directories: Iterable[str] | None = None) -> list[OwedLine]:

@@ -14,6 +14,7 @@ from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.store.chain import Head, Recorded, link
 from runward.daemon.store.transaction import Row, Statement
 from runward.handlers.effects import (
+    AcceptRoot,
     AppendLines,
     CancelRun,
     Effect,
@@ -86,6 +87,7 @@ _INSERT_CANCELLATION: Final = (
     " values (?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_START: Final = "insert into starts (key, event, session_key, name, directory, effect, state) values (?, ?, ?, ?, ?, ?, 'owed')"
+ROOT_IS: Final = "update roots set identity = ? where name = ?"
 _INSERT_PRUNING: Final = "insert into prunings (event, before, said_by) values (?, ?, ?)"
 _INSERT_FILE: Final = (
     "insert into files (session_key, attempt, id, path, size, modified_ns, sha256, problem, hashed_at)"
@@ -283,6 +285,8 @@ class Batch:
                 self._note_hook(effect)
             case ScanRoots():
                 self.scan = True
+            case AcceptRoot():
+                self._row(ROOT_IS, (effect.identity, effect.root))
             case PruneSessions():
                 self._row(_INSERT_PRUNING, (job.seq, effect.before, effect.said_by))
 
@@ -475,6 +479,7 @@ _ORDER: Final[tuple[tuple[str, bool], ...]] = (
     (_INSERT_CANCELLATION, True),
     (_INSERT_START, True),
     (_INSERT_PRUNING, True),
+    (ROOT_IS, False),
     (_OWE_LINE, True),
     (_OWE_LINE_AGAIN, True),
     (_INSERT_FILE, True),

@@ -43,7 +43,7 @@ class WatchKeeping:
                 tasks.cancel_scope.cancel()
 
     async def _watch(self) -> None:
-        roots = list(self.roots.values())
+        roots = [root for root in self.roots.values() if not root.is_replaced]
         while True:
             try:
                 await self.notifications.watch(roots, self._standing, self._hint, self.rounds.look_in_inbox)

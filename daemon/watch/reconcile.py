@@ -6,6 +6,7 @@ now and then anyway. It only lists; what differs becomes a hint, so a look decid
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from runward.daemon.ports import Files, Gone, Listing
 from runward.daemon.watch.hints import Target
@@ -13,12 +14,16 @@ from runward.daemon.watch.roots import WatchedRoot, mark
 from runward.handlers.facts import Unreadable
 
 
+class Replaced(NamedTuple):
+    """Another directory stands at the root's path."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scanned:
     """What a scan of one root amounts to: its listing, and what should be looked at."""
 
     root: WatchedRoot
-    listing: Listing | Unreadable | Gone
+    listing: Listing | Unreadable | Gone | Replaced
     targets: tuple[Target, ...]
     began_at: float
 
@@ -29,6 +34,8 @@ def scan(files: Files, root: WatchedRoot, everything: bool, now: float) -> Scann
     Of other tools' sessions only those that are open are looked at without a change: what they say lies in the file
     whose signature is compared. Runs in a thread. A root that can't be listed says nothing about the runs inside it.
     """
+    if root.is_replaced:
+        return Scanned(root, Replaced(), (), now)
     listing = files.list_root(root.path) if root.shape is None else files.list_places(root.path, root.shape)
     if not isinstance(listing, Listing):
         return Scanned(root, listing, (), now)
@@ -58,6 +65,14 @@ def settle(scanned: Scanned) -> str | None:
             root.listed_at = scanned.began_at
         case Gone():
             root.health, root.problem = "missing", "the directory is not there"
+        case Replaced():
+            root.health, root.problem = (
+                "replaced",
+                (
+                    "another directory stands there than the one that its runs are in, so nothing in it is judged;"
+                    f" mount it or move it back, or `runward root accept {root.name}` to go on with this one"
+                ),
+            )
         case Unreadable(why=why):
             root.health, root.problem = "unreadable", f"it can't be read: {why}"
     return root.problem if root.problem != before else None

@@ -5,17 +5,18 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from runward.config.settings_keys import AUTO, DEFAULT_LAYOUT
+from runward.daemon.ports import Standing
 from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.scanner import RecordedProcess, Signature
 from runward.handlers.sessions.over import SETTLE
 
-Health: TypeAlias = Literal["unknown", "ok", "missing", "unreadable"]
+Health: TypeAlias = Literal["unknown", "ok", "missing", "unreadable", "replaced"]
 """How a root was at its last scan; unknown before the first one."""
 
 
 @dataclass(slots=True)
 class WatchedRoot:
-    """A root of the settings. `stands` is the identity of the directory at `path` when it was last checked.
+    """A root of the settings. `stands` is the directory at `path` when it was last checked, `identity` which one is it.
 
     A native root has its runs in the directories inside it; `shape` says where the sessions of another tool's layout
     are. `seen` has, for each such place that was looked at, the mark of its own signature: while that is unchanged a
@@ -36,7 +37,8 @@ class WatchedRoot:
     """When the last scan that could list it began (Unix seconds)."""
     health: Health = "unknown"
     problem: str | None = None
-    stands: str | None = None
+    stands: Standing | None = None
+    identity: str | None = None
     seen: dict[str, int] = field(default_factory=dict)
     open: dict[str, tuple[RecordedProcess, ...]] = field(default_factory=dict)
     """The places with an open attempt, and the processes that they name."""
@@ -46,6 +48,11 @@ class WatchedRoot:
     """When (monotonic time) to look at a place again though nothing changes: an end in a growing file has to settle."""
     unsettled: set[str] = field(default_factory=set)
     """Run directories without an end that changed right before they were looked at: the watch may not stand there yet."""
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another directory stands at its path: that one says nothing about what lies in this root."""
+        return self.stands is not None and self.stands.identity != self.identity
 
     def may_hold(self, layout: str) -> bool:
         """Whether sessions of this layout may lie here: those of its own, or of any other tool's."""

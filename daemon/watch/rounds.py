@@ -7,6 +7,7 @@ is looked at. Now and then everything is scanned.
 """
 
 import math
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -15,8 +16,9 @@ from typing import Final, TypeAlias
 import anyio
 import structlog
 
-from runward.daemon.ports import Clock, Files, Listing, Processes
+from runward.daemon.ports import Clock, Files, Listing, Processes, Standing
 from runward.daemon.reading import in_thread
+from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hints, Target, Why
 from runward.daemon.watch.reconcile import Scanned, scan, settle
@@ -69,6 +71,16 @@ async def nothing_known(root: WatchedRoot, names: Sequence[str]) -> frozenset[st
     return frozenset()
 
 
+Accept: TypeAlias = Callable[[WatchedRoot], Awaitable[bool]]
+"""Has the directory that stands at a root's path be the root, if it may be."""
+
+
+async def always_accept(root: WatchedRoot) -> bool:
+    """For a daemon that remembers no roots."""
+    root.identity = root.stands.identity if root.stands is not None else None
+    return True
+
+
 @dataclass(slots=True)
 class Rounds:
     """One task that keeps the daemon's knowledge true. `roots` is by name."""
@@ -85,6 +97,7 @@ class Rounds:
     clock_stepped: Callable[[], None]
     look_in_inbox: Callable[[], None]
     unchanged: Unchanged = nothing_known
+    accept: Accept = always_accept
     flat: dict[str, str] = field(default_factory=dict)
     """The roots that aren't watched to the bottom, and why."""
     unwatched: frozenset[str] = frozenset()
@@ -126,9 +139,9 @@ class Rounds:
             if now - checked >= PROCESS_PERIOD:
                 checked = now
                 self.check_writers()
-                await self.check_processes(frozenset(self.roots))
+                await self.check_processes()
             elif any(root.doubted for root in self.roots.values()):
-                await self.check_processes(frozenset(self.roots), doubted=True)
+                await self.check_processes(doubted=True)
             await self.check_roots()
             await self._look_blindly()
             await self.scan_doubtful()
@@ -185,6 +198,9 @@ class Rounds:
 
     async def _scan(self, root: WatchedRoot, everything: bool) -> Scanned:
         """What is to be looked at in a root; with `everything`, all but what would say the same as before."""
+        if root.is_replaced and await self._accepted(root):
+            everything = True
+            self.watch_again()
         scanned = await in_thread(scan, self.files, root, everything, self.clock.now())
         if not everything or root.shape is not None or not isinstance(scanned.listing, Listing):
             return scanned
@@ -210,29 +226,46 @@ class Rounds:
 
     async def learn_roots(self) -> None:
         """Know which directories the roots are now, before they are watched and scanned for the first time."""
-        for root, stands in await self._identities():
+        for root, stands in await self._standing():
             root.stands = stands
+            await self._accepted(root)
 
     async def check_roots(self) -> None:
         """Notice a root that appeared, vanished, or that another directory stands in for."""
         changed = []
-        for root, stands in await self._identities():
+        for root, stands in await self._standing():
             if root.stands != stands:
                 root.stands = stands
                 changed.append(root)
+                await self._accepted(root)
         if changed:
             self.log.info("roots.changed", roots=[root.name for root in changed])
             self.watch_again()
         for root in changed:
             self._settle(await self._scan(root, True), Why.SCAN)
 
-    async def _identities(self) -> list[tuple[WatchedRoot, str | None]]:
+    async def _standing(self) -> list[tuple[WatchedRoot, Standing | None]]:
         roots = list(self.roots.values())
-        return await in_thread(lambda: [(root, self.files.identity(root.path)) for root in roots])
+        return await in_thread(lambda: [(root, self.files.standing(root.path)) for root in roots])
+
+    async def _accepted(self, root: WatchedRoot) -> bool:
+        """Whether the directory that stands at the root's path is the root now; in trouble with the store, not yet."""
+        accepted = not root.is_replaced
+        if not accepted:
+            try:
+                accepted = await self.accept(root)
+            except (CommitUnknown, sqlite3.Error) as error:
+                self.log.warning("root.not_accepted", root=root.name, why=str(error))
+        self.files.know_roots({each.path: each.identity for each in self.roots.values()})
+        return accepted
+
+    def _judged(self) -> list[WatchedRoot]:
+        """The roots about which something can be said now."""
+        return [root for root in self.roots.values() if not root.is_replaced]
 
     async def check_running(self) -> int:
         """Hint at running sessions whose directories changed since they were looked at, though nobody told."""
-        everyone = ((root, name) for root in self.roots.values() for name in (*root.open, *root.unsettled))
+        everyone = ((root, name) for root in self._judged() for name in (*root.open, *root.unsettled))
         most = FLAT_ASKED if self.flat else ASKED
         asked = list(islice(everyone, self._asked, self._asked + most))
         self._asked = self._asked + most if len(asked) == most else 0
@@ -258,7 +291,7 @@ class Rounds:
     def check_due(self) -> None:
         """Hint at what is to be looked at again by now."""
         now = self.clock.monotonic()
-        for root in self.roots.values():
+        for root in self._judged():
             if root.due:
                 due = [(root.name, place) for place, at in root.due.items() if at <= now]
                 self.hints.add(due, Why.AGAIN | Why.PROCESS)
@@ -266,11 +299,11 @@ class Rounds:
     def next_due(self) -> float | None:
         """The seconds until something is to be looked at again though nothing changes; None where nothing is."""
         now = self.clock.monotonic()
-        return min((at - now for root in self.roots.values() for at in root.due.values()), default=None)
+        return min((at - now for root in self._judged() for at in root.due.values()), default=None)
 
     def check_writers(self) -> None:
         """Hint at running sessions of other tools, a part of them each time: only a look finds out who writes one."""
-        everyone = [(root.name, place) for root in self.roots.values() if root.shape for place in root.open]
+        everyone = [(root.name, place) for root in self._judged() if root.shape for place in root.open]
         if not everyone:
             return
         self._written %= len(everyone)
@@ -278,13 +311,12 @@ class Rounds:
         self._written += len(asked)
         self.hints.add(asked, Why.PROCESS)
 
-    async def check_processes(self, names: frozenset[str], doubted: bool = False) -> int:
+    async def check_processes(self, doubted: bool = False) -> int:
         """Hint at every running session whose recorded processes are gone."""
         asked: list[tuple[Target, tuple[RecordedProcess, ...]]] = []
-        for name in sorted(names):
-            root = self.roots[name]
+        for root in self._judged():
             asked += [
-                ((name, directory), processes)
+                ((root.name, directory), processes)
                 for directory, processes in root.open.items()
                 if processes and (not doubted or directory in root.doubted)
             ]
@@ -312,7 +344,7 @@ class Rounds:
     def _look_at_flat(self) -> None:
         """Running sessions of roots that can't be watched to the bottom are looked at, a part of them in each beat."""
         open_ones = [
-            (name, each) for name in sorted(self.flat) if name in self.roots for each in self.roots[name].open
+            (root.name, each) for root in self._judged() if root.name in self.flat for each in root.open
         ]
         if not open_ones:
             return

@@ -229,10 +229,16 @@ class Worker:
                 self.store, [f"{root}/{name}" for (root, name), _ in of_native]
             )
             looked = await in_thread(self.looker.look, of_native, self.roots, remembered)
+            looked = await in_thread(self._judged, looked)
         foreign = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is not None]
         if foreign:
             looked += await self._follow(foreign)
         return looked
+
+    def _judged(self, looked: Sequence[Looked]) -> list[Looked]:
+        """The looks at places of roots that are themselves. The others are looked at again when their roots are back."""
+        away = {path for path in {look.root.path for look in looked} if self.files.away(path) is not None}
+        return [look for look in looked if look.root.path not in away]
 
     async def _follow(self, hints: Sequence[Hint]) -> list[Looked]:
         """Looks at sessions of other tools; those that were not come to wait again."""
@@ -241,6 +247,7 @@ class Worker:
         alone = self.clock.monotonic() - self._native_at > ALONE_AFTER
         most = MOST_BYTES if alone else FEWER_BYTES
         found = await in_thread(self.follower.look, hints, roots, known, most)
+        found = found._replace(looked=await in_thread(self._judged, found.looked))
         self.hints.add_to_backlog([target for target, _ in found.left], Why.AGAIN)
         lost = {look.lost.partition(":")[0] for look in found.looked if look.lost is not None}
         self.doubt([root.name for root in self.roots.values() if any(root.may_hold(each) for each in lost)])

@@ -25,6 +25,8 @@ _ENTRIES: Final = {
     "requests/scan": ("requests/queue", "scan"),
     "requests/cancel": ("requests/cancel", "cancel"),
     "requests/play": ("requests/play", "run"),
+    "requests/prune": ("requests/prune", "prune"),
+    "requests/accept": ("requests/accept", "accept"),
 }
 
 

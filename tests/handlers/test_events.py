@@ -20,6 +20,7 @@ from runward.handlers.events import (
     JournalDamaged,
     PlayRunRequested,
     PruneRequested,
+    RootAcceptRequested,
     ScanRequested,
     SessionCancelRequested,
     SessionFinished,
@@ -60,6 +61,7 @@ EXAMPLES: list[Event] = [
     ),
     ScanRequested("r", 1.0),
     PruneRequested("r", 1.0, 5.0, "ann"),
+    RootAcceptRequested("r", 1.0, "runs", "1:2", "ann"),
 ]
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)

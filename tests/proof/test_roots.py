@@ -1,11 +1,14 @@
 """Roots that appear, vanish, return, are replaced, are links, or can't be read; and what lies inside them."""
 
 import os
+import shutil
 import signal
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.proof.place import NEVER_SCANNED, Place
+from tests.proof.place import NEVER_SCANNED, Place, write
 from tests.proof.processes import Process
 from tests.waiting import wait_for
 
@@ -67,21 +70,136 @@ def test_a_root_that_vanishes_ends_nothing_and_goes_on_when_it_returns(place: Pl
         wait_for(lambda: place.journal("goes-on") == lines, "its journal")
 
 
-def test_a_root_that_is_replaced_by_another_directory_is_watched_anew(place: Place) -> None:
+def test_while_another_directory_stands_in_for_a_root_nothing_of_it_is_judged(place: Place) -> None:
     with place.serving():
-        place.start_run("of-the-old")
+        run = place.start_run("goes-on", [("report.md", True)])
+        wait_for(lambda: place.statuses() == {"goes-on": "running"}, "the start")
+        aside = place.directory / "aside"
+        place.runs.rename(aside)
+        place.runs.mkdir()
+        _wait_health(place, "replaced")
+        place.finished_run("of-the-other")
+        assert "runward root accept runs" in str(place.status()["degraded"])
+        write(aside / run.name / "artifacts" / "report.md", "found nothing\n")
+        place.finish_run(aside / run.name)
+        place.runs.rename(place.directory / "other")
+        aside.rename(place.runs)
+        place.wait_ended(1)
+        assert place.statuses() == {"goes-on": "completed"}
+        _wait_health(place, "ok")
+    assert place.rows("select count(*) from attempts") == [(1,)]
+
+
+@pytest.fixture
+def mounted(place: Place) -> Iterator[Callable[..., None]]:
+    """Mounts over the root, and unmounts; where it is not mounted, its mount point is there."""
+
+    def mount(*command: str) -> None:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+
+    disk = place.directory / "disk"
+    disk.mkdir()
+    try:
+        mount("mount", "-t", "tmpfs", "tmpfs", str(disk))
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"nothing can be mounted here: {error}")
+    try:
+        mount("mount", "--bind", str(disk), str(place.runs))
+        yield mount
+    finally:
+        for path in (place.runs, disk):
+            subprocess.run(["umount", "-l", str(path)], check=False, capture_output=True)
+
+
+def test_an_unmounted_root_ends_nothing(place: Place, mounted: Callable[..., None]) -> None:
+    run = place.start_run("goes-on", [("report.md", True)])
+    place.finished_run("over")
+    with place.serving():
+        wait_for(lambda: place.statuses() == {"goes-on": "running", "over": "completed"}, "the verdict")
+        mounted("umount", "-l", str(place.runs))
+        _wait_health(place, "replaced")
+        assert place.statuses() == {"goes-on": "running", "over": "completed"}
+    with place.serving():
+        # Nor is the mount point taken for the root by the next daemon, with nothing of it in memory.
+        _wait_health(place, "replaced")
+        disk = place.directory / "disk"
+        write(disk / run.name / "artifacts" / "report.md", "found nothing\n")
+        place.finish_run(disk / run.name)
+        assert place.statuses() == {"goes-on": "running", "over": "completed"}
+        mounted("mount", "--bind", str(disk), str(place.runs))
+        place.wait_ended(2)
+        assert place.statuses() == {"goes-on": "completed", "over": "completed"}
+
+
+def test_a_mount_point_is_not_taken_for_a_root_in_which_all_is_over(
+    place: Place, mounted: Callable[..., None]
+) -> None:
+    place.finished_run("over")
+    with place.serving():
+        place.wait_ended(1)
+    mounted("umount", str(place.runs))
+    with place.serving():
+        _wait_health(place, "replaced")
+
+
+def test_a_verdict_that_a_killed_daemon_owes_waits_until_the_root_is_itself(place: Place) -> None:
+    run = place.finished_run("honest")
+    daemon = place.daemon(fault="kill@commit.put.after")
+    daemon.wait()
+    assert place.rows("select count(*) from events"), "the end is recorded"
+    place.runs.rename(place.directory / "aside")
+    place.runs.mkdir()
+    with place.serving():
+        _wait_health(place, "replaced")
+        wait_for(lambda: place.log("job.delayed"), "a delay")
+        place.runs.rmdir()
+        (place.directory / "aside").rename(place.runs)
+        place.wait_ended(1)
+        lines = [
+            "session_started",
+            "contract_snapshotted",
+            "artifact_verified",
+            "status_changed",
+            "session_finished",
+        ]
+        wait_for(lambda: place.journal(run.name) == lines, f"its journal, not {place.journal(run.name)}")
+    assert place.statuses() == {"honest": "completed"}
+
+
+def test_a_person_may_say_that_another_directory_is_the_root(place: Place) -> None:
+    place.start_run("of-the-old")
+    with place.serving():
         wait_for(lambda: place.statuses(), "the start")
         place.runs.rename(place.directory / "old")
         place.runs.mkdir()
         place.finished_run("of-the-new")
+        _wait_health(place, "replaced")
+        found = place.runs.stat()
+        payload = {"at": 2.0, "root": "runs", "identity": f"{found.st_dev}:{found.st_ino}"}
+        place.put_request({"type": "RootAcceptRequested", "version": 1, "payload": payload})
         wait_for(lambda: place.statuses().get("of-the-new") == "completed", "the new root's run")
         place.finished_run("another")
         wait_for(lambda: place.statuses().get("another") == "completed", "its next run")
         # In a root that can be read, a directory that is gone is gone.
         wait_for(lambda: place.statuses()["of-the-old"] == "aborted", "the end of the old")
+        _wait_health(place, "ok")
     assert place.rows("select reason_code from sessions where key like '%of-the-old'") == [
         ("run.aborted.vanished",)
     ]
+
+
+def test_a_root_that_was_restored_into_another_directory_is_known_by_its_runs(place: Place) -> None:
+    place.start_run("goes-on")
+    place.finished_run("over")
+    with place.serving():
+        wait_for(lambda: len(place.statuses()) == 2, "the starts")
+    place.runs.rename(place.directory / "old")
+    shutil.copytree(place.directory / "old", place.runs)
+    with place.serving():
+        _wait_health(place, "ok")
+        place.finish_run(place.runs / "goes-on")
+        place.wait_ended(2)
+    assert set(place.statuses().values()) == {"completed"}
 
 
 def test_a_root_that_is_deleted_and_made_again_is_watched_again(place: Place) -> None:

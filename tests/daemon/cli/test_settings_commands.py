@@ -1,5 +1,7 @@
 """`config show`, `root list`, `schema` and `daemon --check`: what is in force, and what is wrong with it."""
 
+import json
+
 import pytest
 from tests.daemon.cli.calling import Place
 
@@ -213,3 +215,19 @@ def test_the_daemon_is_checked_or_run_once_and_not_both(place: Place) -> None:
     assert refused.code == 2
     assert "--check only checks, --once also works: give one of them" in refused.err
     assert not place.state.exists()
+
+
+def test_a_person_accepts_the_directory_that_stands_at_a_roots_path(place: Place) -> None:
+    place.runs.mkdir(parents=True, exist_ok=True)
+    said = place.call("root", "accept", "runs", "--json").object()
+    content = json.loads((place.state / "inbox" / f"{said['request']}.json").read_text())
+    found = place.runs.stat()
+    assert content["type"] == "RootAcceptRequested"
+    assert content["payload"]["root"] == "runs"
+    assert content["payload"]["identity"] == f"{found.st_dev}:{found.st_ino}"
+
+
+def test_a_root_that_is_nowhere_is_not_accepted(place: Place) -> None:
+    refused = place.call("root", "accept", "others")
+    assert refused.code == 2
+    assert "there is no root 'others'; the settings have: runs" in refused.err

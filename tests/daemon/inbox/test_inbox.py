@@ -16,6 +16,7 @@ from runward.handlers.events import (
     JobRetryRequested,
     PlayRunRequested,
     PruneRequested,
+    RootAcceptRequested,
     ScanRequested,
     SessionCancelRequested,
 )
@@ -30,6 +31,7 @@ EXAMPLES: list[Request] = [
     ),
     ScanRequested(NAME, 5.0, "me"),
     PruneRequested(NAME, 5.0, 86_400.0, "me"),
+    RootAcceptRequested(NAME, 5.0, "runs", "1:2", "me"),
 ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runward.daemon.ports import Gone, Listing, Sight
-from runward.daemon.rundir.looking import MAXIMUM_DOCUMENT, identity, list_root, look
+from runward.daemon.rundir.looking import MAXIMUM_DOCUMENT, list_root, look, standing
 from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.native import DOCUMENTS
 from runward.handlers.layouts.scanner import Document, Signature
@@ -256,10 +256,10 @@ def test_a_root_that_may_not_be_listed_says_nothing(root: Path, monkeypatch: pyt
 
 
 def test_a_root_that_another_directory_stands_in_for_has_another_identity(root: Path) -> None:
-    before = identity(str(root))
+    before = standing(str(root))
     assert before is not None
-    assert identity(str(root)) == before
+    assert standing(str(root)) == before
     root.rename(f"{root}-aside")
-    assert identity(str(root)) is None
+    assert standing(str(root)) is None
     root.mkdir()
-    assert identity(str(root)) != before
+    assert standing(str(root)) != before

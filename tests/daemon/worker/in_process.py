@@ -163,7 +163,7 @@ class Daemon:
         rounds = self.supervisor.rounds
         await rounds.check_roots()
         await rounds.scan()
-        await rounds.check_processes(frozenset(self.supervisor.roots))
+        await rounds.check_processes()
         await rounds.scan_doubtful()
         rounds.check_writers()
         rounds.check_due()

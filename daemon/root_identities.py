@@ -1,0 +1,79 @@
+"""Whether the directory at a root's path is the root, or another one that stands in for it.
+
+A root is known by device and inode. Where its file system is not mounted, its mount point stands there instead, and
+knows nothing of the root's runs. But a root may be made anew or restored, and device numbers may change over a boot:
+so another directory is taken for the root where nothing can go wrong by that, or where it shows the known runs again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from runward.daemon.ports import Files, Sight
+from runward.daemon.reading import in_thread
+from runward.daemon.store import queries
+from runward.daemon.store.queries import OpenCursor
+from runward.daemon.store.rows import ROOT_IS
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import Statement
+from runward.daemon.watch.roots import WatchedRoot
+from runward.handlers.layouts import native
+from runward.handlers.layouts.scanner import Started
+from runward.handlers.sessions.observe import load_watched
+
+MOST_KNOWN: Final = 256
+"""Runs that are over by which a root may be known again."""
+
+
+@dataclass(slots=True)
+class RootIdentities:
+    """Which directory each root is, as the store has it."""
+
+    store: Store
+    files: Files
+
+    async def accept(self, root: WatchedRoot) -> bool:
+        """Have the directory that stands at the root's path be the root, unless that may be wrong.
+
+        Raises `CommitUnknown` and `sqlite3.Error`.
+        """
+        assert root.stands is not None
+        found = root.stands.identity
+        recorded = (await queries.root_identities(self.store)).get(root.name)
+        if found != recorded:
+            # What was never recorded, or only of another path that the settings had, is taken at their word.
+            if recorded is not None and not await self._may_be(root, found, recorded):
+                return False
+            await self.store.run([Statement(ROOT_IS, [(found, root.name)])], "roots")
+        root.identity = found
+        return True
+
+    async def _may_be(self, root: WatchedRoot, found: str, recorded: str) -> bool:
+        known = await queries.known_in_root(self.store, root.name, MOST_KNOWN)
+        if not known:
+            return True  # nothing is known that it could contradict
+        cursors = [each for each in await queries.open_cursors(self.store) if each.root == root.name]
+        is_settled = not cursors and not await queries.owes_of_root(self.store, root.name)
+        if is_settled and _device(found) == _device(recorded):
+            return True  # a person made it anew; on another file system it is more likely a mount point
+        return await in_thread(self._shows, root, cursors, known)
+
+    def _shows(self, root: WatchedRoot, cursors: Sequence[OpenCursor], known: Sequence[OpenCursor]) -> bool:
+        """Whether every running session is there as it is known; where none runs, any session."""
+        if cursors:
+            return all(self._is_there(root, each) for each in cursors)
+        return any(self._is_there(root, each) for each in known)
+
+    def _is_there(self, root: WatchedRoot, cursor: OpenCursor) -> bool:
+        if root.shape is not None:
+            return self.files.place_signature(root.path, cursor.place, root.shape) is not None
+        sight = self.files.look(root.path, cursor.place, (native.RUN,), {})
+        if not isinstance(sight, Sight):
+            return False
+        items = native.scan(root.name, f"{root.path}/{cursor.place}", sight.documents)
+        digest = load_watched(cursor.state).start_digest
+        return any(isinstance(item, Started) and item.digest == digest for item in items)
+
+
+def _device(identity: str) -> str:
+    return identity.partition(":")[0]

@@ -1,0 +1,14 @@
+"""A person says which directory a root is."""
+
+from runward.handlers.effects import AcceptRoot, Explain, ScanRoots
+from runward.handlers.events import RootAcceptRequested
+from runward.handlers.requests import accept
+
+
+def test_the_directory_that_was_seen_is_the_root_and_all_is_scanned() -> None:
+    decided, scanned, explained = accept.accept(
+        RootAcceptRequested("r", 1.0, "runs", "1:2", "ann"), "h", {}, 2.0
+    )
+    assert (decided, scanned) == (AcceptRoot("runs", "1:2"), ScanRoots())
+    assert isinstance(explained, Explain)
+    assert "as ann said" in explained.summary
