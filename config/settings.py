@@ -31,7 +31,17 @@ from runward.config.settings_layers import (
 )
 from runward.config.shape import NEVER
 
-__all__ = ["ContractRule", "Root", "Scan", "Settings", "Source", "Watch", "read_settings", "settings_to_json"]
+__all__ = [
+    "ContractRule",
+    "Root",
+    "Scan",
+    "Settings",
+    "Source",
+    "Watch",
+    "read_settings",
+    "settings_from_json",
+    "settings_to_json",
+]
 
 
 class Root(NamedTuple):
@@ -73,6 +83,7 @@ class Settings(NamedTuple):
     `low_disk` are the bytes that must be free on the disk of `state_dir` for runs to be looked at.
     `contracts` are the rules in the order in which they are asked. `origin` says of each key (`state_dir`,
     `watch.step`, `roots.<name>`, `contracts[0]`, …) where it was set: `file:line`, `environment VARIABLE` or `default`.
+    `files` are the paths that were read, each with a checksum of what it held.
     """
 
     state_dir: str
@@ -86,6 +97,7 @@ class Settings(NamedTuple):
     scan: Scan = Scan()
     contracts: tuple[ContractRule, ...] = ()
     origin: Mapping[str, str] = MappingProxyType({})
+    files: tuple[tuple[str, int], ...] = ()
 
     @property
     def launch_root(self) -> Root | None:
@@ -153,6 +165,37 @@ def settings_to_json(settings: Settings) -> JsonValue:
         },
         "scan": {"period": settings.scan.period},
     }
+
+
+def settings_from_json(value: JsonValue) -> Settings | None:
+    """The settings that `settings_to_json` wrote; None for what another version of it wrote."""
+    match value:
+        case {
+            "state_dir": str(state_dir),
+            "playbooks": list(playbooks),
+            "agents": list(agents),
+            "roots": list(roots),
+            "contracts": list(contracts),
+            "batch": int(batch),
+            "retention": int() | float() | None as retention,
+            "low_disk": int(low_disk),
+            "watch": {"step": int(step), "debounce": int(debounce), "limit_share": int() | float() as share},
+            "scan": {"period": int() | float() as period},
+        }:
+            return Settings(
+                state_dir,
+                _texts(playbooks),
+                _texts(agents),
+                tuple(_root(root) for root in roots),
+                batch,
+                retention,
+                low_disk,
+                Watch(step, debounce, share),
+                Scan(period),
+                tuple(_rule(Placed(rule, DEFAULT)) for rule in contracts),
+            )
+        case _:
+            return None
 
 
 def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: str) -> Mapping[str, Placed]:

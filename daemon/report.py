@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pydantic import TypeAdapter
+from pydantic import JsonValue, TypeAdapter
 from pydantic_core import ValidationError
 
 from runward.daemon.sign_of_life import stalled_s
@@ -28,6 +28,19 @@ class RootReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsReport:
+    """The settings in force, as `config show --json` prints them, since when, and the files that they were read from
+    with their checksums; and when and why newer ones were refused since.
+    """
+
+    values: JsonValue
+    files: tuple[tuple[str, int], ...]
+    since: float
+    refused_at: float | None = None
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """A daemon's own figures. Times are Unix seconds, durations seconds."""
 
@@ -43,6 +56,7 @@ class Report:
     degraded: list[str]
     roots: list[RootReport]
     problems: list[dict[str, str | int | float | None]] = field(default_factory=list)
+    settings: SettingsReport | None = None
     told_at: float | None = field(default=None, compare=False)
     """When it was written, by the clock that no setting touches and that stands still in suspend (CLOCK_MONOTONIC)."""
 

@@ -12,7 +12,7 @@ import structlog
 
 from runward.daemon import __version__
 from runward.daemon.queue.queue import Queue
-from runward.daemon.report import Report, RootReport, percentile, write_report
+from runward.daemon.report import Report, RootReport, SettingsReport, percentile, write_report
 from runward.daemon.sign_of_life import BEAT
 from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
@@ -37,6 +37,7 @@ class Reporting:
     worker: Worker
     coverage: Coverage
     roots: dict[str, WatchedRoot]
+    settings: Callable[[], SettingsReport]
     troubles: Iterable[Callable[[], list[str]]]
     log: structlog.typing.FilteringBoundLogger
     _last: Report | None = None
@@ -86,6 +87,7 @@ class Reporting:
                 RootReport(root.name, root.path, root.layout, root.health, root.problem)
                 for root in self.roots.values()
             ],
+            settings=self.settings(),
         )
 
     def _lag(self) -> tuple[int, float | None, float | None]:

@@ -12,7 +12,7 @@ from runward.daemon.agent_homes import homes_there
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Final
 
     from runward.config.agent import AgentProfile
@@ -51,7 +51,65 @@ def load_settings(config: str | None, environment: Mapping[str, str], cwd: str) 
     if problems:
         return Parsed(None, tuple(problems))
     agents = homes_there(environment, home, cwd)
-    return read_settings(sources, environment, home=home, working_directory=cwd, agents=agents)
+    parsed = read_settings(sources, environment, home=home, working_directory=cwd, agents=agents)
+    if parsed.value is None:
+        return parsed
+    read = tuple((source.file, checksum(source.text)) for source in sources)
+    return parsed._replace(value=parsed.value._replace(files=read))
+
+
+def checksum(text: str) -> int:
+    """What changes when a settings file says something else."""
+    from binascii import crc32
+
+    return crc32(text.encode())
+
+
+def changed_files(files: Sequence[tuple[str, int]]) -> list[str]:
+    """Which of the settings files that were read, each with its checksum, say something else now; also new drop-ins."""
+    known = dict(files)
+    try:
+        there = [files[0][0], *_drop_ins(files[0][0])] if files else []
+    except OSError:
+        there = []
+    return [path for path in dict.fromkeys([*known, *there]) if _checksum_of(path) != known.get(path)]
+
+
+def _checksum_of(path: str) -> int | None:
+    text = _read(path)
+    return checksum(text) if isinstance(text, str) else None
+
+
+def state_dir_of_broken(config: str | None, environment: Mapping[str, str], cwd: str) -> str | None:
+    """The state directory that broken settings name, by their own lines for it and the environment alone."""
+    from runward.config.settings import Source, read_settings
+
+    sources: list[Source] = []
+    try:
+        files = settings_files(config, environment, cwd)
+    except OSError:
+        files = []
+    for path in files:
+        text = _read(path)
+        if isinstance(text, str):
+            sources.append(Source(path, _line_of_state_dir(text), os.path.dirname(path)))
+    said = {key: value for key, value in environment.items() if key in _OF_STATE_DIR}
+    parsed = read_settings(sources, said, home=home_of(environment), working_directory=cwd)
+    return parsed.value.state_dir if parsed.value is not None else None
+
+
+_OF_STATE_DIR: Final = ("RUNWARD_STATE_DIR", "XDG_STATE_HOME")
+
+
+def _line_of_state_dir(text: str) -> str:
+    """The line before any table that names the state directory, or nothing."""
+    for line in text.splitlines():
+        word = line.strip()
+        if word.startswith("["):
+            break
+        if word.partition("=")[0].strip() == "state_dir":
+            return line
+    return ""
 
 
 def settings_files(config: str | None, environment: Mapping[str, str], cwd: str) -> list[str]:

@@ -6,8 +6,8 @@ outbox carried out and synced, the store closed, the lock let go.
 
 import os
 import sqlite3
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,13 +17,13 @@ import structlog
 from anyio.abc import TaskGroup
 
 from runward.config.counting import counted
-from runward.config.settings import Settings
+from runward.config.settings import Settings, settings_to_json
 from runward.daemon import __version__, notify
 from runward.daemon.known_roots import KnownRoots
 from runward.daemon.known_runs import KnownRuns
 from runward.daemon.ports import Clock, Files, Processes, Randomness
 from runward.daemon.queue.queue import Observation, Queue
-from runward.daemon.report import Report
+from runward.daemon.report import Report, SettingsReport
 from runward.daemon.reporting import Reporting
 from runward.daemon.root_identities import RootIdentities
 from runward.daemon.schedule.alarm import Alarm
@@ -111,6 +111,7 @@ class Supervisor:
     ) -> None:
         self._state = state
         self._settings = settings
+        self.settings_report = _told(settings, world.clock.now())
         self._world = world
         self._store = store
         self._log = log
@@ -223,6 +224,7 @@ class Supervisor:
             self.worker,
             self.coverage,
             self.roots,
+            lambda: self.settings_report,
             (
                 self.outbox.degraded,
                 self.comparison.degraded,
@@ -246,6 +248,11 @@ class Supervisor:
     def low_disk(self) -> int:
         """Free bytes on the state directory's disk below which nothing new is taken in."""
         return self._settings.low_disk
+
+    def note_refusal(self, problems: Sequence[str]) -> None:
+        """Newer settings were refused, and why."""
+        now = self._world.clock.now()
+        self.settings_report = replace(self.settings_report, refused_at=now, refused=tuple(problems))
 
     def note_room(self, low: str | None) -> None:
         """There is too little room on the state directory's disk, and why; or there is enough again."""
@@ -314,6 +321,7 @@ class Supervisor:
         except (CommitUnknown, sqlite3.Error) as error:
             raise SettingsNotTaken(str(error)) from error
         self._settings = settings
+        self.settings_report = _told(settings, self._world.clock.now())
         self.worker.batch = settings.batch
         self.rounds.period = settings.scan.period
         self.pruner.keep(settings.retention)
@@ -483,3 +491,7 @@ class Supervisor:
     def report(self) -> Report:
         """What this daemon says of itself now."""
         return self.reporting.report()
+
+
+def _told(settings: Settings, since: float) -> SettingsReport:
+    return SettingsReport(settings_to_json(settings), settings.files, since)

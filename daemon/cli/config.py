@@ -11,7 +11,7 @@ from runward.config.settings import Settings, settings_to_json
 from runward.config.settings_keys import SETTINGS
 from runward.config.settings_layers import DEFAULT
 from runward.config.shape import as_written
-from runward.daemon.cli.context import settings_in_force
+from runward.daemon.cli.context import own_settings
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.output import align, print_json, safe
 from runward.daemon.settings import settings_files
@@ -38,7 +38,7 @@ def show(context: click.Context, origin: bool, as_json: bool) -> None:
     Example:
       runward config show --origin
     """
-    settings = settings_in_force(context)
+    settings = own_settings(context)
     files = settings_files(context.find_root().obj["config"], os.environ, os.getcwd()) if origin else []
     if as_json:
         print_json(_as_json(settings, files if origin else None))

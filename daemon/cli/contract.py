@@ -8,7 +8,7 @@ import click
 
 from runward.config.contract import Contract, contract_to_json
 from runward.daemon.cli import completing
-from runward.daemon.cli.context import settings_in_force
+from runward.daemon.cli.context import own_settings
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.expected_artifacts import panel
 from runward.daemon.cli.groups import Group
@@ -84,7 +84,7 @@ def _declared(context: click.Context, playbook: str | None, agent: str | None) -
     if playbook is None and agent is None:
         fail("name the contract: --playbook NAME, --agent NAME, or both", WRONG_USAGE)
     try:
-        found = declared(settings_in_force(context), playbook, agent)
+        found = declared(own_settings(context), playbook, agent)
     except NotFound as error:
         fail(str(error), NOT_FOUND)
     complain(found.problems)

@@ -11,7 +11,8 @@ import click
 
 from runward.config.problem import has_errors
 from runward.config.settings import Settings
-from runward.daemon.cli.context import read_settings_of, settings_in_force
+from runward.daemon.cli.context import own_settings, read_settings_of
+from runward.daemon.cli.daemon_signals import reload, stop
 from runward.daemon.cli.daemon_units import install, uninstall
 from runward.daemon.cli.exits import GOOD, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.groups import Group
@@ -51,7 +52,7 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
 
     signals = Signals()
     signals.listen()
-    settings = settings_in_force(context)
+    settings = own_settings(context)
     from runward.daemon.state_rights import StateDirectoryUnsafe
     from runward.daemon.store.ownership import StateDirectoryHeld
     from runward.daemon.store.reading import StoreTooNew
@@ -152,5 +153,7 @@ def _check(context: click.Context) -> int:
     return WRONG_USAGE if wrong else GOOD
 
 
+daemon.add_command(stop)
+daemon.add_command(reload)
 daemon.add_command(install)
 daemon.add_command(uninstall)

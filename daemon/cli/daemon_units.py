@@ -8,7 +8,7 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.context import settings_in_force
+from runward.daemon.cli.context import own_settings
 from runward.daemon.cli.exits import NOT_SO, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.output import complain, fail, print_json, safe
 from runward.daemon.settings import SYSTEM_FILE, home_of, load_settings, settings_file
@@ -47,7 +47,7 @@ def install(context: click.Context, scope: str | None, dry_run: bool, as_json: b
     except placing.NoProgram as error:
         fail(f"{error}: install Runward (`pipx install .`), and call the installed one", WRONG_USAGE)
     if is_user:
-        files = installing.user_files(program, _named_settings(config), settings_in_force(context))
+        files = installing.user_files(program, _named_settings(config), own_settings(context))
     else:
         config = os.path.abspath(config) if config else None
         _check_seen(program, config)

@@ -11,7 +11,7 @@ import click
 from runward.config.settings_keys import AUTO
 from runward.config.settings_layers import DEFAULT
 from runward.daemon.agent_homes import agent_home, sessions_in
-from runward.daemon.cli.context import settings_in_force
+from runward.daemon.cli.context import own_settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.output import complain, fail, safe
@@ -94,7 +94,7 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
     Example:
       runward hook install claude-code --dry-run
     """
-    settings = settings_in_force(context)
+    settings = own_settings(context)
     state = settings.state_dir
     words = words_of(agent, state)
     if not "".join(words).isprintable():

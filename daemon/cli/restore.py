@@ -10,7 +10,7 @@ import click
 
 from runward.config.counting import counted
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.context import settings_in_force
+from runward.daemon.cli.context import own_settings
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_SETTINGS
 from runward.daemon.cli.output import fail, iso, local, print_json, safe
 from runward.daemon.cli.paths import NamedPath
@@ -39,7 +39,7 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
     from runward.daemon.store.reading import StoreTooNew
     from runward.daemon.store.restore import plan_restore, restore
 
-    state = Path(settings_in_force(context).state_dir)
+    state = Path(own_settings(context).state_dir)
     backup, now = Path(os.path.abspath(file)), time.time()
     if not backup.is_file():
         fail(f"{backup} is not there, or no file", NOT_FOUND)

@@ -8,9 +8,10 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.context import settings_in_force
+from runward.daemon.cli.daemon_report import report_of
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.output import coloured, print_json, print_table, safe
-from runward.daemon.cli.status import report_of, roots_of
+from runward.daemon.cli.status import roots_of
 from runward.daemon.store.ownership import holder
 
 

@@ -4,7 +4,6 @@ Figures come from the store, and from what the daemon writes of itself into `sta
 is what its lock says.
 """
 
-import json
 import os
 import sqlite3
 import sys
@@ -18,18 +17,17 @@ import click
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.context import settings_in_force
+from runward.daemon.cli.daemon_report import report_of, settings_in_report
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.moments import Period
 from runward.daemon.cli.output import iso, print_json, safe
 from runward.daemon.cli.wrapping import room
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
+from runward.daemon.settings import changed_files
 from runward.daemon.sign_of_life import stalled_s
 from runward.daemon.store import reading
 from runward.daemon.store.ownership import holder
-
-_REPORT: Final = "status.json"
-_MAXIMUM_REPORT: Final = 16 << 20
-
+from runward.daemon.watch.held_watches import held_watches
 
 USUAL_PERIOD: Final = "2"
 """Seconds between two pages where nobody says: as watch(1) does."""
@@ -114,6 +112,7 @@ def status_of(settings: Settings, now: float) -> Status:
     with reading.reading(settings.state_dir) as connection:
         pid = holder(Path(settings.state_dir))
         report = report_of(settings.state_dir, pid)
+        settings = settings_in_report(report) or settings
         told: dict[str, JsonValue] = {
             "running": pid is not None,
             "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
@@ -128,7 +127,7 @@ def status_of(settings: Settings, now: float) -> Status:
                 "waiting": _files(settings.state_dir, INBOX),
                 "rejected": _files(settings.state_dir, REJECTED),
             },
-            "coverage": _coverage(report),
+            "coverage": _coverage(report, pid),
             "lag": {
                 "event_to_verdict_p50_s": report.get("lag_p50_s"),
                 "event_to_verdict_p99_s": report.get("lag_p99_s"),
@@ -138,6 +137,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "degraded": report.get("degraded", []),
             "next_due": _next_due(connection),
             "retention_s": settings.retention,
+            "settings": _settings(settings, report),
             "roots": roots_of(settings, report),
             "problems": _problems(connection, report),
         }
@@ -152,21 +152,6 @@ def _files(state: str, name: str) -> int:
         return 0
 
 
-def report_of(state: str, pid: int | None) -> Mapping[str, JsonValue]:
-    """What the daemon that holds the state directory says of itself; nothing where none does.
-
-    A report of a daemon before it counts for nothing. `pid` is 0 where the holder's is not known.
-    """
-    if pid is None:
-        return {}
-    try:
-        with open(os.path.join(state, _REPORT), "rb") as file:
-            value = json.loads(file.read(_MAXIMUM_REPORT))
-    except (OSError, ValueError):
-        return {}  # it has written none yet
-    return value if isinstance(value, dict) and value.get("pid") == pid else {}
-
-
 def roots_of(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
     """The roots as the daemon sees them; without one, those of the settings, of unknown health."""
     told = report.get("roots")
@@ -176,6 +161,41 @@ def roots_of(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
         {"name": root.name, "path": root.path, "layout": root.layout, "health": "unknown", "problem": None}
         for root in settings.roots
     ]
+
+
+def _settings(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
+    """Where the settings in force come from, which files changed since, and why newer ones were refused.
+
+    Without a daemon, those that one would go by.
+    """
+    told = report.get("settings")
+    if not isinstance(told, dict):
+        return {
+            "files": [path for path, _ in settings.files],
+            "since": None,
+            "changed": [],
+            "refused_at": None,
+            "refused": [],
+        }
+    files = _files_read(told.get("files"))
+    return {
+        "files": [path for path, _ in files],
+        "since": iso(_number(told.get("since"))),
+        "changed": [*changed_files(files)],
+        "refused_at": iso(_number(told.get("refused_at"))),
+        "refused": told.get("refused", []),
+    }
+
+
+def _files_read(value: JsonValue) -> list[tuple[str, int]]:
+    pairs = value if isinstance(value, list) else []
+    return [(str(path), int(str(checksum))) for path, checksum in map(_pair, pairs)]
+
+
+def _pair(value: JsonValue) -> tuple[JsonValue, JsonValue]:
+    assert isinstance(value, list), "our own report"
+    path, checksum = value
+    return path, checksum
 
 
 def _queue(connection: sqlite3.Connection, now: float) -> JsonValue:
@@ -189,12 +209,13 @@ def _queue(connection: sqlite3.Connection, now: float) -> JsonValue:
     }
 
 
-def _coverage(report: Mapping[str, JsonValue]) -> JsonValue:
+def _coverage(report: Mapping[str, JsonValue], pid: int | None) -> JsonValue:
     told = report.get("coverage")
     found = told if isinstance(told, dict) else {}
-    keys = ("watched", "flat", "overflows", "found_by_scan")
+    held = held_watches(pid) if pid else None
     return {
-        **{key: found.get(key) for key in keys},
+        "watched": found.get("watched") if held is None else held,
+        **{key: found.get(key) for key in ("flat", "overflows", "found_by_scan")},
         "last_scan_at": iso(_number(found.get("last_scan_at"))),
         "last_scan_s": found.get("last_scan_s"),
         "unread": found.get("unread"),

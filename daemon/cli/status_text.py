@@ -43,6 +43,7 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     if isinstance(stalled, int | float):
         what = f"the daemon gave no sign of life for {duration(stalled)}: it is stopped, or stuck"
         yield Need(f"{what}; what follows is as it was then", "see `runward log`, then restart it")
+    yield from _settings(_table(status["settings"]))
     for reason, count in _table(status["held_by_reason"]).items():
         mend = "mend the cause, then `runward queue retry --all`; `runward queue` shows them"
         yield Need(f"{count} held: {reason or 'no reason given'}", mend)
@@ -56,6 +57,21 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
             yield Need(f"degraded: {each}", _LOG)
     yield from _waiting(status)
     yield from _wrong_files(status)
+
+
+def _settings(settings: Mapping[str, JsonValue]) -> Iterator[Need]:
+    """Settings that are not in force: those that were refused, or that no daemon has read yet."""
+    refused, changed = _list(settings["refused"]), _list(settings["changed"])
+    if refused and changed:
+        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+        what = f"new settings were refused, the old ones are in force: {refused[0]}{more}"
+        yield Need(
+            what, "correct them, then `runward daemon reload`; `runward daemon --check` shows all of it"
+        )
+    elif changed:
+        named = ", ".join(map(str, changed))
+        what = f"{named} changed after the daemon read it: the settings in force are older"
+        yield Need(what, "`runward daemon --check`, then `runward daemon reload`")
 
 
 def _waiting(status: Mapping[str, JsonValue]) -> Iterator[Need]:

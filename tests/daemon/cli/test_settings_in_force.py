@@ -1,0 +1,149 @@
+"""What commands go by while a daemon runs: its settings, whatever has become of the file meanwhile."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.daemon.cli.calling import SETTINGS, Place, Result
+from tests.waiting import wait_for
+
+from runward.config.settings import Settings, Source, read_settings, settings_from_json, settings_to_json
+
+
+def _write(place: Place, text: str) -> None:
+    (place.directory / "runward.toml").write_text(text)
+
+
+def _told(place: Place) -> dict[str, object]:
+    """What status says of the settings once the daemon has told of them."""
+
+    def told() -> dict[str, object] | None:
+        found = place.call("status", "--json").object()["settings"]
+        assert isinstance(found, dict)
+        return dict(found) if found["since"] is not None else None
+
+    return wait_for(told, "a daemon that tells of its settings")
+
+
+def test_status_shows_the_settings_of_the_daemon_and_that_the_file_changed(place: Place) -> None:
+    _write(place, SETTINGS + 'retention = "30d"\n')
+    with place.daemon():
+        assert _told(place)["changed"] == []
+        _write(place, SETTINGS + 'retention = "2d"\n')
+        status = place.call("status", "--json").object()
+        assert status["retention_s"] == 30 * 86400
+        assert _told(place)["changed"] == [str(place.directory / "runward.toml")]
+        page = place.call("status").out
+        assert "runward.toml changed after the daemon read it" in page
+        assert "all is well" not in page
+        assert place.call("daemon", "reload").out == "the settings are in force\n"
+        assert place.call("status", "--json").object()["retention_s"] == 2 * 86400
+        assert "all is well" in place.call("status").out
+
+
+def test_a_new_drop_in_is_a_change(place: Place) -> None:
+    with place.daemon():
+        _told(place)
+        (place.directory / "runward.toml.d").mkdir()
+        (place.directory / "runward.toml.d/more.toml").write_text("batch = 7\n")
+        assert _told(place)["changed"] == [str(place.directory / "runward.toml.d/more.toml")]
+
+
+def test_a_reload_that_was_refused_is_told_until_one_is_taken(place: Place) -> None:
+    with place.daemon():
+        _told(place)
+        _write(place, SETTINGS + 'batch = "many"\n')
+        refused = place.call("daemon", "reload")
+        assert refused.code == 1
+        assert "runward.toml:4:" in refused.err
+        assert "the settings were refused; those before are in force" in refused.err
+        page = place.call("status")
+        assert page.code == 0
+        assert "new settings were refused, the old ones are in force" in page.out
+        _write(place, SETTINGS + "batch = 9\n")
+        assert place.call("daemon", "reload").code == 0
+        assert "all is well" in place.call("status").out
+
+
+@pytest.mark.parametrize("broken", ['state_dir = "state"\n[[roots\n', 'state_dir = "state"\nbatch = -1\n'])
+def test_commands_go_by_the_daemon_s_settings_where_the_file_is_broken(place: Place, broken: str) -> None:
+    place.add_run("one", exit_code=0)
+    with place.daemon():
+        _told(place)
+        wait_for(lambda: len(place.call("session", "list", "--json").objects()) == 1 or None, "a session")
+        _write(place, broken)
+        for arguments in (
+            ("status",),
+            ("session", "list"),
+            ("session", "show", "one"),
+            ("log",),
+            ("why", "one"),
+            ("queue",),
+            ("root", "list"),
+        ):
+            told = place.call(*arguments)
+            assert (arguments, told.code) == (arguments, 0)
+            assert "the settings are wrong, so this goes by those of the daemon" in told.err
+            assert "runward.toml:2" in told.err
+        assert place.call("config", "show").code == 78
+        assert place.call("daemon", "--check").code == 78
+    assert place.call("status").code == 78
+
+
+def test_stop_ends_the_daemon_and_says_so(place: Place) -> None:
+    with place.daemon() as daemon:
+        told = place.call("daemon", "stop")
+        assert (told.code, told.out) == (0, f"daemon {daemon.pid} has stopped\n")
+        assert daemon.wait(10) == 0
+    for word in ("stop", "reload"):
+        assert place.call("daemon", word).code == 3
+
+
+def test_stop_gives_up_where_the_daemon_does_not_answer(place: Place) -> None:
+    with place.daemon() as daemon:
+        os.kill(daemon.pid, signal.SIGSTOP)
+        told: Result = place.call("daemon", "stop", "--timeout", "1s")
+        os.kill(daemon.pid, signal.SIGCONT)
+        assert told.code == 124
+        assert f"daemon {daemon.pid} has not ended yet" in told.err
+
+
+def test_status_counts_the_watches_that_the_daemon_holds(place: Place) -> None:
+    place.runs.mkdir(parents=True)
+
+    def watched() -> int:
+        coverage = place.call("status", "--json").object()["coverage"]
+        assert isinstance(coverage, dict)
+        count = coverage["watched"]
+        assert isinstance(count, int)
+        return count
+
+    with place.daemon():
+        before = watched()
+        for number in range(30):
+            (place.runs / f"run-{number}").mkdir()
+        wait_for(lambda: watched() >= before + 30 or None, "a watch for each new directory")
+
+
+def test_settings_survive_their_json(tmp_path: Path) -> None:
+    text = (
+        'state_dir = "s"\nretention = "never"\n[[roots]]\npath = "r"\nignore = ["x*"]\n'
+        '[[roots]]\nname = "c"\npath = "c"\nlayout = "codex"\nstale_after = "2h"\n'
+        '[[contracts]]\nmatch = { layout = "codex", cwd = "/a/**" }\nplaybook = "p"\n'
+    )
+    source = Source(str(tmp_path / "f.toml"), text, str(tmp_path))
+    settings = read_settings([source], {}, home="/h", working_directory="/w").value
+    assert settings is not None
+    again = settings_from_json(settings_to_json(settings))
+    assert again is not None
+    assert settings_to_json(again) == settings_to_json(settings)
+    assert _plain(again) == _plain(settings)
+    assert settings_from_json({"state_dir": "s"}) is None
+    assert settings_from_json(None) is None
+
+
+def _plain(settings: Settings) -> Settings:
+    """Without where all of it is written."""
+    rules = tuple(rule._replace(named_at=settings.contracts[0].named_at) for rule in settings.contracts)
+    return settings._replace(origin={}, contracts=rules)._replace(contracts=())
