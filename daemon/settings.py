@@ -42,8 +42,9 @@ def load_settings(config: str | None, environment: Mapping[str, str], cwd: str) 
         files = settings_files(config, environment, cwd)
     except OSError as error:
         return Parsed(None, (_unreadable(str(error.filename), error),))
+    is_named = bool(config or environment.get("RUNWARD_CONFIG"))
     for path in files:
-        text = _read(path)
+        text = (None if is_named else _not_to_be_obeyed(path)) or _read(path)
         if isinstance(text, Problem):
             problems.append(text)
         else:
@@ -135,6 +136,33 @@ def settings_file(config: str | None, environment: Mapping[str, str], cwd: str) 
         if os.path.exists(path):
             return path
     return None
+
+
+def _not_to_be_obeyed(path: str) -> Problem | None:
+    """Why a settings file that nobody named is refused: settings decide which commands are run.
+
+    It must belong to this user or to root, as must a link to it, and not everybody may write to it.
+    """
+    try:
+        link, file = os.lstat(path), os.stat(path)
+    except OSError:
+        return None  # reading it says why
+    for each in (link, file):
+        if each.st_uid not in (os.geteuid(), 0):
+            from runward.daemon.users import name_of
+
+            message = f"belongs to {name_of(each.st_uid)}: only settings of your own, or of root, are obeyed unasked"
+            return _refused(path, message, "name it if you trust it: --config FILE, or RUNWARD_CONFIG")
+    if file.st_mode & 0o002:
+        fix = f"chmod o-w {path}, or name it if you trust it: --config FILE, or RUNWARD_CONFIG"
+        return _refused(path, "may be written by every user of this machine", fix)
+    return None
+
+
+def _refused(path: str, message: str, mend: str) -> Problem:
+    from runward.config.problem import Problem
+
+    return Problem(path, None, None, message, mend)
 
 
 def _drop_ins(file: str) -> list[str]:
