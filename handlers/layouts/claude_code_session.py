@@ -16,6 +16,8 @@ from runward.handlers.layouts.claude_code_meanings import (
     api_error,
     command_text,
     ended_by_itself,
+    is_command_output,
+    is_unknown_command,
     says_interrupted,
     turns_used_up,
     user_record,
@@ -30,7 +32,7 @@ from runward.handlers.layouts.claude_code_records import (
     record_of,
     text_of,
 )
-from runward.handlers.layouts.claude_code_state import LONGEST_ID, Ending, State, headless
+from runward.handlers.layouts.claude_code_state import LONGEST_ID, Beside, Ending, State, headless
 from runward.handlers.layouts.claude_code_tally import Tally
 from runward.handlers.layouts.claude_code_tasks import (
     TASKS_KEPT,
@@ -81,6 +83,7 @@ class Session(Tally):
     tasks: tuple[str, ...]
     queue: int
     stays: bool
+    beside: Beside | None
     entrypoint: str | None
     seems_headless: bool | None
     started: str | None
@@ -242,6 +245,8 @@ class Session(Tally):
                 self._ends(Ending(ended_by_itself(self.stop_reason), stamp))
         elif subtype == "local_command":
             self._command_answered(stamp)
+            if is_command_output(record.content):
+                self._says_beside("answer")
 
     def _user(self, record: Record, stamp: str | None, is_copied: bool) -> None:
         content = content_of(record)
@@ -253,6 +258,8 @@ class Session(Tally):
             return
         text = text_of(content)
         match user_record(record, content, text):
+            case "prompt" if self.beside == "caveat" and is_unknown_command(text):
+                return
             case "prompt":
                 self.prompt = self.prompt or clip_prompt(text) or None
                 if not self._is_answered(stamp):
@@ -265,10 +272,17 @@ class Session(Tally):
                 self._commanded(command_text(text), stamp)
             case "command_output":
                 self._command_answered(stamp)
+                self._says_beside("answer")
+            case "caveat":
+                self._says_beside("caveat")
+            case "shell":
+                if self.beside != "caveat":
+                    self._goes_on()
             case "follow_up":
                 if (told := notification(text)) is not None:
                     self._task_is_over(told.task)
-                self._goes_on()
+                if told is not None or self.beside != "answer":
+                    self._goes_on()
 
     def _results(self, content: list[Block], stamp: str | None, is_copied: bool) -> bool:
         """Whether a content carries tools' results: then the agent works on, unless one says it was interrupted."""
@@ -358,6 +372,7 @@ class Session(Tally):
             self.prompt = self.prompt or clip_prompt(self.command or "") or None
             self.held = self.command = self.stop_reason = None
             self.waiting = self.spoken = self.stays = False
+            self.beside = None
             self.is_plain = True
 
     def _is_asked(self) -> None:
@@ -412,6 +427,10 @@ class Session(Tally):
         else:
             self._goes_on()
         self.is_begun, self.command, self.is_plain = True, command, False
+
+    def _says_beside(self, what: Beside) -> None:
+        """Something was said that is none of the model's business until somebody asks it."""
+        self.beside, self.is_plain = what, False
 
     def _command_answered(self, stamp: str | None) -> None:
         """The program answered a command itself: the session is where it was before, and a headless one is done."""

@@ -1,14 +1,19 @@
 """What is remembered of a Claude Code session between two readings of its transcript."""
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.handlers.layouts.claude_code_meanings import is_headless
 from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.layouts.transcript import Close, Turn
 
-VERSION: Final = 2
+VERSION: Final = 3
 LONGEST_ID: Final = 128
+
+
+Beside: TypeAlias = Literal["caveat", "answer"]
+"""What was said beside the conversation: that what follows is not for the model, or the program's own answer to a
+command, behind which a further text may tell the model of it, which it hears with the next prompt."""
 
 
 class Ending(NamedTuple):
@@ -33,10 +38,10 @@ class State(NamedTuple):
     main chain is a reply that called no tool, `stop_reason` what that reply gave as its reason to stop. `tasks` are the
     tasks that run in the background, by their ids, and whose end Claude Code will tell; `queue` is how much was queued
     for the model while it worked. `stays` says that a headless session's turn ended well but it waits for these: then
-    `held` is that end.
+    `held` is that end. `beside` is what was last said beside the conversation.
     """
 
-    version: Literal[2]
+    version: Literal[3]
     session_id: str | None = None
     parent_session_id: str | None = None
     is_subagent: bool = False
@@ -55,6 +60,7 @@ class State(NamedTuple):
     tasks: tuple[str, ...] = ()
     queue: int = 0
     stays: bool = False
+    beside: Beside | None = None
     entrypoint: str | None = None
     seems_headless: bool | None = None
     started: str | None = None

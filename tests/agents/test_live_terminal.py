@@ -64,6 +64,19 @@ def test_a_prompt_that_waits_for_its_turn_is_a_turn_and_no_attempt(tmp_path: Pat
         assert session.attempts == ("process_gone",)
 
 
+def test_a_command_that_the_program_answers_itself_is_no_turn(tmp_path: Path) -> None:
+    with seated(IN_TERMINAL, tmp_path) as seat:
+        seat.asks("answer")
+        seat.waits_for(1)
+        answers = b'"content":"<local-command-stdout>'
+        for count, command in enumerate(("/context", "/rename elsewhere"), 1):
+            seat.screen.type(command, lambda count=count: seat.count(answers) >= count, command)  # type: ignore[misc] # bound
+        wait_for(lambda: seat.count(b'"isMeta":true') >= 2, "what it tells the model of them")
+        os.killpg(seat.screen.process.pid, signal.SIGKILL)
+        (session,) = seat.stage.wait_judged(1)
+        assert (session.history[-1], session.attempts) == (OK, ("process_gone",))
+
+
 def test_escape_ends_a_turn_and_not_the_session(tmp_path: Path) -> None:
     with seated(IN_TERMINAL, tmp_path) as seat:
         seat.asks("held")

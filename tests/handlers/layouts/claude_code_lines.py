@@ -177,6 +177,24 @@ class Transcript:
         if output is not None:
             self.user(f"<local-command-stdout>{output}</local-command-stdout>")
 
+    def answered(self, name: str, output: str, for_the_model: str | None = None) -> None:
+        """A slash command and the program's answer since 2.1.197, which a later prompt may tell the model of."""
+        self.system(
+            "local_command", content=f"<command-name>/{name}</command-name>\n<command-args></command-args>"
+        )
+        self.system("local_command", content=f"<local-command-stdout>{output}</local-command-stdout>")
+        if for_the_model is not None:
+            self.user(for_the_model, isMeta=True)
+
+    def shell(self, command: str, output: str, *, is_aside: bool) -> None:
+        """`! COMMAND`: up to 2.1.101 an aside, which a caveat says; since 2.1.197 the model has a word on it."""
+        if is_aside:
+            self.user(
+                "<local-command-caveat>Caveat: The messages below …</local-command-caveat>", isMeta=True
+            )
+        self.user(f"<bash-input>{command}</bash-input>")
+        self.user(f"<bash-stdout>{output}</bash-stdout><bash-stderr></bash-stderr>")
+
     def last_prompt(self) -> None:
         self.note("last-prompt", lastPrompt="…", leafUuid="u1")
 

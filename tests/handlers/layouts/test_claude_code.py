@@ -18,6 +18,7 @@ from tests.handlers.layouts.claude_code_lines import (
     good_turn,
     headless_run,
     killed_run,
+    notification,
     subagent_file,
 )
 
@@ -188,6 +189,94 @@ def a_command_while_it_works(t: Transcript) -> None:
     t.command("status", "fine")
 
 
+def at_rest(t: Transcript) -> None:
+    t.entrypoint = "cli"
+    good_turn(t)
+    t.system("turn_duration")
+
+
+def asked_for_its_context_at_rest(t: Transcript) -> None:
+    at_rest(t)
+    t.answered("context", "Context usage …", "## Context Usage")
+
+
+def renamed_at_rest(t: Transcript) -> None:
+    at_rest(t)
+    t.note("custom-title", customTitle="x")
+    t.answered("rename", "Session renamed to: x", '<system-reminder>\nThe user named this session "x".')
+
+
+def asked_for_its_context_in_an_older_version(t: Transcript) -> None:
+    at_rest(t)
+    t.command("context", "Context usage …")
+    t.user("## Context Usage", isMeta=True)
+
+
+def asked_for_its_context_after_an_error(t: Transcript) -> None:
+    left_after_an_error(t)
+    t.answered("context", "Context usage …", "## Context Usage")
+
+
+def asked_for_its_context_by_a_program(t: Transcript) -> None:
+    t.queued("/context")
+    t.command("context", "Context usage …")
+    t.user("## Context Usage", isMeta=True)
+
+
+def asked_for_its_context_before_anything_else(t: Transcript) -> None:
+    t.entrypoint = "cli"
+    t.answered("context", "Context usage …", "## Context Usage")
+
+
+def asked_for_its_context_while_it_works(t: Transcript) -> None:
+    t.entrypoint = "cli"
+    t.prompt("x")
+    t.call()
+    t.answered("context", "Context usage …", "## Context Usage")
+
+
+def a_prompt_after_its_context(t: Transcript) -> None:
+    asked_for_its_context_at_rest(t)
+    t.prompt("y")
+
+
+def a_command_that_is_a_prompt_after_its_context(t: Transcript) -> None:
+    asked_for_its_context_at_rest(t)
+    t.user("<command-message>review</command-message>\n<command-name>/review</command-name>")
+    t.user([{"type": "text", "text": "Review the change."}], isMeta=True)
+
+
+def a_background_task_that_ended_after_its_context(t: Transcript) -> None:
+    asked_for_its_context_at_rest(t)
+    t.user(notification())
+
+
+def the_shell_at_rest(t: Transcript) -> None:
+    at_rest(t)
+    t.shell("ls", "file", is_aside=True)
+
+
+def the_shell_before_anything_else(t: Transcript) -> None:
+    t.entrypoint = "cli"
+    t.shell("ls", "file", is_aside=True)
+
+
+def the_shell_for_the_model(t: Transcript) -> None:
+    renamed_at_rest(t)
+    t.shell("ls", "file", is_aside=False)
+
+
+def no_such_command(t: Transcript) -> None:
+    at_rest(t)
+    t.user("<local-command-caveat>Caveat: The messages below …</local-command-caveat>", isMeta=True)
+    t.user("Unknown skill: nosuch")
+
+
+def a_prompt_that_speaks_of_an_unknown_command(t: Transcript) -> None:
+    at_rest(t)
+    t.user("Unknown skill: what does that mean?")
+
+
 def notes_alone(t: Transcript) -> None:
     t.write({"type": "summary", "summary": "Something", "leafUuid": "u7"})
     t.note("mode", mode="normal")
@@ -228,6 +317,21 @@ def nothing_known(t: Transcript) -> None:
         (cleared_and_left, "none"),
         (a_command_that_is_a_prompt, "open"),
         (a_command_while_it_works, "open"),
+        (asked_for_its_context_at_rest, "run.completed.ok"),
+        (renamed_at_rest, "run.completed.ok"),
+        (asked_for_its_context_in_an_older_version, "run.completed.ok"),
+        (asked_for_its_context_after_an_error, "run.failed.api_error"),
+        (asked_for_its_context_by_a_program, "run.completed.ok"),
+        (asked_for_its_context_before_anything_else, "none"),
+        (asked_for_its_context_while_it_works, "open"),
+        (a_prompt_after_its_context, "open"),
+        (a_command_that_is_a_prompt_after_its_context, "open"),
+        (a_background_task_that_ended_after_its_context, "open"),
+        (the_shell_at_rest, "run.completed.ok"),
+        (the_shell_before_anything_else, "none"),
+        (the_shell_for_the_model, "open"),
+        (no_such_command, "run.completed.ok"),
+        (a_prompt_that_speaks_of_an_unknown_command, "open"),
         (notes_alone, "none"),
         (nothing_known, "open"),
     ],
@@ -374,6 +478,11 @@ def a_command_that_a_program_gave(t: Transcript) -> None:
         (cleared_and_left, 0),
         (left_after_an_error, 1),
         (a_command_while_it_works, 1),
+        (asked_for_its_context_at_rest, 1),
+        (asked_for_its_context_in_an_older_version, 1),
+        (the_shell_at_rest, 1),
+        (no_such_command, 1),
+        (a_prompt_after_its_context, 2),
         (a_stop_hook_that_goes_on, 1),
         (a_stop_hook_that_the_model_answers, 2),
         (a_background_task_that_ended, 1),
