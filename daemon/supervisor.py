@@ -39,18 +39,20 @@ from runward.daemon.watch.keeping import WatchKeeping
 from runward.daemon.watch.notifications import Notifications
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
-from runward.daemon.worker.background import Background
-from runward.daemon.worker.comparison import Comparison
-from runward.daemon.worker.deciding import (
+from runward.daemon.worker.agents_in_runs import AgentsInRuns
+from runward.daemon.worker.answering import (
     Covering,
-    Decider,
     Declared,
     Playable,
     Ruling,
+    answers_of_the_world,
     no_playbooks,
     no_roots,
     no_rules,
 )
+from runward.daemon.worker.background import Background
+from runward.daemon.worker.comparison import Comparison
+from runward.daemon.worker.deciding import Answers, Decider
 from runward.daemon.worker.following import Follower
 from runward.daemon.worker.look import Looker
 from runward.daemon.worker.orders import CancelOrders
@@ -141,9 +143,8 @@ class Supervisor:
         self.watch = WatchKeeping(
             world.notifications, self.roots, self.rounds, self.hints, self.coverage, log
         )
-        decider = Decider(
-            world.files, world.clock, world.declared, world.ruled, world.playable, world.covering
-        )
+        self.agents = AgentsInRuns(store, self.roots)
+        decider = Decider(self._make_answers(), world.clock)
         self.worker = self._make_worker(decider)
         self.background = self._make_background(decider)
         self.packer = Packer(store, self.queue, world.clock, log, self._is_busy)
@@ -175,6 +176,19 @@ class Supervisor:
             RootIdentities(self._store, self._world.files).accept,
         )
 
+    def _make_answers(self) -> Answers:
+        world = self._world
+        return answers_of_the_world(
+            self._store,
+            world.files,
+            self.agents,
+            world.declared,
+            world.ruled,
+            world.playable,
+            world.covering,
+            lambda read: self.background.go_on(read),
+        )
+
     def _make_worker(self, decider: Decider) -> Worker:
         return Worker(
             self._world.files,
@@ -184,6 +198,7 @@ class Supervisor:
             Looker(self._world.files, self._world.processes, self._world.clock),
             Follower(self._world.files, self._world.processes, self._world.clock),
             decider,
+            self.agents,
             self.hints,
             self.outbox,
             self.coverage,
@@ -287,7 +302,7 @@ class Supervisor:
         if self._state is not None:
             self._held_epoch = HeldEpoch(self._state, epoch, self._log)
         await self.queue.start()
-        self.worker.has_links = await queries.has_links(self._store)
+        await self.agents.begin()
         await self._use_roots(self._settings)
         self.outbox.restored = await journals.is_restored(self._store)
         await self.comparison.start()

@@ -5,10 +5,10 @@ transaction. Effects on the world become rows of the outbox in that same transac
 carried out after the commit.
 """
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
+from runward.handlers.asking import Asking
 from runward.handlers.contracts.file_problems import FileProblem
 from runward.handlers.events import (
     DeliveryState,
@@ -245,13 +245,6 @@ class PruneSessions(NamedTuple):
     said_by: str
 
 
-@dataclass(frozen=True, slots=True)
-class TryLater:
-    """The world refused a fact that is needed (busy, full, unreadable): retry with backoff."""
-
-    why: str
-
-
 Effect: TypeAlias = (
     OpenSession
     | OpenAttempt
@@ -272,3 +265,6 @@ Effect: TypeAlias = (
     | AcceptRoot
 )
 Effects: TypeAlias = tuple[Effect, ...]
+
+Deciding: TypeAlias = Asking[Effects]
+"""What a handler returns that asks before it decides."""

@@ -1,21 +1,16 @@
-"""What can be asked: the questions that a handler may put, and the answers it gets, as data.
+"""What can be asked: the questions that handlers put with `ask`, and the answers to them, as data.
 
-A handler that lacks a fact returns `Need(questions)`; the worker answers and calls again. An
-absent thing is a value. "Cannot read" is `Unreadable`, and never the same as empty or gone.
+An absent thing is a value. "Cannot read" is `Unreadable`, and never the same as empty or gone.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.contract import ExpectedArtifact
-from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook
+from runward.handlers.asking import Question
 from runward.handlers.events import Origin, Status
 from runward.handlers.layouts.scanner import RecordedProcess
-
-MAXIMUM_ROUNDS: Final = 4
-"""How often a handler may ask before it must decide."""
 
 
 class Unreadable(NamedTuple):
@@ -24,7 +19,8 @@ class Unreadable(NamedTuple):
     why: str
 
 
-class SessionOf(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SessionOf(Question["Session | None"]):
     """Question: the session's row as the jobs before this one left it. Answer: `Session` or None."""
 
     key: str
@@ -49,14 +45,16 @@ class Session(NamedTuple):
     folded: bool = False
 
 
-class DeclaredContract(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DeclaredContract(Question["Declarations"]):
     """Question: what the named playbook and agent declare. Answer: `Declarations`."""
 
     playbook: str | None
     agent: str | None
 
 
-class RuledPlaybook(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RuledPlaybook(Question["Ruled"]):
     """Question: what a session that says this of itself falls under by the settings in force. Answer: `Ruled`."""
 
     layout: str
@@ -84,7 +82,8 @@ class Declarations(NamedTuple):
     problem: str | None = None
 
 
-class ArtifactsUnder(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ArtifactsUnder(Question["RootFacts | Unreadable"]):
     """Question: what lies at these paths under `root`. Answer: `RootFacts` or `Unreadable`.
 
     `within` is the run's own directory where the root must not lead outside it, else "".
@@ -95,7 +94,8 @@ class ArtifactsUnder(NamedTuple):
     paths: tuple[str, ...]
 
 
-class LegsBefore(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LegsBefore(Question["EarlyLegs | Unreadable"]):
     """Question: which of a flow's legs worked before the plan? Answer: `EarlyLegs` or `Unreadable`.
 
     `paths` are the legs' directories below `root`, which lies in `within` unless that is ""; `modified_ns` and
@@ -125,7 +125,7 @@ class Produced(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ProducedBy:
+class ProducedBy(Question["ProducedFiles | None"]):
     """Question: what an attempt had produced when it was judged. Answer: `ProducedFiles`, or None."""
 
     key: str
@@ -141,7 +141,7 @@ class ProducedFiles(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class HashesOf:
+class HashesOf(Question["RootHashes | Unreadable"]):
     """Question: the hashes of the files at these paths under `root`. Answer: `RootHashes` or `Unreadable`.
 
     `root` and `within` are those of `ArtifactsUnder`, whose equal a named tuple would be. Whole files are read: only
@@ -179,11 +179,7 @@ class RootHashes(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TriedBefore:
-    """Question: how often this job was tried before and put off. Answer: the number."""
-
-
-class JobStateOf(NamedTuple):
+class JobStateOf(Question["JobState | None"]):
     """Question: how the job stands. Answer: `JobState`, or None where there is no such job."""
 
     job: int
@@ -196,11 +192,8 @@ class JobState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessesOf:
-    """Question: whom the files of a session's run name. Answer: `RunProcesses`.
-
-    No named tuple, which would equal the `SessionOf` of the same key.
-    """
+class ProcessesOf(Question["RunProcesses"]):
+    """Question: whom the files of a session's run name. Answer: `RunProcesses`."""
 
     key: str
 
@@ -214,7 +207,7 @@ class RunProcesses(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CancellationOf:
+class CancellationOf(Question["Cancellation | None"]):
     """Question: did a person order that this attempt ends? Answer: `Cancellation`, None where nobody was told."""
 
     key: str
@@ -233,11 +226,8 @@ class Cancellation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PlayOf:
-    """Question: what a playbook of this name would start now, and in which root. Answer: `Play`.
-
-    No named tuple, which would equal the `SessionOf` of a session called so.
-    """
+class PlayOf(Question["Play"]):
+    """Question: what a playbook of this name would start now, and in which root. Answer: `Play`."""
 
     playbook: str
 
@@ -257,11 +247,8 @@ class Play(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RootOf:
-    """Question: which root watches the file at `path`, of a session of this layout? Answer: `CoveringRoot`, or None.
-
-    No named tuple, which would equal the `DeclaredContract` of such names.
-    """
+class RootOf(Question["CoveringRoot | None"]):
+    """Question: which root watches the file at `path`, of a session of this layout? Answer: `CoveringRoot`, or None."""
 
     layout: str
     path: str
@@ -274,11 +261,8 @@ class CoveringRoot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DeclaredToHook:
-    """Question: what was declared for a session when its hook told of its first prompt? Answer: `HookDeclaration`, or None.
-
-    No named tuple, which would equal the `SessionOf` of the same key.
-    """
+class DeclaredToHook(Question["HookDeclaration | None"]):
+    """Question: what was declared for a session when its hook told of its first prompt? Answer: `HookDeclaration`, or None."""
 
     key: str
 
@@ -297,11 +281,8 @@ class HookDeclaration(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LinkedSessionsOf:
-    """Question: which sessions of other tools were started in this launcher's run? Answer: `LinkedSessions`.
-
-    No named tuple, which would equal the `SessionOf` of the same key.
-    """
+class LinkedSessionsOf(Question["LinkedSessions"]):
+    """Question: which sessions of other tools were started in this launcher's run? Answer: `LinkedSessions`."""
 
     launcher: str
 
@@ -345,86 +326,20 @@ class RootFacts(NamedTuple):
     files: tuple[FileFact, ...] = ()
 
 
-Question: TypeAlias = (
-    SessionOf
-    | RuledPlaybook
-    | DeclaredContract
-    | ArtifactsUnder
-    | LegsBefore
-    | ProducedBy
-    | HashesOf
-    | TriedBefore
-    | JobStateOf
-    | ProcessesOf
-    | CancellationOf
-    | PlayOf
-    | RootOf
-    | LinkedSessionsOf
-    | DeclaredToHook
+QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
+    SessionOf,
+    DeclaredContract,
+    RuledPlaybook,
+    ArtifactsUnder,
+    LegsBefore,
+    ProducedBy,
+    HashesOf,
+    JobStateOf,
+    ProcessesOf,
+    CancellationOf,
+    PlayOf,
+    RootOf,
+    DeclaredToHook,
+    LinkedSessionsOf,
 )
-Answer: TypeAlias = (
-    Session
-    | Ruled
-    | Declarations
-    | RootFacts
-    | EarlyLegs
-    | ProducedFiles
-    | RootHashes
-    | int
-    | JobState
-    | RunProcesses
-    | Cancellation
-    | Play
-    | CoveringRoot
-    | LinkedSessions
-    | HookDeclaration
-    | Unreadable
-    | None
-)
-Facts: TypeAlias = Mapping[Question, Answer]
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """A handler's request for facts that it wasn't given."""
-
-    questions: tuple[Question, ...]
-
-
-class UnexpectedAnswer(TypeError):
-    """A question was answered with something that isn't an answer to it: our own mistake."""
-
-
-def question_as_json(question: Question) -> JsonValue:
-    """A question, as the `decisions` table keeps it."""
-    match question:
-        case SessionOf(key=key):
-            return {"session": key}
-        case DeclaredContract(playbook=playbook, agent=agent):
-            return {"declared_contract": {"playbook": playbook, "agent": agent}}
-        case RuledPlaybook(layout=layout, cwd=cwd, agent=agent, prompt=prompt):
-            return {"ruled_playbook": {"layout": layout, "cwd": cwd, "agent": agent, "prompt": prompt}}
-        case ArtifactsUnder(root=root, paths=paths):
-            return {"artifacts_under": {"root": root, "paths": list(paths)}}
-        case LegsBefore(root=root, paths=paths):
-            return {"legs_before": {"root": root, "paths": list(paths)}}
-        case ProducedBy(key=key, attempt=attempt):
-            return {"produced_by": {"session": key, "attempt": attempt}}
-        case HashesOf(root=root, paths=paths):
-            return {"hashes_of": {"root": root, "paths": list(paths)}}
-        case TriedBefore():
-            return {"tried_before": True}
-        case JobStateOf(job=job):
-            return {"job_state": job}
-        case ProcessesOf(key=key):
-            return {"processes_of": key}
-        case CancellationOf(key=key, attempt=attempt):
-            return {"cancellation_of": {"session": key, "attempt": attempt}}
-        case PlayOf(playbook=playbook):
-            return {"play_of": playbook}
-        case RootOf(layout=layout, path=path):
-            return {"root_of": {"layout": layout, "path": path}}
-        case DeclaredToHook(key=key):
-            return {"declared_to_hook": key}
-        case LinkedSessionsOf(launcher=launcher):
-            return {"linked_sessions_of": launcher}
+"""Every kind of question. Each must have somebody who answers it, or the daemon does not start."""

@@ -16,14 +16,15 @@
 | `PruneRequested`      | `requests/prune`  | has the record of old sessions pruned               |
 | `RootAcceptRequested` | `requests/accept` | has a root be the directory that stands at its path |
 
-A handler is `decide(event, event_hash, facts, now)`: it returns effects, the questions that it
-needs answered first, or that the world must be tried again later.
+A handler is `decide(event, given)`. It returns effects; one that has to ask first is a generator that yields its
+questions (`asking.py`). It raises `TryLater` where the world must be tried again.
 """
 
 from typing import Final, NamedTuple, TypeAlias
 
+from runward.handlers.asking import Given
 from runward.handlers.contracts import hashes, planned
-from runward.handlers.effects import Effects, TryLater
+from runward.handlers.effects import Deciding, Effects
 from runward.handlers.events import (
     AttemptEnded,
     AttemptStarted,
@@ -40,12 +41,11 @@ from runward.handlers.events import (
     SessionCancelRequested,
     SessionFinished,
 )
-from runward.handlers.facts import Facts, Need
 from runward.handlers.journal import repair
 from runward.handlers.requests import accept, cancel, play, prune, queue
 from runward.handlers.sessions import ended, hooked, opened
 
-Decision: TypeAlias = Effects | Need | TryLater
+Decision: TypeAlias = Effects | Deciding
 
 HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     AttemptStarted.type: ("sessions/opened",),
@@ -95,33 +95,33 @@ class NoSuchHandler(LookupError):
     """A job names a handler that doesn't take its event: a bug, or a store from another version."""
 
 
-def decide(handler: str, event: Event, event_hash: str, facts: Facts, now: float) -> Decision:
+def decide(handler: str, event: Event, given: Given) -> Decision:
     """Call the named handler. Raises `NoSuchHandler`, and whatever bug the handler has."""
     match handler, event:
         case "sessions/opened", AttemptStarted():
-            return opened.decide(event, event_hash, facts, now)
+            return opened.decide(event, given)
         case "contracts/planned", FlowPlanned():
-            return planned.decide(event, event_hash, facts, now)
+            return planned.decide(event, given)
         case "sessions/ended", AttemptEnded():
-            return ended.decide(event, event_hash, facts, now)
+            return ended.decide(event, given)
         case "journal/repair", JournalDamaged():
-            return repair.decide(event, event_hash, facts, now)
+            return repair.decide(event, given)
         case "contracts/hashes", SessionFinished():
-            return hashes.decide(event, event_hash, facts, now)
+            return hashes.decide(event, given)
         case "requests/retry", JobRetryRequested():
-            return queue.retry(event, event_hash, facts, now)
+            return queue.retry(event, given)
         case "requests/discard", JobDiscardRequested():
-            return queue.discard(event, event_hash, facts, now)
+            return queue.discard(event, given)
         case "requests/cancel", SessionCancelRequested():
-            return cancel.cancel(event, event_hash, facts, now)
+            return cancel.cancel(event, given)
         case "requests/play", PlayRunRequested():
-            return play.run(event, event_hash, facts, now)
+            return play.run(event, given)
         case "sessions/hooked", HookSpoke():
-            return hooked.decide(event, event_hash, facts, now)
+            return hooked.decide(event, given)
         case "requests/scan", ScanRequested():
-            return queue.scan(event, event_hash, facts, now)
+            return queue.scan(event, given)
         case "requests/prune", PruneRequested():
-            return prune.prune(event, event_hash, facts, now)
+            return prune.prune(event, given)
         case "requests/accept", RootAcceptRequested():
-            return accept.accept(event, event_hash, facts, now)
+            return accept.accept(event, given)
     raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")

@@ -8,19 +8,18 @@ import math
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Unpack
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 import structlog
 
-from runward.daemon.ports import Clock
+from runward.daemon.ports import Clock, Halted
 from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
-from runward.daemon.store import queries
 from runward.daemon.store.rows import Job, Outcome
 from runward.daemon.store.store import Store
-from runward.daemon.worker.deciding import NO_ORDERS, Decider, ProducedBefore, put_back
+from runward.daemon.worker.deciding import Arguments, Decider, Result, put_back
 from runward.handlers.effects import RecordFiles
 from runward.handlers.events import SessionFinished
 
@@ -79,7 +78,6 @@ class Background:
     _woken: anyio.Event = field(default_factory=anyio.Event)
 
     def __post_init__(self) -> None:
-        self.decider.go_on = self._go_on
         self.queue.wake_background = self.wake
 
     def degraded(self) -> list[str]:
@@ -145,20 +143,17 @@ class Background:
                 jobs = _together(await self.queue.due_in_background(BATCH, most_bytes))
                 if not jobs or self._halting:
                     return False
-                produced = await queries.produced(self.store, _attempts(jobs))
                 claim = await self.queue.put((), jobs)
         except (StoreTrouble, sqlite3.Error) as error:
             await self._put_off(str(error))
             return True
-        outcomes, took = await self._decide(claim.jobs, produced, give_up)
+        outcomes, took = await self._decide(claim.jobs, give_up)
         if await self._complete(claim, outcomes):
             self._say(outcomes, took)
             self.trouble = None
         return True
 
-    async def _decide(
-        self, jobs: Sequence[Job], produced: ProducedBefore, give_up: float
-    ) -> tuple[list[Outcome], float]:
+    async def _decide(self, jobs: Sequence[Job], give_up: float) -> tuple[list[Outcome], float]:
         """What is to become of the jobs, and the seconds that this took without the waiting in between."""
         outcomes: list[Outcome] = []
         took = 0.0
@@ -169,11 +164,22 @@ class Background:
                 outcomes += [put_back(job) for job in few]
                 continue
             begin = self.clock.monotonic()
-            outcomes += await anyio.to_thread.run_sync(
-                self.decider.decide, few, {}, {}, NO_ORDERS, produced, limiter=self._threads
-            )
+            try:
+                outcomes += await self.decider.decide(few, self._in_thread, self._wait_out)
+            except Halted:
+                outcomes += [put_back(job) for job in few]
             took += self.clock.monotonic() - begin
         return outcomes, took
+
+    async def _in_thread(
+        self, function: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments
+    ) -> Result:
+        return await anyio.to_thread.run_sync(function, *arguments, limiter=self._threads)
+
+    async def _wait_out(self, trouble: str) -> None:
+        if self._halting:
+            raise Halted
+        await self._put_off(trouble)
 
     async def _complete(self, claim: Claim, outcomes: Sequence[Outcome]) -> bool:
         """Complete what was decided; returns whether it is durable, which it isn't in trouble at the stop."""
@@ -193,7 +199,7 @@ class Background:
                 await self._put_off(trouble)
         return True
 
-    def _go_on(self, read: int) -> bool:
+    def go_on(self, read: int) -> bool:
         """Asked in a thread, in the middle of a file."""
         anyio.from_thread.check_cancelled()
         return not self._halting
@@ -238,10 +244,3 @@ def _together(due: Sequence[Job]) -> list[Job]:
             break
         chosen.append(job)
     return chosen
-
-
-def _attempts(jobs: Sequence[Job]) -> list[tuple[str, int]]:
-    """The attempts whose files are to be hashed."""
-    return [
-        (job.event.session_key, job.event.attempt) for job in jobs if isinstance(job.event, SessionFinished)
-    ]

@@ -1,231 +1,301 @@
-"""Deciding a batch: each job's handler is called, in order, with the facts that it asks for.
+"""Deciding a batch: the handlers of all its jobs run side by side, and what they ask is answered in bulk.
 
-Runs in a thread, for facts of the disk are read here, before the transaction. Jobs of one session
-are decided through a view, so that a job sees what those before it did. A handler that fails stops
+Jobs of one lane are decided in order, and a later job sees what the earlier ones decided. A handler that fails stops
 its own lane for the batch and nobody else's.
 """
 
+import sqlite3
 import traceback
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
-from runward.daemon.ports import Clock, Files, Halted
+from runward.daemon.ports import Clock, Halted
 from runward.daemon.store.rows import Job, Outcome
 from runward.handlers import route
-from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, ReleaseJob, TryLater
-from runward.handlers.events import MAXIMUM_DEPTH, AttemptEnded
-from runward.handlers.facts import (
-    MAXIMUM_ROUNDS,
-    Answer,
-    ArtifactsUnder,
-    Cancellation,
-    CancellationOf,
-    CoveringRoot,
-    Declarations,
-    DeclaredContract,
-    DeclaredToHook,
-    HashesOf,
-    HookDeclaration,
-    JobState,
-    JobStateOf,
-    LegsBefore,
-    LinkedSessions,
-    LinkedSessionsOf,
-    Need,
-    Play,
-    PlayOf,
-    ProcessesOf,
-    ProducedBy,
-    ProducedFiles,
-    Question,
-    RootOf,
-    Ruled,
-    RuledPlaybook,
-    RunProcesses,
-    Session,
-    SessionOf,
-    TriedBefore,
-)
-from runward.handlers.sessions.fold import fold
+from runward.handlers.asking import Given, Question, TryLater
+from runward.handlers.effects import Deciding, Effect, Effects, EndAttempt, OpenAttempt
+from runward.handlers.events import MAXIMUM_DEPTH
 
 LONGEST_WAIT: Final = 60.0
 FIRST_WAIT: Final = 0.5
 
+MOST_QUESTIONS: Final = 1000
+"""How often a handler may ask before it must decide."""
 
-class Orders(NamedTuple):
-    """What orders to end runs need and left behind: whom runs name, by key; what was told, by key and attempt."""
-
-    processes: Mapping[str, RunProcesses]
-    carried_out: Mapping[tuple[str, int], Cancellation]
-
-
-NO_ORDERS: Final = Orders({}, {})
-NOTHING_LINKED: Final = LinkedSessions()
-
-Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
-"""What a playbook and an agent of these names declare now."""
-
-Ruling: TypeAlias = Callable[[RuledPlaybook], Ruled]
-"""What a session of another tool falls under by the settings in force."""
-
-Playable: TypeAlias = Callable[[str], Play]
-"""What a playbook of this name would start now."""
-
-Covering: TypeAlias = Callable[[RootOf], CoveringRoot | None]
-"""Which root watches a file of another tool's session by the settings in force."""
-
-ProducedBefore: TypeAlias = Mapping[tuple[str, int], ProducedFiles]
-"""What attempts had produced, by session key and attempt."""
+Asked: TypeAlias = Question[Any]
+Kind = TypeVar("Kind", bound=Asked)
 
 
-def no_playbooks(name: str) -> Play:
-    """What can be started where there are no playbooks."""
-    return Play(None, problem=f"there is no playbook {name!r}")
+class FromStore(NamedTuple):
+    """Answers all questions of one kind together, for the jobs of a batch. Each question must be in the answer."""
+
+    answer: Callable[[Sequence[Any], Sequence[Job]], Awaitable[Mapping[Any, Any]]]
 
 
-def no_rules(question: RuledPlaybook) -> Ruled:
-    """The ruling of settings without rules."""
-    return Ruled()
+class AtOnce(NamedTuple):
+    """Answers one question in the deciding thread: from the disk or the settings."""
+
+    answer: Callable[[Any], Any]
 
 
-def no_roots(question: RootOf) -> CoveringRoot | None:
-    """Who watches where there are no roots."""
-    return None
+class Fold(NamedTuple):
+    """What an effect that is decided but not applied yet means for the answer to a question."""
+
+    question: Callable[[Any], Asked]
+    apply: Callable[[Any, Any], Any]
+
+
+class NoAnswer(LookupError):
+    """Nobody answers a kind of question: a bug of ours, which keeps the daemon from starting."""
 
 
 @dataclass(slots=True)
-class View:
-    """What the jobs of a batch see: sessions and jobs as read, then as the jobs before left them.
+class Answers:
+    """Who answers which kind of question, and how effects of the same batch change the answers."""
 
-    `left` counts the jobs of each lane that are still to be decided.
-    """
+    by_kind: dict[type[Asked], FromStore | AtOnce] = field(default_factory=dict)
+    folds: Mapping[type[Effect], Fold] = field(default_factory=dict)
 
-    sessions: dict[str, Session | None]
-    jobs: dict[int, JobState]
-    left: Counter[str]
-    orders: Orders
-    produced: ProducedBefore
-    linked: Mapping[str, LinkedSessions]
-    hooked: Mapping[str, HookDeclaration]
-    stopped: set[str] = field(default_factory=set)
+    def from_store(
+        self,
+        kind: type[Kind],
+        answer: Callable[[Sequence[Kind], Sequence[Job]], Awaitable[Mapping[Kind, Any]]],
+    ) -> None:
+        """Have all questions of this kind answered together, on the event loop."""
+        self.by_kind[kind] = FromStore(answer)
+
+    def at_once(self, kind: type[Kind], answer: Callable[[Kind], Any]) -> None:
+        """Have each question of this kind answered by itself, in the deciding thread."""
+        self.by_kind[kind] = AtOnce(answer)
+
+    def check(self, kinds: Iterable[type[Asked]]) -> None:
+        """Raises `NoAnswer` unless every one of these kinds is answered."""
+        missing = [kind.__name__ for kind in kinds if kind not in self.by_kind]
+        if missing:
+            raise NoAnswer(f"nobody answers {', '.join(missing)}")
+
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+
+class InThread(Protocol):
+    """Calls a function in a thread."""
+
+    def __call__(
+        self, function: Callable[[Unpack[Arguments]], Result], /, *arguments: *Arguments
+    ) -> Awaitable[Result]: ...
 
 
 class Decider:
-    """Calls handlers and answers what they ask."""
+    """Decides batches of jobs with these answers."""
 
-    def __init__(
-        self,
-        files: Files,
-        clock: Clock,
-        declared: Declared,
-        ruled: Ruling = no_rules,
-        playable: Playable = no_playbooks,
-        covering: Covering = no_roots,
-    ) -> None:
-        self._files = files
+    def __init__(self, answers: Answers, clock: Clock) -> None:
+        self._answers = answers
         self._clock = clock
-        self._declared = declared
-        self._ruled = ruled
-        self._playable = playable
-        self._covering = covering
-        self.go_on: Callable[[int], bool] = lambda read: True
-        """Asked while files are hashed, with the bytes that were read; a job that is halted so is put back."""
 
-    def decide(
-        self,
-        jobs: Sequence[Job],
-        sessions: Mapping[str, Session],
-        states: Mapping[int, JobState],
-        orders: Orders = NO_ORDERS,
-        produced: ProducedBefore = MappingProxyType({}),
-        linked: Mapping[str, LinkedSessions] = MappingProxyType({}),
-        hooked: Mapping[str, HookDeclaration] = MappingProxyType({}),
+    async def decide(
+        self, jobs: Sequence[Job], in_thread: InThread, wait_out: Callable[[str], Awaitable[None]]
     ) -> list[Outcome]:
-        """An outcome for each job, in order. `states` are of the jobs that the events speak of."""
-        view = View(
-            {job.lane: sessions.get(job.lane) for job in jobs},
-            dict(states),
-            Counter(job.lane for job in jobs),
-            orders,
-            produced,
-            linked,
-            hooked,
-        )
-        return [self._outcome(job, view) for job in jobs]
+        """An outcome for each job, in order. `wait_out` is awaited while the store does not answer."""
+        batch = _Batch(jobs, self._answers, self._clock)
+        asked = batch.begin()
+        while not batch.is_over:
+            answered = await self._answered(asked, jobs, wait_out)
+            asked = await in_thread(batch.go_on, answered)
+        return batch.outcomes()
 
-    def _outcome(self, job: Job, view: View) -> Outcome:
-        view.left[job.lane] -= 1
-        if job.lane in view.stopped:
-            return Outcome(job, "waiting")
-        now = self._clock.now()
+    async def _answered(
+        self,
+        asked: Mapping[type[Asked], list[Asked]],
+        jobs: Sequence[Job],
+        wait_out: Callable[[str], Awaitable[None]],
+    ) -> dict[Asked, object]:
+        answered: dict[Asked, object] = {}
+        for kind, questions in asked.items():
+            answerer = self._answers.by_kind[kind]
+            assert isinstance(answerer, FromStore)
+            while True:
+                try:
+                    answered |= await _together(answerer, questions, jobs)
+                    break
+                except sqlite3.Error as error:
+                    await wait_out(str(error))
+        return answered
+
+
+class _Failed(NamedTuple):
+    """In the place of an answer: answering failed by a mistake of ours."""
+
+    error: Exception
+
+
+async def _together(
+    answerer: FromStore, questions: Sequence[Asked], jobs: Sequence[Job]
+) -> Mapping[Asked, object]:
+    """The answers to the questions. If something is wrong with one of them, only that one fails."""
+    try:
+        found = await answerer.answer(questions, jobs)
+        return {question: found[question] for question in questions}
+    except sqlite3.Error:
+        raise
+    except Exception as error:  # noqa: BLE001 - it is raised in the handler that asked
+        if len(questions) == 1:
+            return {questions[0]: _Failed(error)}
+    alone: dict[Asked, object] = {}
+    for question in questions:
+        alone |= await _together(answerer, [question], jobs)
+    return alone
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The jobs of one lane that are still to be decided, and the handler of the first of them."""
+
+    jobs: deque[Job]
+    handler: Deciding | None = None
+    question: Asked | None = None
+    asked: int = 0
+    now: float = 0.0
+
+
+class _Batch:
+    """The jobs of a batch, lane by lane."""
+
+    def __init__(self, jobs: Sequence[Job], answers: Answers, clock: Clock) -> None:
+        self._jobs = jobs
+        self._answers = answers
+        self._clock = clock
+        self._lanes: dict[str, _Lane] = {}
+        for job in jobs:
+            lane = self._lanes.get(job.lane)
+            if lane is None:
+                self._lanes[job.lane] = _Lane(deque((job,)))
+            else:
+                lane.jobs.append(job)
+        self._outcomes: dict[int, Outcome] = {}
+        self._known: dict[Asked, object] = {}
+        self._decided: dict[Asked, list[Effect]] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every job has its outcome."""
+        return len(self._outcomes) == len(self._jobs)
+
+    def outcomes(self) -> list[Outcome]:
+        """What is to become of each job, in order."""
+        return [self._outcomes[job.id] for job in self._jobs]
+
+    def begin(self) -> dict[type[Asked], list[Asked]]:
+        """Call the first handler of each lane, which takes no time; returns what is asked of the store."""
+        for lane in self._lanes.values():
+            self._call(lane)
+        return self._asked()
+
+    def go_on(self, answered: Mapping[Asked, object]) -> dict[type[Asked], list[Asked]]:
+        """Go on in every lane until it is done or asks the store; returns what is asked."""
+        for question, answer in answered.items():
+            for effect in self._decided.get(question, ()):
+                answer = self._answers.folds[type(effect)].apply(answer, effect)
+            self._known[question] = answer
+        for lane in self._lanes.values():
+            self._advance(lane)
+        return self._asked()
+
+    def _asked(self) -> dict[type[Asked], list[Asked]]:
+        asked: dict[type[Asked], dict[Asked, None]] = {}
+        for lane in self._lanes.values():
+            question = lane.question
+            if question is not None and isinstance(self._answers.by_kind[type(question)], FromStore):
+                asked.setdefault(type(question), {})[question] = None
+        return {kind: list(questions) for kind, questions in asked.items()}
+
+    def _advance(self, lane: _Lane) -> None:
+        while lane.jobs:
+            if lane.question is None:
+                self._call(lane)
+                continue
+            if lane.question in self._known:
+                self._send(lane, self._known[lane.question])
+                continue
+            answerer = self._answers.by_kind[type(lane.question)]
+            if isinstance(answerer, FromStore):
+                return
+            try:
+                answer = answerer.answer(lane.question)
+            except Exception as error:  # noqa: BLE001 - it is raised in the handler that asked
+                answer = _Failed(error)
+            self._send(lane, answer)
+
+    def _call(self, lane: _Lane) -> None:
+        """Call the handler of the lane's first job up to its first question."""
+        job, lane.now, lane.asked = lane.jobs[0], self._clock.now(), 0
         try:
-            decision = self._rounds(job, view, now)
-        except Halted:
-            view.stopped.add(job.lane)
-            return put_back(job)
-        except Exception:  # noqa: BLE001 - a handler's bug is held with its traceback, visibly
-            view.stopped.add(job.lane)
-            return Outcome(job, "held", error=traceback.format_exc(limit=-6))
-        if isinstance(decision, TryLater):
-            view.stopped.add(job.lane)
+            if job.depth >= MAXIMUM_DEPTH:
+                raise LoopOfEvents(f"{job.event.key} is {job.depth} events deep: they cause one another")
+            decision = route.decide(job.handler, job.event, Given(job.event_hash, lane.now, job.tries))
+        except Exception as error:  # noqa: BLE001 - a handler's bug is held with its traceback, visibly
+            self._fail(lane, error)
+            return
+        if isinstance(decision, tuple):
+            self._done(lane, decision)
+        else:
+            lane.handler = decision
+            self._send(lane, None)
+
+    def _send(self, lane: _Lane, answer: object) -> None:
+        """Give the lane's handler an answer, and take what it asks next or what it decided."""
+        assert lane.handler is not None
+        lane.asked += 1
+        try:
+            if lane.asked > MOST_QUESTIONS:
+                lane.handler.close()
+                raise TooManyQuestions(f"{lane.jobs[0].handler} still asks after {MOST_QUESTIONS} answers")
+            if isinstance(answer, _Failed):
+                question = lane.handler.throw(answer.error)
+            else:
+                question = lane.handler.send(answer)
+            if type(question) not in self._answers.by_kind:
+                raise NoAnswer(f"nobody answers {type(question).__name__}")
+            lane.question = question
+        except StopIteration as stopped:
+            self._done(lane, stopped.value)
+        except Exception as error:  # noqa: BLE001 - a handler's bug is held with its traceback, visibly
+            self._fail(lane, error)
+
+    def _done(self, lane: _Lane, effects: Effects) -> None:
+        self._next(lane, Outcome(lane.jobs[0], "done", effects))
+        if self.is_over:
+            return
+        for effect in effects:
+            fold = self._answers.folds.get(type(effect))
+            if fold is not None:
+                question = fold.question(effect)
+                self._decided.setdefault(question, []).append(effect)
+                if question in self._known:
+                    self._known[question] = fold.apply(self._known[question], effect)
+
+    def _fail(self, lane: _Lane, error: Exception) -> None:
+        """Put off or hold the lane's first job; the others of the lane wait."""
+        job = lane.jobs[0]
+        if isinstance(error, Halted):
+            outcome = put_back(job)
+        elif isinstance(error, TryLater):
             wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(job.tries, 10))
-            return Outcome(job, "waiting", error=decision.why, run_after=now + wait)
-        if view.left[job.lane] > 0:
-            view.sessions[job.lane] = fold(view.sessions[job.lane], decision)
-            view.jobs |= {each.job: JobState(each.state) for each in decision if isinstance(each, ReleaseJob)}
-        return Outcome(job, "done", decision)
+            outcome = Outcome(job, "waiting", error=error.why, run_after=lane.now + wait)
+        else:
+            said = "".join(traceback.format_exception(error, limit=-6))
+            outcome = Outcome(job, "held", error=said)
+        self._next(lane, outcome)
+        while lane.jobs:
+            self._next(lane, Outcome(lane.jobs[0], "waiting"))
 
-    def _rounds(self, job: Job, view: View, now: float) -> Effects | TryLater:
-        if job.depth >= MAXIMUM_DEPTH:
-            raise LoopOfEvents(f"{job.event.key} is {job.depth} events deep: they cause one another")
-        facts: dict[Question, Answer] = {SessionOf(job.lane): view.sessions[job.lane]}
-        if isinstance(job.event, AttemptEnded):
-            facts[LinkedSessionsOf(job.lane)] = view.linked.get(job.lane, NOTHING_LINKED)
-        for _ in range(MAXIMUM_ROUNDS + 1):
-            decision = route.decide(job.handler, job.event, job.event_hash, facts, now)
-            if not isinstance(decision, Need):
-                return decision
-            for question in decision.questions:
-                facts[question] = self._answer(question, view, job)
-        raise TooManyRounds(f"{job.handler} still asks after {MAXIMUM_ROUNDS} rounds")
-
-    def _answer(self, question: Question, view: View, job: Job) -> Answer:
-        match question:
-            case SessionOf(key=key):
-                if key not in view.sessions:
-                    raise NotPrefetched(f"the session {key} is asked for outside its own lane")
-                return view.sessions[key]
-            case JobStateOf(job=number):
-                return view.jobs.get(number)
-            case ProcessesOf(key=key):
-                return view.orders.processes.get(key, RunProcesses())
-            case CancellationOf(key=key, attempt=attempt):
-                return view.orders.carried_out.get((key, attempt))
-            case DeclaredToHook(key=key):
-                return view.hooked.get(key)
-            case LinkedSessionsOf(launcher=key):
-                return view.linked.get(key, NOTHING_LINKED)
-            case ArtifactsUnder(root=root, within=within, paths=paths):
-                return self._files.artifacts(root, within, paths)
-            case LegsBefore():
-                return self._files.early_legs(question)
-            case ProducedBy(key=key, attempt=attempt):
-                return view.produced.get((key, attempt))
-            case HashesOf(root=root, within=within, paths=paths):
-                return self._files.hashes(root, within, paths, self.go_on)
-            case TriedBefore():
-                return job.tries
-            case DeclaredContract(playbook=playbook, agent=agent):
-                return self._declared(playbook, agent)
-            case RuledPlaybook():
-                return self._ruled(question)
-            case PlayOf(playbook=playbook):
-                return self._playable(playbook)
-            case RootOf():
-                return self._covering(question)
+    def _next(self, lane: _Lane, outcome: Outcome) -> None:
+        self._outcomes[outcome.job.id] = outcome
+        lane.jobs.popleft()
+        lane.handler = lane.question = None
 
 
 def put_back(job: Job) -> Outcome:
@@ -237,12 +307,8 @@ class LoopOfEvents(RuntimeError):
     """Events cause one another without end."""
 
 
-class TooManyRounds(RuntimeError):
+class TooManyQuestions(RuntimeError):
     """A handler asks again and again: a bug of ours."""
-
-
-class NotPrefetched(LookupError):
-    """A handler asks for a session that its lane doesn't name: a bug of ours."""
 
 
 def waves(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:

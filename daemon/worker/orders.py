@@ -1,4 +1,4 @@
-"""Orders to end runs: what handlers must know for them, and carrying them out, after the commit.
+"""Orders to end runs: carrying them out, after the commit.
 
 What is owed is read from its table, so that a successor goes on where a daemon ended. Telling a run twice is
 harmless: its launcher keeps to the first order, and a process that was told is compared with the recorded one
@@ -8,7 +8,6 @@ Whether a daemon that was killed had told anybody can't be known once nobody is 
 """
 
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,28 +21,12 @@ from runward.daemon.ports import Clock, Files, Gone, NotTold, Processes, Told
 from runward.daemon.processes.cancelling import WORD
 from runward.daemon.store import queries
 from runward.daemon.store.queries import OwedCancellation
-from runward.daemon.store.rows import Job
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
-from runward.daemon.worker.deciding import NO_ORDERS, Orders
-from runward.handlers.events import AttemptEnded, SessionCancelRequested
 from runward.handlers.facts import Unreadable
 
 PERIOD: Final = 5.0
 """Seconds between tries of what the machine refused."""
-
-
-async def orders_for(store: Store, jobs: Sequence[Job]) -> Orders:
-    """What the store knows of orders, as far as these jobs may ask for it; mostly nothing is asked."""
-    named = {each.lane for each in jobs if isinstance(each.event, SessionCancelRequested)}
-    ended = {
-        each.lane
-        for each in jobs
-        if isinstance(each.event, AttemptEnded) and each.event.evidence == "process_gone"
-    }
-    if not named and not ended:
-        return NO_ORDERS
-    return Orders(await queries.processes_of(store, named), await queries.cancellations_of(store, ended))
 
 
 @dataclass(slots=True)

@@ -7,9 +7,9 @@ run in a thread; nothing is acknowledged or performed before its commit returned
 import math
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -21,27 +21,19 @@ from runward.daemon.ports import Clock, Files, Journal
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
 from runward.daemon.reading import in_thread
 from runward.daemon.store import queries
-from runward.daemon.store.rows import Job, Outcome
+from runward.daemon.store.rows import Outcome
 from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hint, Hints, Target, Why
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.deciding import Decider, Orders, waves
+from runward.daemon.worker.agents_in_runs import AgentsInRuns
+from runward.daemon.worker.deciding import Decider, waves
 from runward.daemon.worker.following import FEWER_BYTES, MOST_BYTES, Follower
 from runward.daemon.worker.look import Looked, Looker
-from runward.daemon.worker.orders import orders_for
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
 from runward.daemon.worker.places import known_places
 from runward.handlers.effects import CancelRun, EndAttempt, NoteHook, PruneSessions, StartRun
-from runward.handlers.events import (
-    AttemptEnded,
-    AttemptStarted,
-    Event,
-    HookSpoke,
-    JobDiscardRequested,
-    JobRetryRequested,
-)
-from runward.handlers.facts import HookDeclaration, JobState, LinkedSessions, Session
+from runward.handlers.events import Event, HookSpoke
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import RecordedProcess
 
@@ -52,24 +44,6 @@ ALONE_AFTER: Final = 10.0
 """Seconds without a look at a native run after which transcripts are read in large pieces."""
 
 _OF_NATIVE: Final = f"{native.LAYOUT}:"
-
-ABOUT_JOBS: Final = (JobRetryRequested, JobDiscardRequested)
-"""The events that are about another job than their own."""
-
-
-class _Known(NamedTuple):
-    """What the store knows of what a batch of jobs is about."""
-
-    sessions: Mapping[str, Session]
-    states: Mapping[int, JobState]
-    orders: Orders
-    linked: Mapping[str, LinkedSessions]
-    hooked: Mapping[str, HookDeclaration]
-
-    def decide(self, decider: Decider, jobs: Sequence[Job]) -> list[Outcome]:
-        return decider.decide(
-            jobs, self.sessions, self.states, self.orders, linked=self.linked, hooked=self.hooked
-        )
 
 
 class StoppedInTrouble(Exception):
@@ -87,6 +61,7 @@ class Worker:
     looker: Looker
     follower: Follower
     decider: Decider
+    agents: AgentsInRuns
     hints: Hints
     outbox: Outbox
     coverage: Coverage
@@ -102,8 +77,6 @@ class Worker:
     """Called when an order to start a run is durable."""
     pruned: Callable[[], None] = lambda: None
     """Called when it is durable that something is to be pruned."""
-    has_links: bool = False
-    """Whether any agent's session is known to have been started in a launcher's run."""
     doubt: Callable[[Iterable[str]], None] = lambda names: None
     """Called with roots in which a session's files may be that are missed elsewhere."""
     opened: Callable[[Target, tuple[RecordedProcess, ...]], None] = lambda target, processes: None
@@ -129,8 +102,6 @@ class Worker:
     _pause: float = FIRST_PAUSE
     _turning: bool = False
     _native_at: float = -math.inf
-    _inbox_is_long: bool = False
-    """Whether there was more in the inbox than could be taken up at once."""
     _since: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -269,7 +240,7 @@ class Worker:
             else:
                 said = () if event is None or file.name in known else (event,)
                 requests.append((file, Observation(file.name, said)))
-        self.inbox_waits = self._inbox_is_long = len(found) > self.batch
+        self.inbox_waits = self.agents.inbox_is_long = len(found) > self.batch
         return requests
 
     async def _clear(self, requests: Sequence[tuple[InboxFile, Observation | None]]) -> str | None:
@@ -309,7 +280,7 @@ class Worker:
                 root.unsettled.add(name)
             else:
                 root.unsettled.discard(name)
-            self.has_links = self.has_links or look.is_linked
+            self.agents.known = self.agents.known or look.is_linked
             if look.more:
                 self.hints.add_to_backlog([(root.name, name)], Why.AGAIN)
             if look.again_in is not None:
@@ -325,55 +296,10 @@ class Worker:
         """Decide and complete the claimed jobs. Once claimed they are seen through."""
         if not claim.jobs:
             return
-        known = await self._known(claim.jobs)
-        outcomes = await in_thread(known.decide, self.decider, claim.jobs)
+        outcomes = await self.decider.decide(claim.jobs, in_thread, self._wait_out)
         for wave in waves(outcomes):
             await self._complete(claim, wave)
         await self._hint_launched(outcomes)
-
-    async def _known(self, jobs: Sequence[Job]) -> _Known:
-        """What the store knows of the sessions, jobs and orders that these jobs are about."""
-        asked = [each.event.job for each in jobs if isinstance(each.event, ABOUT_JOBS)]
-        while True:
-            try:
-                sessions = await queries.sessions(self.store, {job.lane for job in jobs})
-                states = await queries.job_states(self.store, asked) if asked else {}
-                linked = await self._linked(jobs)
-                hooked = await self._hooked(jobs)
-                return _Known(sessions, states, await orders_for(self.store, jobs), linked, hooked)
-            except sqlite3.Error as error:
-                await self._wait_out(str(error))
-
-    async def _linked(self, jobs: Sequence[Job]) -> Mapping[str, LinkedSessions]:
-        """The agents' sessions in the runs whose ends are to be judged, those too that only a hook told of."""
-        spoke = [job.event for job in jobs if isinstance(job.event, HookSpoke)]
-        self.has_links = self.has_links or any(each.launcher_session is not None for each in spoke)
-        ended = {job.lane for job in jobs if isinstance(job.event, AttemptEnded)}
-        runs = [lane for lane in ended if lane.startswith(_OF_NATIVE)]
-        if not runs or not (self.has_links or self._inbox_is_long):
-            return {}
-        names = {lane: lane.rpartition("/")[2] for lane in runs}
-        linked = await queries.linked_sessions(self.store, ended)
-        announced = await queries.announced_sessions(self.store, set(names.values()))
-        announced += [(each.launcher_session or "", each.session_key) for each in spoke]
-        known = {each.key for sessions in linked.values() for each in sessions.sessions}
-        awaited = [(name, key) for name, key in announced if key not in known and self._may_come(key)]
-        return {
-            lane: linked.get(lane, LinkedSessions())._replace(
-                announced=tuple(key for name, key in awaited if name == names[lane]),
-                may_be_more=self._inbox_is_long,
-            )
-            for lane in runs
-        }
-
-    def _may_come(self, key: str) -> bool:
-        """Whether any root may hold this session."""
-        return any(root.may_hold(key.partition(":")[0]) for root in self.roots.values())
-
-    async def _hooked(self, jobs: Sequence[Job]) -> Mapping[str, HookDeclaration]:
-        begun = [job.lane for job in jobs if isinstance(job.event, AttemptStarted)]
-        foreign = [lane for lane in begun if not lane.startswith(_OF_NATIVE)]
-        return await queries.hook_declarations(self.store, foreign) if foreign else {}
 
     async def _complete(self, claim: Claim, outcomes: Sequence[Outcome]) -> None:
         left = list(outcomes)
@@ -432,6 +358,7 @@ class Worker:
             each.key for each in effects if isinstance(each, NoteHook) and each.launcher_session is not None
         ]
         if told:
+            self.agents.known = True
             self.hints.add(await queries.places_of(self.store, told), Why.PROCESS)
 
     def _report_trouble(self, outcome: Outcome) -> None:

@@ -3,17 +3,10 @@
 from typing import NamedTuple
 
 from runward.config.contract import resolve_contract
+from runward.handlers.asking import Asking, ask
 from runward.handlers.contracts.snapshots import NO_CONTRACT, Snapshot, snapshot_of
 from runward.handlers.events import SessionDeclaration
-from runward.handlers.facts import (
-    Declarations,
-    DeclaredContract,
-    Facts,
-    Need,
-    Ruled,
-    RuledPlaybook,
-    UnexpectedAnswer,
-)
+from runward.handlers.facts import DeclaredContract, Ruled, RuledPlaybook
 from runward.handlers.layouts.native import LAYOUT
 
 
@@ -25,46 +18,32 @@ class DeclaredNow(NamedTuple):
     rule: str | None
 
 
-def declared_now(declaration: SessionDeclaration, facts: Facts) -> DeclaredNow | Need:
+def declared_now(declaration: SessionDeclaration) -> Asking[DeclaredNow]:
     """What counts for the session if it is fixed at this moment."""
-    ruled = _ruled(declaration, facts)
-    if isinstance(ruled, Need):
-        return ruled
-    snapshot = _declared(ruled, facts)
-    if isinstance(snapshot, Need):
-        return snapshot
+    ruled = yield from _ruled(declaration)
+    snapshot = yield from _declared(ruled)
     playbook = ruled.playbook if ruled.rule is not None else declaration.playbook
     return DeclaredNow(snapshot, playbook, ruled.rule)
 
 
-def _ruled(declaration: SessionDeclaration, facts: Facts) -> Ruled | Need:
+def _ruled(declaration: SessionDeclaration) -> Asking[Ruled]:
     """What the session's contract is to be made of: what it names, or what the settings' rules do.
 
     The playbook that another tool's session names goes before any rule; its agent counts where it has a profile.
     """
     if declaration.layout == LAYOUT:
         return Ruled(declaration.playbook, declaration.agent)
-    question = RuledPlaybook(declaration.layout, declaration.cwd, declaration.agent, declaration.prompt)
-    if question not in facts:
-        return Need((question,))
-    answer = facts[question]
-    if not isinstance(answer, Ruled):
-        raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
-    if declaration.playbook is not None:
-        return Ruled(declaration.playbook, answer.agent)
-    return answer
+    ruled = yield from ask(
+        RuledPlaybook(declaration.layout, declaration.cwd, declaration.agent, declaration.prompt)
+    )
+    return ruled if declaration.playbook is None else Ruled(declaration.playbook, ruled.agent)
 
 
-def _declared(ruled: Ruled, facts: Facts) -> Snapshot | Need:
+def _declared(ruled: Ruled) -> Asking[Snapshot]:
     """What playbook and agent declare now, or the operator's problem."""
     if ruled.playbook is None and ruled.agent is None:
         return NO_CONTRACT
-    question = DeclaredContract(ruled.playbook, ruled.agent)
-    if question not in facts:
-        return Need((question,))
-    answer = facts[question]
-    if not isinstance(answer, Declarations):
-        raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
+    answer = yield from ask(DeclaredContract(ruled.playbook, ruled.agent))
     if answer.problem is not None:
         named = f" (named by the rule at {ruled.rule})" if ruled.rule is not None else ""
         return Snapshot(None, None, f"{answer.problem}{named}")

@@ -6,29 +6,19 @@ Done in the background: a verdict never waits for it, and nothing that follows a
 from collections.abc import Mapping
 from typing import Final
 
+from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.contracts.file_problems import MEANINGS, FileProblem
 from runward.handlers.contracts.verify import boundary
-from runward.handlers.effects import (
-    Effect,
-    Effects,
-    Explain,
-    RecordedFile,
-    RecordFiles,
-    TryLater,
-)
+from runward.handlers.effects import Deciding, Effect, Explain, RecordedFile, RecordFiles
 from runward.handlers.events import SessionFinished
 from runward.handlers.facts import (
-    Facts,
     FileHash,
     HashesOf,
     HashState,
-    Need,
     Produced,
     ProducedBy,
     ProducedFiles,
     RootHashes,
-    TriedBefore,
-    UnexpectedAnswer,
     Unreadable,
 )
 
@@ -48,32 +38,22 @@ _PROBLEMS: Final[Mapping[HashState, FileProblem]] = {
 _MAY_PASS: Final[frozenset[FileProblem | None]] = frozenset({"changing", "unreadable"})
 
 
-def decide(event: SessionFinished, event_hash: str, facts: Facts, now: float) -> Effects | Need | TryLater:
+def decide(event: SessionFinished, given: Given) -> Deciding:
     """Record a hash, or the problem, of each file that the attempt produced."""
-    asked = ProducedBy(event.session_key, event.attempt)
-    if asked not in facts:
-        return Need((asked, TriedBefore()))
-    produced, tries = facts[asked], facts[TriedBefore()]
-    if not isinstance(produced, ProducedFiles) or not isinstance(tries, int):
-        raise UnexpectedAnswer(f"{asked} was answered with {produced!r} after {tries!r} tries")
-    question = HashesOf(
-        produced.artifacts_path,
-        boundary(produced.artifacts_path, produced.path),
-        tuple(each.path for each in produced.files),
-    )
-    if question not in facts:
-        return Need((question,))
-    answer = facts[question]
+    produced = yield from ask(ProducedBy(event.session_key, event.attempt))
+    if produced is None:
+        raise LookupError(f"{event.key} says that files were produced, and the store has none")
+    within = boundary(produced.artifacts_path, produced.path)
+    paths = tuple(each.path for each in produced.files)
+    answer = yield from ask(HashesOf(produced.artifacts_path, within, paths))
     if isinstance(answer, Unreadable):
-        return TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
-    if not isinstance(answer, RootHashes):
-        raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
+        raise TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
     files = tuple(
         _record(each, found) for each, found in zip(produced.files, _all(answer, produced), strict=True)
     )
     wrong = {each.path: MEANINGS[each.problem] for each in files if each.problem is not None}
-    if tries + 1 < TRIES and any(each.problem in _MAY_PASS for each in files):
-        return TryLater(_summary(wrong))
+    if given.tries + 1 < TRIES and any(each.problem in _MAY_PASS for each in files):
+        raise TryLater(_summary(wrong))
     effects: list[Effect] = [RecordFiles(event.session_key, event.attempt, files)]
     if wrong:
         effects.append(Explain(event.session_key, "decided", _summary(wrong), {"files": dict(wrong)}))

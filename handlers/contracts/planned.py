@@ -5,70 +5,61 @@ can't be folded, is refused: the contract stays as it is, and the session keeps 
 """
 
 from runward.config.counting import counted
+from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.contracts.fold import Folded, Unfoldable, fold_legs, why_too_late
 from runward.handlers.contracts.snapshots import snapshot_of, stored_contract
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.effects import (
     AppendLines,
     ContractBasis,
+    Deciding,
     Effects,
     Explain,
     FoldContract,
     RefuseFold,
-    TryLater,
 )
 from runward.handlers.events import FlowPlanned
 from runward.handlers.facts import (
     Declarations,
     DeclaredContract,
-    EarlyLegs,
-    Facts,
     LegsBefore,
-    Need,
-    Question,
     Session,
     SessionOf,
-    UnexpectedAnswer,
     Unreadable,
 )
 from runward.handlers.journal import lines
 
 
-def decide(event: FlowPlanned, event_hash: str, facts: Facts, now: float) -> Effects | Need | TryLater:
+def decide(event: FlowPlanned, given: Given) -> Deciding:
     """Fold the legs of the plan into the contract, or say why not."""
-    asked = SessionOf(event.session_key)
-    if asked not in facts:
-        return Need((asked,))
-    session = facts[asked]
-    if not isinstance(session, Session):
+    session = yield from ask(SessionOf(event.session_key))
+    if session is None:
         return (Explain(event.session_key, "refused", "a flow was planned of a session that never started"),)
     why = _why_never(event, session)
     if why is not None:
         return _refused(event, why)
-    before = LegsBefore(
-        session.artifacts_path,
-        boundary(session.artifacts_path, session.path),
-        tuple(leg.path for leg in event.legs),
-        event.modified_ns,
-        event.changed_ns,
+    early = yield from ask(
+        LegsBefore(
+            session.artifacts_path,
+            boundary(session.artifacts_path, session.path),
+            tuple(leg.path for leg in event.legs),
+            event.modified_ns,
+            event.changed_ns,
+        )
     )
-    agents = dict.fromkeys(leg.agent for leg in event.legs)
-    questions: tuple[Question, ...] = (before, *(DeclaredContract(None, agent) for agent in agents))
-    if any(question not in facts for question in questions):
-        return Need(questions)
-    early = facts[before]
     if isinstance(early, Unreadable):
-        return TryLater(f"the legs of {event.session_key} can't be looked at: {early.why}")
-    if not isinstance(early, EarlyLegs):
-        raise UnexpectedAnswer(f"{before} was answered with {early!r}")
+        raise TryLater(f"the legs of {event.session_key} can't be looked at: {early.why}")
     why = why_too_late(event.legs, early, event.filled)
     if why is not None:
         return _refused(event, why)
     contract = stored_contract(session.contract_json) if session.contract_json is not None else None
-    folded = fold_legs(contract, event.legs, {agent: _declared(agent, facts) for agent in agents})
+    declared: dict[str, Declarations] = {}
+    for agent in dict.fromkeys(leg.agent for leg in event.legs):
+        declared[agent] = yield from ask(DeclaredContract(None, agent))
+    folded = fold_legs(contract, event.legs, declared)
     if isinstance(folded, Unfoldable):
         return _refused(event, folded.why)
-    return _folded(event, event_hash, session, folded)
+    return _folded(event, given.event_hash, session, folded)
 
 
 def _why_never(event: FlowPlanned, session: Session) -> str | None:
@@ -96,14 +87,6 @@ def _refused(event: FlowPlanned, why: str) -> Effects:
             {"legs": [leg.id for leg in event.legs]},
         ),
     )
-
-
-def _declared(agent: str, facts: Facts) -> Declarations:
-    question = DeclaredContract(None, agent)
-    answer = facts[question]
-    if not isinstance(answer, Declarations):
-        raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
-    return answer
 
 
 def _folded(event: FlowPlanned, event_hash: str, session: Session, folded: Folded) -> Effects:

@@ -4,24 +4,22 @@ Lines are never rewritten in place. What a crash took back is appended again; wh
 line, the changed one stays as a foreign one, the true one is appended, and the problem is kept.
 """
 
-from runward.handlers.effects import AppendLines, Effects, Explain, RepairJournal
+from runward.handlers.asking import Given, ask
+from runward.handlers.effects import AppendLines, Deciding, Explain, RepairJournal
 from runward.handlers.events import JournalDamaged
-from runward.handlers.facts import Facts, Need, Session, SessionOf
+from runward.handlers.facts import SessionOf
 from runward.handlers.journal import lines
 
 
-def decide(event: JournalDamaged, event_hash: str, facts: Facts, now: float) -> Effects | Need:
+def decide(event: JournalDamaged, given: Given) -> Deciding:
     """Owe the lines again, in their order and before any later one."""
-    asked = SessionOf(event.session_key)
-    if asked not in facts:
-        return Need((asked,))
-    session = facts[asked]
-    live = isinstance(session, Session) and session.status == "running"
+    session = yield from ask(SessionOf(event.session_key))
+    live = session is not None and session.status == "running"
     repair = RepairJournal(event.directory, event.name, event.rows, live, _problem(event))
     explained = Explain(event.session_key, "decided", f"{event.name}: {describe(event)}")
     if not event.lost and not event.changed:
         return repair, explained
-    told = lines.journal_repaired(event, event_hash)
+    told = lines.journal_repaired(event, given.event_hash)
     return repair, explained, AppendLines(event.session_key, event.directory, lines.EVENTS, told, live)
 
 

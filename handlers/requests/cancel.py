@@ -1,30 +1,18 @@
 """A person wants a running session ended."""
 
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.handlers.effects import CancelRun, Effects, Explain
+from runward.handlers.asking import Given, ask
+from runward.handlers.effects import CancelRun, Deciding, Effects, Explain
 from runward.handlers.events import SessionCancelRequested
-from runward.handlers.facts import (
-    Facts,
-    Need,
-    ProcessesOf,
-    RunProcesses,
-    Session,
-    SessionOf,
-    UnexpectedAnswer,
-)
+from runward.handlers.facts import ProcessesOf, SessionOf
 
 
-def cancel(event: SessionCancelRequested, event_hash: str, facts: Facts, now: float) -> Effects | Need:
+def cancel(event: SessionCancelRequested, given: Given) -> Deciding:
     """Have the attempt that was meant ended, if it runs and its files name a process; else say why not."""
-    questions = (SessionOf(event.session_key), ProcessesOf(event.session_key))
-    missing = tuple(question for question in questions if question not in facts)
-    if missing:
-        return Need(missing)
-    session, processes = (facts[question] for question in questions)
-    if not isinstance(processes, RunProcesses):
-        raise UnexpectedAnswer(f"{questions[1]} was answered with {processes!r}")
+    session = yield from ask(SessionOf(event.session_key))
+    processes = yield from ask(ProcessesOf(event.session_key))
     order = f"cancelled by {event.said_by}" + (f": {event.reason}" if event.reason else "")
-    if not isinstance(session, Session):
+    if session is None:
         return _refused(event, order, "there is no such session")
     if session.attempt != event.attempt:
         return _refused(

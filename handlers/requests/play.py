@@ -7,9 +7,10 @@ from typing import Final
 
 from runward.config.contract import contract_to_json, resolve_contract
 from runward.config.playbook import fill_command
-from runward.handlers.effects import Effects, Explain, StartRun
+from runward.handlers.asking import Given, ask
+from runward.handlers.effects import Deciding, Effects, Explain, StartRun
 from runward.handlers.events import PlayRunRequested
-from runward.handlers.facts import Facts, Need, Play, PlayOf, UnexpectedAnswer
+from runward.handlers.facts import Play, PlayOf
 from runward.handlers.layouts.foreign_json import sane_time
 from runward.handlers.layouts.native import session_key
 from runward.handlers.requests.subjects import of_start
@@ -30,14 +31,9 @@ def run_name(playbook: str, at: float, request: str) -> str:
     return f"{word}-{moment}-{hashlib.sha256(request.encode()).hexdigest()[:6]}"
 
 
-def run(event: PlayRunRequested, event_hash: str, facts: Facts, now: float) -> Effects | Need:
+def run(event: PlayRunRequested, given: Given) -> Deciding:
     """Have the playbook's command started, or say why not."""
-    question = PlayOf(event.playbook)
-    if question not in facts:
-        return Need((question,))
-    play = facts[question]
-    if not isinstance(play, Play):
-        raise UnexpectedAnswer(f"{question} was answered with {play!r}")
+    play = yield from ask(PlayOf(event.playbook))
     if play.problem is not None or play.playbook is None:
         return _refused(event, play.problem or "there is no such playbook")
     if not event.cwd.startswith("/") or "\0" in event.cwd:

@@ -3,21 +3,21 @@
 from typing import Final
 
 from runward.config.duration import render_duration
+from runward.handlers.asking import Given
 from runward.handlers.effects import Effects, Explain, PruneSessions
 from runward.handlers.events import PruneRequested
-from runward.handlers.facts import Facts
 from runward.handlers.requests.subjects import PRUNE
 
 SHORTEST: Final = 1.0
 """Seconds that a session must have been over, at least: a clock that steps shall prune nothing of now."""
 
 
-def prune(event: PruneRequested, event_hash: str, facts: Facts, now: float) -> Effects:
+def prune(event: PruneRequested, given: Given) -> Effects:
     """Have it pruned, or say why not."""
     if not event.older_than >= SHORTEST:
         why = f"not pruned, as {event.said_by} asked: the age is less than {render_duration(SHORTEST)}"
         return (Explain(PRUNE, "refused", why),)
-    before = min(event.at, now) - event.older_than
+    before = min(event.at, given.at) - event.older_than
     summary = (
         f"sessions that ended {render_duration(event.older_than)} ago are pruned, as {event.said_by} asked"
     )

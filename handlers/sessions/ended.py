@@ -9,6 +9,7 @@ from typing import Literal
 
 from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
+from runward.handlers.asking import Asking, Given, TryLater, ask
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import (
     Verification,
@@ -20,29 +21,24 @@ from runward.handlers.contracts.verify import (
 )
 from runward.handlers.effects import (
     AppendLines,
+    Deciding,
     Effects,
     Emit,
     EndAttempt,
     EvidenceRef,
     Explain,
     Reason,
-    TryLater,
 )
 from runward.handlers.events import AttemptEnded, SessionFinished, Status
 from runward.handlers.facts import (
     ArtifactsUnder,
     Cancellation,
     CancellationOf,
-    Facts,
     LinkedSession,
-    LinkedSessions,
     LinkedSessionsOf,
-    Need,
     RootFacts,
     Session,
     SessionOf,
-    TriedBefore,
-    UnexpectedAnswer,
     Unreadable,
 )
 from runward.handlers.journal import lines
@@ -51,13 +47,10 @@ from runward.handlers.layouts import native
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
 
 
-def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Effects | Need | TryLater:
+def decide(event: AttemptEnded, given: Given) -> Deciding:
     """End the attempt with the verdict that the evidence and the contract amount to."""
-    asked = SessionOf(event.session_key)
-    if asked not in facts:
-        return Need((asked,))
-    session = facts[asked]
-    if not isinstance(session, Session):
+    session = yield from ask(SessionOf(event.session_key))
+    if session is None:
         return (
             Explain(event.session_key, "refused", "an end was reported for a session that never started"),
         )
@@ -69,36 +62,23 @@ def decide(event: AttemptEnded, event_hash: str, facts: Facts, now: float) -> Ef
             event, origin="history"
         )  # which an end that was stored before there was that field doesn't say
     if event.reason_code == "run.aborted.process_gone":
-        ordered = CancellationOf(event.session_key, event.attempt)
-        if ordered not in facts:
-            return Need((ordered,))
-        order = facts[ordered]
-        if isinstance(order, Cancellation):
+        order = yield from ask(CancellationOf(event.session_key, event.attempt))
+        if order is not None:
             if order.is_owed:
-                return TryLater("a person ordered its end, and what came of that is not known yet")
+                raise TryLater("a person ordered its end, and what came of that is not known yet")
             event = _as_ordered(event, order)
     if event.status == "completed" and session.layout == native.LAYOUT:
-        said = _by_those_inside(event, facts)
-        if not isinstance(said, AttemptEnded):
-            return said
-        event = said
+        event = yield from _by_those_inside(event, given.tries)
     if session.contract_json is None or event.origin == "history":
-        return _conclude(event, event_hash, session, None, None, None)
+        return _conclude(event, given.event_hash, session, None, None, None)
     contract = stored_contract(session.contract_json)
-    question = ArtifactsUnder(
-        session.artifacts_path,
-        boundary(session.artifacts_path, session.path),
-        tuple(entry.path for entry in contract.expected),
-    )
-    if question not in facts:
-        return Need((question,))
-    answer = facts[question]
+    within = boundary(session.artifacts_path, session.path)
+    paths = tuple(entry.path for entry in contract.expected)
+    answer = yield from ask(ArtifactsUnder(session.artifacts_path, within, paths))
     if isinstance(answer, Unreadable):
-        return TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
-    if not isinstance(answer, RootFacts):
-        raise UnexpectedAnswer(f"{question} was answered with {answer!r}")
-    verification = verify(contract, answer, now)
-    return _conclude(event, event_hash, session, contract, verification, answer)
+        raise TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
+    verification = verify(contract, answer, given.at)
+    return _conclude(event, given.event_hash, session, contract, verification, answer)
 
 
 def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
@@ -113,24 +93,15 @@ def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
     )
 
 
-def _by_those_inside(event: AttemptEnded, facts: Facts) -> AttemptEnded | Need | TryLater:
+def _by_those_inside(event: AttemptEnded, tries: int) -> Asking[AttemptEnded]:
     """The end of a command as the agents' sessions that were started in it leave it."""
-    asked = LinkedSessionsOf(event.session_key)
-    if asked not in facts:
-        return Need((asked,))
-    answer = facts[asked]
-    if not isinstance(answer, LinkedSessions):
-        raise UnexpectedAnswer(f"{asked} was answered with {answer!r}")
+    answer = yield from ask(LinkedSessionsOf(event.session_key))
     found, why = that_failed(answer), not_known_yet(answer)
     if found is not None:
         return _as_inside(event, found)
-    if why is None:
-        return event
-    if TriedBefore() not in facts:
-        return Need((TriedBefore(),))
-    tries = facts[TriedBefore()]
-    assert isinstance(tries, int), "the worker counts them"
-    return TryLater(why) if tries < PATIENCE else event
+    if why is not None and tries < PATIENCE:
+        raise TryLater(why)
+    return event
 
 
 def _as_inside(event: AttemptEnded, agent: LinkedSession) -> AttemptEnded:

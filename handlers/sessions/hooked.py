@@ -7,57 +7,39 @@ they say as well.
 import posixpath
 
 from runward.config.counting import counted
+from runward.handlers.asking import Asking, Given, ask
 from runward.handlers.contracts.declared import DeclaredNow, declared_now
-from runward.handlers.effects import Effects, Explain, NoteHook
+from runward.handlers.effects import Deciding, Explain, NoteHook
 from runward.handlers.events import HookSpoke, SessionDeclaration
-from runward.handlers.facts import (
-    CoveringRoot,
-    Facts,
-    HookDeclaration,
-    Need,
-    RootOf,
-    SessionOf,
-    UnexpectedAnswer,
-)
+from runward.handlers.facts import HookDeclaration, RootOf, SessionOf
 from runward.handlers.layouts.scanner import RecordedProcess
 
 
-def decide(event: HookSpoke, event_hash: str, facts: Facts, now: float) -> Effects | Need:
+def decide(event: HookSpoke, given: Given) -> Deciding:
     """Note what was said, and at a prompt before the session is known, what is declared for it now."""
-    known = SessionOf(event.session_key)
-    if known not in facts:
-        return Need((known,))
-    at = min(event.at, now)
+    session = yield from ask(SessionOf(event.session_key))
+    at = min(event.at, given.at)
     ancestors = tuple(RecordedProcess(pid, ticks, event.boot_id) for pid, ticks in event.ancestors)
     note = NoteHook(event.session_key, at, event.kind, ancestors, event.launcher_session)
-    if event.kind != "prompted" or facts[known] is not None:
+    if event.kind != "prompted" or session is not None:
         return (note,)
-    why = _not_followed(event, facts)
-    if isinstance(why, Need):
-        return why
+    why = yield from _not_followed(event)
     if why is not None:
         return note, Explain(event.session_key, "refused", f"nothing is fixed by its hook: {why}")
-    declared = declared_now(_declaration(event), facts)
-    if isinstance(declared, Need):
-        return declared
+    declared = yield from declared_now(_declaration(event))
     return note._replace(declared=_noted(declared, at)), Explain(
         event.session_key, "decided", _said(declared)
     )
 
 
-def _not_followed(event: HookSpoke, facts: Facts) -> str | Need | None:
+def _not_followed(event: HookSpoke) -> Asking[str | None]:
     """Why no session will follow that could be held to anything, if so."""
     path = event.transcript_path
     if path is None or event.cwd is None:
         return "it names no transcript or no working directory"
     if posixpath.basename(path) != f"{event.session_id}.jsonl":
         return f"it names another session's transcript: {path}"
-    asked = RootOf(event.layout, path)
-    if asked not in facts:
-        return Need((asked,))
-    root = facts[asked]
-    if root is not None and not isinstance(root, CoveringRoot):
-        raise UnexpectedAnswer(f"{asked} was answered with {root!r}")
+    root = yield from ask(RootOf(event.layout, path))
     return f"no root watches {path}; add one to runward.toml" if root is None else None
 
 

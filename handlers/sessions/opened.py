@@ -11,11 +11,13 @@ from dataclasses import replace
 from runward.config.contract import Contract
 from runward.config.counting import counted
 from runward.config.json_value import JsonValue
+from runward.handlers.asking import Asking, Given, ask
 from runward.handlers.contracts.declared import DeclaredNow, declared_now
 from runward.handlers.contracts.snapshots import NO_CONTRACT, Snapshot, snapshot_from_run, stored_contract
 from runward.handlers.effects import (
     AppendLines,
     ContractBasis,
+    Deciding,
     Effect,
     Effects,
     EvidenceRef,
@@ -25,34 +27,21 @@ from runward.handlers.effects import (
     Reason,
 )
 from runward.handlers.events import AttemptStarted, SessionDeclaration
-from runward.handlers.facts import (
-    DeclaredToHook,
-    Facts,
-    HookDeclaration,
-    Need,
-    Session,
-    SessionOf,
-    UnexpectedAnswer,
-)
+from runward.handlers.facts import DeclaredToHook, Session, SessionOf
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts.native import LAYOUT
 
 
-def decide(event: AttemptStarted, event_hash: str, facts: Facts, now: float) -> Effects | Need:
+def decide(event: AttemptStarted, given: Given) -> Deciding:
     """Open the session, or its next attempt."""
-    asked = SessionOf(event.session_key)
-    if asked not in facts:
-        return Need((asked,))
-    session = facts[asked]
+    session = yield from ask(SessionOf(event.session_key))
     if session is None:
-        return _open(event, event_hash, facts)
-    if not isinstance(session, Session):
-        raise UnexpectedAnswer(f"{asked} was answered with {session!r}")
-    return _resume(event, event_hash, session)
+        return (yield from _open(event, given.event_hash))
+    return _resume(event, given.event_hash, session)
 
 
-def _open(event: AttemptStarted, event_hash: str, facts: Facts) -> Effects | Need:
+def _open(event: AttemptStarted, event_hash: str) -> Deciding:
     declaration = event.declaration
     if declaration is None:
         summary = f"attempt {event.attempt} was reported of a session that never started"
@@ -65,29 +54,22 @@ def _open(event: AttemptStarted, event_hash: str, facts: Facts) -> Effects | Nee
         snapshot = snapshot_from_run(declaration.contract)
         basis: ContractBasis | None = "launcher" if snapshot.contract is not None else None
         return _opening(event, event_hash, declaration, snapshot, basis)
-    declared = None if declaration.layout == LAYOUT else _told_to_hook(event, facts)
-    if declared is not None and not isinstance(declared, Need):
+    declared = None if declaration.layout == LAYOUT else (yield from _told_to_hook(event))
+    if declared is not None:
         basis = "hook"
     else:
-        declared = declared or declared_now(declaration, facts)
+        declared = yield from declared_now(declaration)
         basis = "late" if event.seen_over else "first_look"
-    if isinstance(declared, Need):
-        return declared
     declaration = replace(declaration, playbook=declared.playbook)
     known_basis = basis if declared.snapshot.contract is not None else None
     return _opening(event, event_hash, declaration, declared.snapshot, known_basis, declared.rule)
 
 
-def _told_to_hook(event: AttemptStarted, facts: Facts) -> DeclaredNow | Need | None:
+def _told_to_hook(event: AttemptStarted) -> Asking[DeclaredNow | None]:
     """What was declared when the session's hook told of its first prompt; None where it didn't, or nothing was."""
-    asked = DeclaredToHook(event.session_key)
-    if asked not in facts:
-        return Need((asked,))
-    answer = facts[asked]
+    answer = yield from ask(DeclaredToHook(event.session_key))
     if answer is None:
         return None
-    if not isinstance(answer, HookDeclaration):
-        raise UnexpectedAnswer(f"{asked} was answered with {answer!r}")
     if answer.contract_json is None and answer.problem is None:
         return None  # the files may name an agent that a rule asks for
     contract = None if answer.contract_json is None else stored_contract(answer.contract_json)

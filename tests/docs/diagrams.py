@@ -17,7 +17,7 @@ from runward.handlers.sessions.reasons import MEANINGS
 
 PAGE: Final = ROOT / "docs/architecture.md"
 _EFFECTS: Final = {kind.__name__ for kind in get_args(effects.Effect)}
-_QUESTIONS: Final = {kind.__name__ for kind in get_args(facts.Question)}
+_QUESTIONS: Final = {kind.__name__ for kind in facts.QUESTIONS}
 # The function behind a handler's name, where it isn't `decide` in the file of that name.
 _ENTRIES: Final = {
     "requests/retry": ("requests/queue", "retry"),

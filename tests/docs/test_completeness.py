@@ -19,7 +19,7 @@ from runward.daemon.cli.run import _WITH_VALUE, _WITHOUT_VALUE
 from runward.daemon.store.migrate import migrations
 from runward.handlers.effects import Effect
 from runward.handlers.events import event_types
-from runward.handlers.facts import FileState, Question
+from runward.handlers.facts import QUESTIONS, FileState
 from runward.handlers.journal import lines
 from runward.handlers.layouts import registry
 from runward.handlers.route import HANDLERS
@@ -91,7 +91,7 @@ def test_every_effect_is_in_the_table_and_no_other() -> None:
 
 def test_every_question_is_in_the_table_and_every_answer_about_a_file() -> None:
     rows = ARCHITECTURE.table("### Three pure shapes")
-    assert sorted(_first_codes(rows)) == sorted(each.__name__ for each in get_args(Question))
+    assert sorted(_first_codes(rows)) == sorted(each.__name__ for each in QUESTIONS)
     (answer,) = [row[1] for row in rows if row[0] == "`ArtifactsUnder`"]
     assert codes(answer) == list(get_args(FileState))
 

@@ -9,14 +9,15 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.handlers import route
+from runward.handlers.asking import Given, Question
 from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, OpenSession
 from runward.handlers.events import AttemptEnded, AttemptStarted, FlowPlanned, dump_payload, load_payload
 from runward.handlers.facts import (
-    Answer,
     ArtifactsUnder,
     Declarations,
     DeclaredContract,
@@ -25,8 +26,6 @@ from runward.handlers.facts import (
     LegsBefore,
     LinkedSessions,
     LinkedSessionsOf,
-    Need,
-    Question,
     RootFacts,
     Session,
     SessionOf,
@@ -120,26 +119,31 @@ def look(watched: Watched, number: int, changed: list[tuple[str, bytes]]) -> Obs
 
 
 def decide(event: AttemptStarted | FlowPlanned | AttemptEnded, session: Session | None) -> Effects:
-    facts: dict[Question, Answer] = {}
     (handler,) = route.HANDLERS[event.type]
-    for _ in range(5):
-        decision = route.decide(handler, event, "h" * 64, facts, 5.0)
-        if not isinstance(decision, Need):
-            assert isinstance(decision, tuple)
-            return decision
-        for question in decision.questions:
-            match question:
-                case SessionOf():
-                    facts[question] = session
-                case ArtifactsUnder(paths=paths):
-                    facts[question] = RootFacts(True, (FileFact("empty"),) * len(paths))
-                case LinkedSessionsOf():
-                    facts[question] = LinkedSessions()
-                case LegsBefore():
-                    facts[question] = EarlyLegs(())
-                case DeclaredContract():
-                    facts[question] = Declarations(None, (ExpectedArtifact("b", "b.md"),))
-    raise AssertionError("it still asks")
+    decision = route.decide(handler, event, Given("h" * 64, 5.0))
+    assert not isinstance(decision, tuple)
+    question = next(decision)
+    while True:
+        try:
+            question = decision.send(answer(question, session))
+        except StopIteration as decided:
+            effects: Effects = decided.value
+            return effects
+
+
+def answer(question: Question[Any], session: Session | None) -> object:
+    match question:
+        case SessionOf():
+            return session
+        case ArtifactsUnder(paths=paths):
+            return RootFacts(True, (FileFact("empty"),) * len(paths))
+        case LinkedSessionsOf():
+            return LinkedSessions()
+        case LegsBefore():
+            return EarlyLegs(())
+        case DeclaredContract():
+            return Declarations(None, (ExpectedArtifact("b", "b.md"),))
+    raise AssertionError(f"a question that no run of this kind asks: {question}")
 
 
 def guard(event: str, arguments: tuple[JsonValue, ...]) -> None:

@@ -18,12 +18,13 @@ from runward.daemon import faults
 from runward.daemon.inbox.requests import Request, dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.rows import Batch
-from runward.daemon.worker.deciding import Decider
+from runward.daemon.worker.deciding import Answers, NoAnswer
 from runward.handlers import facts
-from runward.handlers.effects import Effect, Effects, TryLater
+from runward.handlers.asking import Question
+from runward.handlers.effects import Effect
 from runward.handlers.events import Event, PlayRunRequested, SessionCancelRequested, Status, event_types
-from runward.handlers.facts import Need, Play, Question
-from runward.handlers.route import HANDLERS, Decision
+from runward.handlers.facts import QUESTIONS, Play
+from runward.handlers.route import HANDLERS
 from runward.handlers.sessions.reasons import MEANINGS
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
@@ -87,13 +88,20 @@ def test_every_effect_is_applied() -> None:
     assert cases_of(Batch._effect) == names_of(Effect)
 
 
-def test_every_question_is_answered_and_kept() -> None:
-    assert cases_of(Decider._answer) == names_of(Question)
-    assert cases_of(facts.question_as_json) == names_of(Question)
+def test_a_question_that_nobody_answers_keeps_the_daemon_from_starting() -> None:
+    answers = Answers()
+    for kind in QUESTIONS[1:]:
+        answers.at_once(kind, lambda question: None)
+    with pytest.raises(NoAnswer, match=f"nobody answers {QUESTIONS[0].__name__}"):
+        answers.check(QUESTIONS)
 
 
-def test_every_decision_is_one_of_three() -> None:
-    assert set(get_args(Decision)) == {Effects, Need, TryLater}
+def test_every_question_of_the_facts_is_listed() -> None:
+    assert {kind.__name__ for kind in QUESTIONS} == {
+        name
+        for name, kind in vars(facts).items()
+        if isinstance(kind, type) and issubclass(kind, Question) and kind is not Question
+    }
 
 
 def test_every_event_has_its_handlers_and_is_on_the_page_that_says_so() -> None:

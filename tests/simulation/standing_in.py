@@ -18,9 +18,9 @@ from tests.simulation.virtual_time import VirtualLoop
 
 from runward.daemon import faults
 from runward.handlers import route
-from runward.handlers.effects import EndAttempt, FoldContract, OpenSession, RecordFiles
+from runward.handlers.asking import Given
+from runward.handlers.effects import Deciding, Effects, EndAttempt, FoldContract, OpenSession, RecordFiles
 from runward.handlers.events import Event
-from runward.handlers.facts import Facts
 
 T = TypeVar("T")
 
@@ -109,28 +109,38 @@ def _thread(universe: Universe) -> Callable[..., Any]:
     return run_sync
 
 
-def _buggy(bugs: Mapping[str, str]) -> Callable[[str, Event, str, Facts, float], route.Decision]:
+def _buggy(bugs: Mapping[str, str]) -> Callable[[str, Event, Given], route.Decision]:
     decide = route.decide
 
-    def with_bugs(handler: str, event: Event, event_hash: str, facts: Facts, now: float) -> route.Decision:
+    def with_bugs(handler: str, event: Event, given: Given) -> route.Decision:
         """The handlers, and the bugs that the story put into them."""
         bug = bugs.get(event.lane) or bugs.get(handler)
         if bug == "raises":
             raise RuntimeError("a bug of a handler")
-        decision = decide(handler, event, event_hash, facts, now)
-        if bug == "poisons" and isinstance(decision, tuple):
-            return tuple(
-                each._replace(contract_basis="nonsense")  # type: ignore[arg-type] # that is the bug
-                if isinstance(each, OpenSession)
-                else each._replace(delivery="nonsense")  # type: ignore[arg-type]
-                if isinstance(each, EndAttempt)
-                else each._replace(contract_json="[]")
-                if isinstance(each, FoldContract)
-                else each._replace(attempt=999)
-                if isinstance(each, RecordFiles)
-                else each
-                for each in decision
-            )
-        return decision
+        decision = decide(handler, event, given)
+        if bug != "poisons":
+            return decision
+        return _poisoned(decision) if isinstance(decision, tuple) else _poisoning(decision)
 
     return with_bugs
+
+
+def _poisoning(deciding: Deciding) -> Deciding:
+    effects = yield from deciding
+    return _poisoned(effects)
+
+
+def _poisoned(effects: Effects) -> Effects:
+    """Effects that the database refuses."""
+    return tuple(
+        each._replace(contract_basis="nonsense")  # type: ignore[arg-type] # that is the bug
+        if isinstance(each, OpenSession)
+        else each._replace(delivery="nonsense")  # type: ignore[arg-type]
+        if isinstance(each, EndAttempt)
+        else each._replace(contract_json="[]")
+        if isinstance(each, FoldContract)
+        else each._replace(attempt=999)
+        if isinstance(each, RecordFiles)
+        else each
+        for each in effects
+    )

@@ -27,9 +27,9 @@ from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import Outbox
 from runward.daemon.worker.remembered import load_remembered
 from runward.handlers.contracts import hashes
-from runward.handlers.effects import Effects, RecordedFile
+from runward.handlers.effects import Deciding, RecordedFile
 from runward.handlers.events import AttemptStarted
-from runward.handlers.facts import Facts, FileHash, Need, Produced
+from runward.handlers.facts import FileHash, Produced
 from runward.handlers.sessions import opened, over
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, _Look
 from runward.handlers.sessions.linked import launcher_key
@@ -256,10 +256,10 @@ def without_leaving_the_contract_to_the_launcher(patch: pytest.MonkeyPatch) -> N
     """A session that was started in a launched run is held to its rule's contract, as if it stood by itself."""
     opened_as = opened._open
 
-    def by_itself(event: AttemptStarted, event_hash: str, facts: Facts) -> Effects | Need:
+    def by_itself(event: AttemptStarted, event_hash: str) -> Deciding:
         declared = event.declaration
         alone = None if declared is None else replace(declared, launcher=None)
-        return opened_as(replace(event, declaration=alone), event_hash, facts)
+        return opened_as(replace(event, declaration=alone), event_hash)
 
     patch.setattr(opened, "_open", by_itself)
 

@@ -27,7 +27,7 @@ from runward.daemon.supervisor import Supervisor, World
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.deciding import Covering, Playable, Ruling, no_playbooks, no_roots, no_rules
+from runward.daemon.worker.answering import Covering, Playable, Ruling, no_playbooks, no_roots, no_rules
 from runward.handlers.effects import StartRun
 from runward.handlers.facts import Declarations, RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess

@@ -1,26 +1,73 @@
-"""Deciding a batch: in order, through a view, each lane for itself."""
+"""Deciding a batch: lanes side by side, jobs of a lane in order, questions answered in bulk."""
 
-from collections.abc import Callable
-from pathlib import Path
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar, TypeVarTuple, Unpack
 
 import pytest
-from tests.daemon.worker.in_process import StillClock, declares_nothing
+from tests.daemon.worker.in_process import StillClock
 from tests.handlers.examples import HASH, declaration
 
-from runward.daemon.rundir.files import RealFiles
 from runward.daemon.store.rows import Job, Outcome
-from runward.daemon.worker.deciding import LONGEST_WAIT, Decider, waves
+from runward.daemon.worker.answering import FOLDS
+from runward.daemon.worker.deciding import LONGEST_WAIT, MOST_QUESTIONS, Answers, Asked, Decider, waves
 from runward.handlers import route
-from runward.handlers.effects import EndAttempt, Explain, OpenAttempt, OpenSession, TryLater
+from runward.handlers.asking import Given, TryLater, ask
+from runward.handlers.effects import Deciding, EndAttempt, Explain, OpenAttempt, OpenSession
 from runward.handlers.events import MAXIMUM_DEPTH, AttemptEnded, AttemptStarted, Event
-from runward.handlers.facts import MAXIMUM_ROUNDS, Declarations, Facts, Need, SessionOf
+from runward.handlers.facts import (
+    Declarations,
+    DeclaredContract,
+    LinkedSessions,
+    LinkedSessionsOf,
+    ProcessesOf,
+    Session,
+    SessionOf,
+)
 
-Decide = Callable[[str, Event, str, Facts, float], route.Decision]
+Decide = Callable[[str, Event, Given], route.Decision]
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+
+class Told:
+    """Answers of a store that is empty, and what was asked of it."""
+
+    def __init__(self) -> None:
+        self.rounds: list[list[Asked]] = []
+        self.waited: list[str] = []
+        self.answers = Answers(folds=dict(FOLDS))
+        self.answers.from_store(SessionOf, self._none)
+        self.answers.from_store(LinkedSessionsOf, self._nothing_linked)
+        self.answers.at_once(DeclaredContract, lambda question: Declarations(None, None))
+
+    async def decide(self, jobs: Sequence[Job]) -> list[Outcome]:
+        return await Decider(self.answers, StillClock()).decide(jobs, self._in_thread, self._wait_out)
+
+    async def _none(
+        self, asked: Sequence[SessionOf], jobs: Sequence[Job]
+    ) -> Mapping[SessionOf, Session | None]:
+        self.rounds.append([*asked])
+        return dict.fromkeys(asked)
+
+    async def _nothing_linked(
+        self, asked: Sequence[LinkedSessionsOf], jobs: Sequence[Job]
+    ) -> Mapping[LinkedSessionsOf, LinkedSessions]:
+        self.rounds.append([*asked])
+        return dict.fromkeys(asked, LinkedSessions())
+
+    async def _in_thread(
+        self, function: Callable[[Unpack[Arguments]], Result], /, *arguments: *Arguments
+    ) -> Result:
+        return function(*arguments)
+
+    async def _wait_out(self, why: str) -> None:
+        self.waited.append(why)
 
 
 @pytest.fixture
-def decider(tmp_path: Path) -> Decider:
-    return Decider(RealFiles(tmp_path), StillClock(), declares_nothing)
+def told() -> Told:
+    return Told()
 
 
 def started(lane: str, attempt: int = 1, **said: object) -> AttemptStarted:
@@ -42,38 +89,109 @@ def with_handler(monkeypatch: pytest.MonkeyPatch, decide: Decide) -> None:
     monkeypatch.setattr(route, "decide", decide)
 
 
-def test_a_job_sees_what_the_jobs_before_it_in_its_lane_did(decider: Decider) -> None:
-    outcomes = decider.decide(jobs(started("a"), ended("a"), started("a", 2), ended("a", 2)), {}, {})
+async def test_a_job_sees_what_the_jobs_before_it_in_its_lane_did(told: Told) -> None:
+    outcomes = await told.decide(jobs(started("a"), ended("a"), started("a", 2), ended("a", 2)))
     kinds = [type(outcome.effects[0]) for outcome in outcomes]
     assert kinds == [OpenSession, EndAttempt, OpenAttempt, EndAttempt]
     assert {outcome.state for outcome in outcomes} == {"done"}
 
 
-def test_lanes_do_not_see_one_another(decider: Decider) -> None:
-    outcomes = decider.decide(jobs(started("a"), ended("b")), {}, {})
+async def test_lanes_do_not_see_one_another(told: Told) -> None:
+    outcomes = await told.decide(jobs(started("a"), ended("b")))
     assert [type(outcome.effects[0]) for outcome in outcomes] == [OpenSession, Explain]
 
 
-def test_a_handler_that_fails_stops_its_own_lane_and_nobody_elses(decider: Decider) -> None:
-    def fails(playbook: str | None, agent: str | None) -> Declarations:
+async def test_a_question_of_many_jobs_is_one_question_to_the_store(told: Told) -> None:
+    await told.decide(jobs(*(started(str(number)) for number in range(100)), ended("0")))
+    assert told.rounds == [
+        [SessionOf(str(number)) for number in range(100)],
+        [LinkedSessionsOf("0")],
+    ]
+
+
+async def test_what_another_lane_decided_in_the_batch_is_seen_however_late_it_is_asked(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Session | None] = []
+    of_route = route.decide
+
+    def looks_at_a(handler: str, event: Event, given: Given) -> route.Decision:
+        return look() if event.lane == "b" else of_route(handler, event, given)
+
+    def look() -> Deciding:
+        yield from ask(LinkedSessionsOf("b"))
+        seen.append((yield from ask(SessionOf("a"))))
+        return ()
+
+    with_handler(monkeypatch, looks_at_a)
+    await told.decide(jobs(started("a"), started("b")))
+    (session,) = seen
+    assert session is not None
+    assert session.status == "running"
+
+
+async def test_a_handler_that_fails_stops_its_own_lane_and_nobody_elses(told: Told) -> None:
+    def fails(question: DeclaredContract) -> Declarations:
         raise ZeroDivisionError("a bug of ours")
 
-    decider = Decider(RealFiles(Path()), StillClock(), fails)
-    outcomes = decider.decide(jobs(started("a", playbook="p"), ended("a"), started("b"), ended("b")), {}, {})
+    told.answers.at_once(DeclaredContract, fails)
+    outcomes = await told.decide(jobs(started("a", playbook="p"), ended("a"), started("b"), ended("b")))
     assert [outcome.state for outcome in outcomes] == ["held", "waiting", "done", "done"]
     assert outcomes[0].error is not None
     assert "ZeroDivisionError: a bug of ours" in outcomes[0].error
     assert outcomes[1].error is None
 
 
+async def test_a_question_that_cannot_be_answered_harms_none_that_was_asked_with_it(told: Told) -> None:
+    async def one_is_broken(
+        asked: Sequence[SessionOf], among: Sequence[Job]
+    ) -> Mapping[SessionOf, Session | None]:
+        if SessionOf("b") in asked:
+            raise ValueError("its row can't be read")
+        return dict.fromkeys(asked)
+
+    told.answers.from_store(SessionOf, one_is_broken)
+    outcomes = await told.decide(jobs(started("a"), started("b"), started("c")))
+    assert [outcome.state for outcome in outcomes] == ["done", "held", "done"]
+    assert "its row can't be read" in str(outcomes[1].error)
+
+
+async def test_an_answer_that_leaves_a_question_out_is_never_none(told: Told) -> None:
+    async def forgets(asked: Sequence[SessionOf], among: Sequence[Job]) -> Mapping[SessionOf, Session | None]:
+        return {}
+
+    told.answers.from_store(SessionOf, forgets)
+    (outcome,) = await told.decide(jobs(started("a")))
+    assert (outcome.state, "KeyError" in str(outcome.error)) == ("held", True)
+
+
+async def test_a_store_that_does_not_answer_is_asked_again(told: Told) -> None:
+    busy = iter((True, True, False))
+
+    async def answers_at_last(
+        asked: Sequence[SessionOf], among: Sequence[Job]
+    ) -> Mapping[SessionOf, Session | None]:
+        if next(busy):
+            raise sqlite3.OperationalError("database is locked")
+        return dict.fromkeys(asked)
+
+    told.answers.from_store(SessionOf, answers_at_last)
+    (outcome,) = await told.decide(jobs(started("a")))
+    assert (outcome.state, told.waited) == ("done", ["database is locked"] * 2)
+
+
 @pytest.mark.parametrize(
     ("tries", "wait"), [(0, 0.5), (1, 1.0), (4, 8.0), (7, LONGEST_WAIT), (10_000, LONGEST_WAIT)]
 )
-def test_what_the_world_refuses_is_tried_again_with_backoff_for_ever(
-    decider: Decider, tries: int, wait: float, monkeypatch: pytest.MonkeyPatch
+async def test_what_the_world_refuses_is_tried_again_with_backoff_for_ever(
+    told: Told, tries: int, wait: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_handler(monkeypatch, lambda *asked: TryLater("the disk is busy"))
-    (first, second) = decider.decide(jobs(started("a"), ended("a"), tries=tries), {}, {})
+    def refused(*given: object) -> Deciding:
+        yield from ask(SessionOf("a"))
+        raise TryLater("the disk is busy")
+
+    with_handler(monkeypatch, refused)
+    (first, second) = await told.decide(jobs(started("a"), ended("a"), tries=tries))
     assert (first.state, first.error, first.run_after) == (
         "waiting",
         "the disk is busy",
@@ -82,37 +200,42 @@ def test_what_the_world_refuses_is_tried_again_with_backoff_for_ever(
     assert (second.state, second.error) == ("waiting", None)
 
 
-def test_a_handler_that_asks_for_ever_is_a_bug_and_held(
-    decider: Decider, monkeypatch: pytest.MonkeyPatch
+async def test_a_handler_that_asks_for_ever_is_a_bug_and_held(
+    told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
 
-    def ask(handler: str, event: Event, event_hash: str, facts: Facts, now: float) -> route.Decision:
-        asked.append(1)
-        return Need((SessionOf(event.lane),))
+    def asks_on(handler: str, event: Event, given: Given) -> Deciding:
+        while True:
+            asked.append(1)
+            yield from ask(SessionOf(event.lane))
 
-    with_handler(monkeypatch, ask)
-    (outcome,) = decider.decide(jobs(started("a")), {}, {})
+    with_handler(monkeypatch, asks_on)
+    (outcome,) = await told.decide(jobs(started("a")))
     assert outcome.state == "held"
-    assert "TooManyRounds" in str(outcome.error)
-    assert len(asked) == MAXIMUM_ROUNDS + 1
+    assert "TooManyQuestions" in str(outcome.error)
+    assert len(asked) == MOST_QUESTIONS
 
 
-def test_a_handler_that_asks_for_another_lanes_session_is_a_bug_and_held(
-    decider: Decider, monkeypatch: pytest.MonkeyPatch
+async def test_a_question_that_nobody_answers_is_a_bug_and_held(
+    told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_handler(monkeypatch, lambda *asked: Need((SessionOf("somebody else"),)))
-    (outcome,) = decider.decide(jobs(started("a")), {}, {})
-    assert (outcome.state, "NotPrefetched" in str(outcome.error)) == ("held", True)
+    def asks(*given: object) -> Deciding:
+        yield from ask(ProcessesOf("a"))
+        return ()
+
+    with_handler(monkeypatch, asks)
+    (outcome,) = await told.decide(jobs(started("a")))
+    assert (outcome.state, "nobody answers ProcessesOf" in str(outcome.error)) == ("held", True)
 
 
-def test_events_that_cause_one_another_too_deeply_are_held(decider: Decider) -> None:
-    assert decider.decide(jobs(started("a"), depth=MAXIMUM_DEPTH - 1), {}, {})[0].state == "done"
-    (outcome,) = decider.decide(jobs(started("a"), depth=MAXIMUM_DEPTH), {}, {})
+async def test_events_that_cause_one_another_too_deeply_are_held(told: Told) -> None:
+    assert (await told.decide(jobs(started("a"), depth=MAXIMUM_DEPTH - 1)))[0].state == "done"
+    (outcome,) = await told.decide(jobs(started("a"), depth=MAXIMUM_DEPTH))
     assert (outcome.state, "LoopOfEvents" in str(outcome.error)) == ("held", True)
 
 
-def test_each_end_of_a_session_that_goes_on_has_a_transaction_of_its_own(decider: Decider) -> None:
+async def test_each_end_of_a_session_that_goes_on_has_a_transaction_of_its_own(told: Told) -> None:
     events: list[Event] = [
         started("a"),
         ended("a"),
@@ -122,7 +245,7 @@ def test_each_end_of_a_session_that_goes_on_has_a_transaction_of_its_own(decider
         ended("a", 2),
         started("a", 3),
     ]
-    outcomes = decider.decide(jobs(*events), {}, {})
+    outcomes = await told.decide(jobs(*events))
     found = [[outcome.job.event.key for outcome in wave] for wave in waves(outcomes)]
     assert found == [
         ["a#1/started", "a#1/ended", "b#1/started", "b#1/ended"],
@@ -131,6 +254,6 @@ def test_each_end_of_a_session_that_goes_on_has_a_transaction_of_its_own(decider
     ]
 
 
-def test_an_ordinary_batch_is_one_transaction(decider: Decider) -> None:
-    outcomes: list[Outcome] = decider.decide(jobs(started("a"), ended("a"), started("b")), {}, {})
+async def test_an_ordinary_batch_is_one_transaction(told: Told) -> None:
+    outcomes: list[Outcome] = await told.decide(jobs(started("a"), ended("a"), started("b")))
     assert waves(outcomes) == [outcomes]

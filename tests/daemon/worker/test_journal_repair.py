@@ -36,7 +36,7 @@ from runward.daemon.supervisor import Supervisor, World
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.deciding import no_playbooks, no_rules
+from runward.daemon.worker.answering import no_playbooks, no_rules
 from runward.handlers.facts import Declarations, Unreadable
 
 

@@ -4,29 +4,28 @@ from typing import get_args
 
 import pytest
 from tests.handlers.examples import HASH, KEY, NOW, PATH
+from tests.handlers.played import Answer, AnyQuestion, Need, played
 
+from runward.handlers.asking import TryLater
+from runward.handlers.contracts import hashes as handler
 from runward.handlers.contracts.file_problems import MEANINGS, FileProblem
-from runward.handlers.contracts.hashes import TRIES, decide
-from runward.handlers.effects import Effects, Explain, RecordedFile, RecordFiles, TryLater
+from runward.handlers.contracts.hashes import TRIES
+from runward.handlers.effects import Effects, Explain, RecordedFile, RecordFiles
 from runward.handlers.events import SessionFinished
 from runward.handlers.facts import (
-    Answer,
     FileHash,
     HashesOf,
     HashState,
-    Need,
     Produced,
     ProducedBy,
     ProducedFiles,
-    Question,
     RootHashes,
-    TriedBefore,
-    UnexpectedAnswer,
     Unreadable,
 )
 
 REVIEW, NOTES = Produced("review", "review.md", 12, 100), Produced("notes", "sub/notes.md", 5, 200)
 VERDICT = SessionFinished(KEY, 2, 5.0, "completed", "run.completed.ok", "passed", 2, 17)
+decide = played(handler.decide)
 ONE, TWO = "1" * 64, "2" * 64
 AS_VERIFIED = (FileHash("hashed", 12, 100, ONE), FileHash("hashed", 5, 200, TWO))
 
@@ -36,22 +35,18 @@ def conclude(
 ) -> tuple[Effects | TryLater, list[HashesOf]]:
     """Ask and answer as the worker does; also what was asked of the disk."""
     asked: list[HashesOf] = []
-    facts: dict[Question, Answer] = {}
+    facts: dict[AnyQuestion, Answer] = {}
     for _ in range(3):
-        decision = decide(VERDICT, HASH, facts, NOW)
+        decision = decide(VERDICT, HASH, facts, NOW, tried)
         if not isinstance(decision, Need):
             return decision, asked
-        for question in decision.questions:
-            match question:
-                case HashesOf():
-                    asked.append(question)
-                    facts[question] = answer
-                case ProducedBy(key=key, attempt=attempt):
-                    assert (key, attempt) == (KEY, 2)
-                    facts[question] = ProducedFiles(artifacts_path, PATH, (REVIEW, NOTES))
-                case _:
-                    assert question == TriedBefore()
-                    facts[question] = tried
+        question = decision.question
+        if isinstance(question, HashesOf):
+            asked.append(question)
+            facts[question] = answer
+        else:
+            assert question == ProducedBy(KEY, 2)
+            facts[question] = ProducedFiles(artifacts_path, PATH, (REVIEW, NOTES))
     raise AssertionError("it still asks after two rounds")
 
 
@@ -124,7 +119,8 @@ def test_what_may_pass_is_tried_again_a_bounded_number_of_times(state: HashState
     answer = RootHashes(True, (AS_VERIFIED[0], FileHash(state)))
     for tried in range(TRIES - 1):
         decision, _ = conclude(answer, tried)
-        assert decision == TryLater(f"sub/notes.md {MEANINGS[state]}")
+        assert isinstance(decision, TryLater)
+        assert decision.why == f"sub/notes.md {MEANINGS[state]}"
     review, notes = recorded(answer, TRIES - 1)
     assert (review.sha256, review.problem) == (ONE, None)
     assert notes == RecordedFile("notes", "sub/notes.md", 5, 200, None, state)  # type: ignore[arg-type] # the same word
@@ -137,12 +133,13 @@ def test_with_their_root_all_files_are_gone() -> None:
 @pytest.mark.parametrize("tried", [0, TRIES, 1000])
 def test_while_the_place_can_not_be_read_nothing_is_known_however_often_it_was_tried(tried: int) -> None:
     decision, _ = conclude(Unreadable("Input/output error"), tried)
-    assert decision == TryLater(f"the artifacts of {KEY} can't be read: Input/output error")
+    assert isinstance(decision, TryLater)
+    assert decision.why == f"the artifacts of {KEY} can't be read: Input/output error"
 
 
 def test_an_attempt_of_which_nothing_was_kept_is_a_mistake_of_ours() -> None:
-    facts: dict[Question, Answer] = {ProducedBy(KEY, 2): None, TriedBefore(): 0}
-    with pytest.raises(UnexpectedAnswer, match="ProducedBy"):
+    facts: dict[AnyQuestion, Answer] = {ProducedBy(KEY, 2): None}
+    with pytest.raises(LookupError, match="the store has none"):
         decide(VERDICT, HASH, facts, NOW)
 
 

@@ -4,36 +4,33 @@ import json
 
 import pytest
 from tests.handlers.examples import HASH, KEY, NOTES, NOW, PATH, REVIEW, planned, session
+from tests.handlers.played import Answer, AnyQuestion, Need, played
 
 from runward.config.contract import Contract, ExpectedArtifact
-from runward.handlers.contracts.planned import decide
+from runward.handlers.asking import TryLater
+from runward.handlers.contracts import planned as handler
 from runward.handlers.effects import (
     AppendLines,
     Effects,
     Explain,
     FoldContract,
     RefuseFold,
-    TryLater,
 )
 from runward.handlers.events import FlowPlanned
 from runward.handlers.facts import (
-    Answer,
     Declarations,
     DeclaredContract,
     EarlyLegs,
     LegsBefore,
-    Need,
-    Question,
-    RootFacts,
     Session,
     SessionOf,
-    UnexpectedAnswer,
     Unreadable,
 )
 
 REPORT = Declarations(None, (ExpectedArtifact("report", "report.md", True, "all of it"),))
 BEFORE = LegsBefore(f"{PATH}/artifacts", PATH, ("one", "legs/two"), 5, 7)
 NONE_EARLY = EarlyLegs(())
+decide = played(handler.decide)
 
 
 def decided(
@@ -43,12 +40,9 @@ def decided(
     declared: Declarations = REPORT,
 ) -> Effects | Need | TryLater:
     event = event or planned()
-    facts: dict[Question, Answer] = {SessionOf(KEY): known}
-    decision = decide(event, HASH, facts, NOW)
-    if isinstance(decision, Need):
-        for question in decision.questions:
-            facts[question] = early if isinstance(question, LegsBefore) else declared
-        decision = decide(event, HASH, facts, NOW)
+    facts: dict[AnyQuestion, Answer] = {SessionOf(KEY): known}
+    while isinstance(decision := decide(event, HASH, facts, NOW), Need):
+        facts[decision.question] = early if isinstance(decision.question, LegsBefore) else declared
     return decision
 
 
@@ -65,16 +59,20 @@ def refusal(decision: Effects | Need | TryLater) -> str:
 
 
 def test_the_session_is_asked_for_first_then_the_legs_and_each_agent_once() -> None:
-    assert decide(planned(), HASH, {}, NOW) == Need((SessionOf(KEY),))
+    assert decide(planned(), HASH, {}, NOW) == Need(SessionOf(KEY))
     event = planned(agents=("critic", "critic"))
-    need = decide(event, HASH, {SessionOf(KEY): session()}, NOW)
-    assert need == Need((BEFORE, DeclaredContract(None, "critic")))
+    known: dict[AnyQuestion, Answer] = {SessionOf(KEY): session()}
+    assert decide(event, HASH, known, NOW) == Need(BEFORE)
+    known[BEFORE] = NONE_EARLY
+    assert decide(event, HASH, known, NOW) == Need(DeclaredContract(None, "critic"))
+    known[DeclaredContract(None, "critic")] = REPORT
+    assert isinstance(decide(event, HASH, known, NOW), tuple)
 
 
 def test_artifacts_outside_the_run_are_looked_at_where_they_are() -> None:
     need = decide(planned(), HASH, {SessionOf(KEY): session(artifacts_path="/out")}, NOW)
     assert isinstance(need, Need)
-    asked = need.questions[0]
+    asked = need.question
     assert isinstance(asked, LegsBefore)
     assert (asked.root, asked.within) == ("/out", "")
 
@@ -174,15 +172,3 @@ def test_legs_that_cant_be_looked_at_are_looked_at_later() -> None:
     decision = decided(session(), early=Unreadable("Input/output error"))
     assert isinstance(decision, TryLater)
     assert "Input/output error" in decision.why
-
-
-def test_an_answer_that_is_none_is_a_bug() -> None:
-    with pytest.raises(UnexpectedAnswer):
-        decided(session(), early=RootFacts(True))
-    facts: dict[Question, Answer] = {
-        SessionOf(KEY): session(),
-        BEFORE: EarlyLegs(()),
-        DeclaredContract(None, "critic"): None,
-    }
-    with pytest.raises(UnexpectedAnswer):
-        decide(planned(agents=("critic", "critic")), HASH, facts, NOW)

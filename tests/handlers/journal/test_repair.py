@@ -4,13 +4,16 @@ import json
 
 import pytest
 from tests.handlers.examples import HASH
+from tests.handlers.played import Need, played
 
 from runward.handlers.effects import AppendLines, Explain, RepairJournal
 from runward.handlers.events import JournalDamaged
-from runward.handlers.facts import Need, SessionOf
-from runward.handlers.journal.repair import decide, describe
+from runward.handlers.facts import SessionOf
+from runward.handlers.journal import repair
+from runward.handlers.journal.repair import describe
 
 KEY = "native:runs/a"
+decide = played(repair.decide)
 
 
 def damaged(lost: int = 0, torn_bytes: int = 0, changed: int = 0, moved: int = 0) -> JournalDamaged:
@@ -26,7 +29,7 @@ def decided(event: JournalDamaged) -> tuple[object, ...]:
 
 
 def test_whether_the_run_lives_is_asked_first() -> None:
-    assert decide(damaged(lost=1), HASH, {}, 9.0) == Need((SessionOf(KEY),))
+    assert decide(damaged(lost=1), HASH, {}, 9.0) == Need(SessionOf(KEY))
 
 
 def test_what_a_crash_took_is_owed_again_and_told() -> None:

@@ -1,5 +1,6 @@
 """A person says which directory a root is."""
 
+from runward.handlers.asking import Given
 from runward.handlers.effects import AcceptRoot, Explain, ScanRoots
 from runward.handlers.events import RootAcceptRequested
 from runward.handlers.requests import accept
@@ -7,7 +8,7 @@ from runward.handlers.requests import accept
 
 def test_the_directory_that_was_seen_is_the_root_and_all_is_scanned() -> None:
     decided, scanned, explained = accept.accept(
-        RootAcceptRequested("r", 1.0, "runs", "1:2", "ann"), "h", {}, 2.0
+        RootAcceptRequested("r", 1.0, "runs", "1:2", "ann"), Given("h", 2.0)
     )
     assert (decided, scanned) == (AcceptRoot("runs", "1:2"), ScanRoots())
     assert isinstance(explained, Explain)

@@ -2,13 +2,15 @@
 
 import pytest
 from tests.handlers.examples import KEY, session
+from tests.handlers.played import Need, played
 
 from runward.handlers.effects import CancelRun, Explain
 from runward.handlers.events import SessionCancelRequested
-from runward.handlers.facts import Need, ProcessesOf, RunProcesses, Session, SessionOf
+from runward.handlers.facts import ProcessesOf, RunProcesses, Session, SessionOf
 from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.requests.cancel import cancel
+from runward.handlers.requests import cancel as handler
 
+cancel = played(handler.cancel)
 LAUNCHER = RecordedProcess(100, 700, "this-boot")
 NAMED = RunProcesses(LAUNCHER, None, "here")
 
@@ -22,8 +24,8 @@ def decided(event: SessionCancelRequested, found: Session | None, processes: Run
 
 
 def test_it_asks_for_the_session_and_for_whom_its_files_name() -> None:
-    assert cancel(asked(), "hash", {SessionOf(KEY): None}, 11.0) == Need((ProcessesOf(KEY),))
-    assert cancel(asked(), "hash", {}, 11.0) == Need((SessionOf(KEY), ProcessesOf(KEY)))
+    assert cancel(asked(), "hash", {SessionOf(KEY): None}, 11.0) == Need(ProcessesOf(KEY))
+    assert cancel(asked(), "hash", {}, 11.0) == Need(SessionOf(KEY))
 
 
 def test_a_running_session_is_ordered_to_end_by_whom_and_why() -> None:

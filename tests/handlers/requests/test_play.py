@@ -1,16 +1,19 @@
 """A person asks for a playbook's command: what is ordered, and what is refused with its reason."""
 
 import pytest
+from tests.handlers.played import Need, played
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook, read_playbook
 from runward.handlers.effects import Effects, Explain, StartRun
 from runward.handlers.events import PlayRunRequested
-from runward.handlers.facts import Need, Play, PlayOf
-from runward.handlers.requests.play import run, run_name
+from runward.handlers.facts import Play, PlayOf
+from runward.handlers.requests.play import run as handler
+from runward.handlers.requests.play import run_name
 from runward.handlers.requests.subjects import of_start
 
+run = played(handler)
 REQUEST = "7b0e7b8e-0000-4000-8000-000000000001"
 AT = 1_790_000_000.25
 NAME = run_name("review", AT, REQUEST)
@@ -46,7 +49,7 @@ def asked(given: dict[str, JsonValue] | None = None, **changed: object) -> PlayR
 
 def decided(event: PlayRunRequested, play: Play) -> Effects:
     decision = run(event, "h", {PlayOf("review"): play}, 2.0)
-    assert not isinstance(decision, Need)
+    assert isinstance(decision, tuple)
     return decision
 
 
@@ -65,7 +68,7 @@ def refusal(event: PlayRunRequested, play: Play) -> str:
 
 
 def test_what_the_playbook_declares_now_is_asked_first() -> None:
-    assert run(asked(), "h", {}, 2.0) == Need((PlayOf("review"),))
+    assert run(asked(), "h", {}, 2.0) == Need(PlayOf("review"))
 
 
 def test_a_right_request_orders_the_run_with_everything_that_it_needs() -> None:

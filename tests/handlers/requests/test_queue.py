@@ -1,20 +1,22 @@
 import pytest
+from tests.handlers.played import Answer, AnyQuestion, Need, played
 
 from runward.handlers.effects import Explain, ReleaseJob, ScanRoots
 from runward.handlers.events import JobDiscardRequested, JobRetryRequested, ScanRequested
-from runward.handlers.facts import Facts, JobState, JobStateOf, Need
+from runward.handlers.facts import JobState, JobStateOf
 from runward.handlers.requests import queue
 
-HELD: Facts = {JobStateOf(7): JobState("held")}
+retry, discard, scan = played(queue.retry), played(queue.discard), played(queue.scan)
+HELD: dict[AnyQuestion, Answer] = {JobStateOf(7): JobState("held")}
 
 
 def test_how_the_job_stands_is_asked_first() -> None:
-    assert queue.retry(JobRetryRequested("r", 1.0, 7), "h", {}, 2.0) == Need((JobStateOf(7),))
-    assert queue.discard(JobDiscardRequested("r", 1.0, 7), "h", {}, 2.0) == Need((JobStateOf(7),))
+    assert retry(JobRetryRequested("r", 1.0, 7), "h", {}, 2.0) == Need(JobStateOf(7))
+    assert discard(JobDiscardRequested("r", 1.0, 7), "h", {}, 2.0) == Need(JobStateOf(7))
 
 
 def test_a_retry_puts_the_job_back_and_says_who_asked() -> None:
-    effects = queue.retry(JobRetryRequested("r", 1.0, 7, said_by="ann"), "h", HELD, 2.0)
+    effects = retry(JobRetryRequested("r", 1.0, 7, said_by="ann"), "h", HELD, 2.0)
     assert effects == (
         ReleaseJob(7, "waiting", "retried by ann"),
         Explain("job 7", "decided", "retried by ann"),
@@ -22,7 +24,7 @@ def test_a_retry_puts_the_job_back_and_says_who_asked() -> None:
 
 
 def test_a_discard_gives_the_job_up_and_keeps_the_reason() -> None:
-    effects = queue.discard(JobDiscardRequested("r", 1.0, 7, "it is hopeless", "ann"), "h", HELD, 2.0)
+    effects = discard(JobDiscardRequested("r", 1.0, 7, "it is hopeless", "ann"), "h", HELD, 2.0)
     assert effects == (
         ReleaseJob(7, "discarded", "discarded by ann: it is hopeless"),
         Explain("job 7", "decided", "discarded by ann: it is hopeless"),
@@ -33,9 +35,9 @@ def test_a_discard_gives_the_job_up_and_keeps_the_reason() -> None:
     ("found", "why"), [(JobState("done"), "it is done, not held"), (None, "there is no such job")]
 )
 def test_what_is_not_held_is_not_released_and_that_is_said(found: JobState | None, why: str) -> None:
-    effects = queue.retry(JobRetryRequested("r", 1.0, 7, said_by="ann"), "h", {JobStateOf(7): found}, 2.0)
+    effects = retry(JobRetryRequested("r", 1.0, 7, said_by="ann"), "h", {JobStateOf(7): found}, 2.0)
     assert effects == (Explain("job 7", "refused", f"not retried by ann: {why}"),)
 
 
 def test_a_scan_is_of_every_root() -> None:
-    assert queue.scan(ScanRequested("r", 1.0), "h", {}, 2.0) == (ScanRoots(),)
+    assert scan(ScanRequested("r", 1.0), "h", {}, 2.0) == (ScanRoots(),)

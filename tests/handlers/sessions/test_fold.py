@@ -1,21 +1,22 @@
 """What a job sees of the jobs before it is what the store will say after them."""
 
 from tests.handlers.examples import HASH, KEY, NOW, declaration, ended, session, started
+from tests.handlers.played import Answer, AnyQuestion, played
 
 from runward.handlers.effects import Effects, Explain, FoldContract, RefuseFold
 from runward.handlers.events import AttemptEnded, AttemptStarted
-from runward.handlers.facts import Answer, LinkedSessions, LinkedSessionsOf, Question, Session, SessionOf
+from runward.handlers.facts import LinkedSessions, LinkedSessionsOf, Session, SessionOf
 from runward.handlers.sessions import ended as ending
 from runward.handlers.sessions import opened
 from runward.handlers.sessions.fold import fold
 
 
 def decide(event: AttemptStarted | AttemptEnded, known: Session | None) -> Effects:
-    facts: dict[Question, Answer] = {SessionOf(KEY): known, LinkedSessionsOf(KEY): LinkedSessions()}
+    facts: dict[AnyQuestion, Answer] = {SessionOf(KEY): known, LinkedSessionsOf(KEY): LinkedSessions()}
     decision = (
-        opened.decide(event, HASH, facts, NOW)
+        played(opened.decide)(event, HASH, facts, NOW)
         if isinstance(event, AttemptStarted)
-        else ending.decide(event, HASH, facts, NOW)
+        else played(ending.decide)(event, HASH, facts, NOW)
     )
     assert isinstance(decision, tuple)
     return decision

@@ -1,0 +1,45 @@
+"""How a handler asks: it yields a question and gets the answer back.
+
+    session = yield from ask(SessionOf(event.session_key))
+
+The type of the answer belongs to the question. An absent thing is a value (`None`). "Cannot read" is a value of its
+own and never the same as empty or gone.
+"""
+
+from collections.abc import Generator
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Question(Generic[T_co]):
+    """A question whose answer is a `T_co`. Equal questions have equal answers, so each kind is a frozen dataclass."""
+
+    __slots__ = ()
+
+
+Asking: TypeAlias = Generator[Question[Any], Any, T]
+"""What a function returns that may ask before it returns a `T`."""
+
+
+class Given(NamedTuple):
+    """What a handler is given beside its event: the event's hash, the time (Unix seconds), and how often it was put off."""
+
+    event_hash: str
+    at: float
+    tries: int = 0
+
+
+def ask(question: Question[T]) -> Asking[T]:
+    """The answer to the question."""
+    answer: T = yield question
+    return answer
+
+
+class TryLater(Exception):
+    """The world refused a fact that is needed (busy, full, unreadable): the job is tried again, with backoff."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
