@@ -177,6 +177,7 @@ class _Batch:
                 lane.jobs.append(job)
         self._outcomes: dict[int, Outcome] = {}
         self._known: dict[Asked, object] = {}
+        self._fresh: list[Effect] = []
         self._decided: dict[Asked, list[Effect]] = {}
 
     @property
@@ -196,12 +197,16 @@ class _Batch:
 
     def go_on(self, answered: Mapping[Asked, object]) -> dict[type[Asked], list[Asked]]:
         """Go on in every lane until it is done or asks the store; returns what is asked."""
+        self._fold()
         for question, answer in answered.items():
             for effect in self._decided.get(question, ()):
                 answer = self._answers.folds[type(effect)].apply(answer, effect)
             self._known[question] = answer
         for lane in self._lanes.values():
-            self._advance(lane)
+            if lane.question is not None and lane.question in answered:
+                self._send(lane, self._known[lane.question])
+            if lane.jobs:
+                self._advance(lane)
         return self._asked()
 
     def _asked(self) -> dict[type[Asked], list[Asked]]:
@@ -217,6 +222,7 @@ class _Batch:
             if lane.question is None:
                 self._call(lane)
                 continue
+            self._fold()
             if lane.question in self._known:
                 self._send(lane, self._known[lane.question])
                 continue
@@ -267,9 +273,14 @@ class _Batch:
 
     def _done(self, lane: _Lane, effects: Effects) -> None:
         self._next(lane, Outcome(lane.jobs[0], "done", effects))
-        if self.is_over:
+        self._fresh += effects
+
+    def _fold(self) -> None:
+        """Have what was decided so far seen by those who ask from now on. Mostly nobody does."""
+        if not self._fresh:
             return
-        for effect in effects:
+        fresh, self._fresh = self._fresh, []
+        for effect in fresh:
             fold = self._answers.folds.get(type(effect))
             if fold is not None:
                 question = fold.question(effect)

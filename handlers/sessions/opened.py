@@ -60,7 +60,8 @@ def _open(event: AttemptStarted, event_hash: str) -> Deciding:
     else:
         declared = yield from declared_now(declaration)
         basis = "late" if event.seen_over else "first_look"
-    declaration = replace(declaration, playbook=declared.playbook)
+    if declared.playbook != declaration.playbook:
+        declaration = replace(declaration, playbook=declared.playbook)
     known_basis = basis if declared.snapshot.contract is not None else None
     return _opening(event, event_hash, declaration, declared.snapshot, known_basis, declared.rule)
 
