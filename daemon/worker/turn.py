@@ -7,7 +7,7 @@ run in a thread; nothing is acknowledged or performed before its commit returned
 import math
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -199,12 +199,14 @@ class Worker:
             remembered = await queries.cursors(
                 self.store, [f"{root}/{name}" for (root, name), _ in of_native]
             )
-            looked = await in_thread(self.looker.look, of_native, self.roots, remembered)
-            looked = await in_thread(self._judged, looked)
+            looked = await in_thread(self._look_at, of_native, remembered)
         foreign = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is not None]
         if foreign:
             looked += await self._follow(foreign)
         return looked
+
+    def _look_at(self, hints: Sequence[Hint], remembered: Mapping[str, str]) -> list[Looked]:
+        return self._judged(self.looker.look(hints, self.roots, remembered))
 
     def _judged(self, looked: Sequence[Looked]) -> list[Looked]:
         """The looks at places of roots that are themselves. The others are looked at again when their roots are back."""
