@@ -29,7 +29,7 @@ from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.reading import STORE
 from runward.daemon.store.store import Store, connect
-from runward.daemon.store.transaction import EpochRefused
+from runward.daemon.store.transaction import EpochRefused, malformed_is_told
 from runward.daemon.supervisor import SettingsNotTaken, Supervisor, World
 from runward.daemon.upkeep import Upkeep
 from runward.daemon.watch.notifications import Inotify
@@ -52,7 +52,7 @@ async def serve(
     """Be the daemon of `settings.state_dir` until it is told to stop; with `once`, until nothing is due.
 
     Raises `StateDirectoryUnsafe`, `StateDirectoryHeld`, `StoreTooNew`, `EpochRefused` or `EpochPassed` (a successor took over),
-    and `OSError` or `sqlite3.Error` where the state directory can't be used.
+    `StoreMalformed`, and `OSError` or `sqlite3.Error` where the state directory can't be used.
     """
     try:
         await _serve(settings, log, sinks, reload, signals, once)
@@ -85,15 +85,16 @@ async def _serve(
     with ExitStack() as stack:
         stack.callback(hold(state).release)
         notify.extend(MIGRATION)
-        migrate(state / STORE)
+        with malformed_is_told():
+            migrate(state / STORE)
         (state / STORE).chmod(0o600)
-        store = Store(await connect(state / STORE))
         declarer = Declarer(settings)
 
         def make_alarm(ring: Callable[[], None]) -> SchedulerAlarm:
             return stack.enter_context(SchedulerAlarm(ring))
 
         inotify = _inotify(settings, state)
+        store = Store(await connect(state / STORE))
         try:
             supervisor = Supervisor(state, settings, _world(state, declarer, inotify), store, log, make_alarm)
             supervisor.worker.tell = sinks.add

@@ -38,6 +38,7 @@ def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> No
     from runward.daemon.store.backup import BackupExists, back_up
     from runward.daemon.store.examine import Damaged
     from runward.daemon.store.reading import StoreTooNew
+    from runward.daemon.store.transaction import StoreMalformed, malformed_is_told
 
     state = Path(settings_in_force(context).state_dir)
     store, target = state / STORE, Path(os.path.abspath(file))
@@ -48,13 +49,16 @@ def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> No
     began = time.monotonic()
     shown = _Shown(sys.stderr.isatty())
     try:
-        found = back_up(store, target, replace=force, tell=shown.tell)
+        with malformed_is_told():
+            found = back_up(store, target, replace=force, tell=shown.tell)
     except BackupExists:
         fail(f"{target} exists: name another file, or use --force to replace it", WRONG_USAGE)
     except StoreTooNew as error:
         fail(str(error), WRONG_SETTINGS)
     except Damaged as error:
         fail(f"the store's copy is not sound, and was not kept: {error}; see docs/backup.md", NOT_SO)
+    except StoreMalformed as error:
+        fail(f"{store} can't be copied: {error}", TRY_AGAIN)
     except FileNotFoundError as error:
         fail(f"{target} can't be written: {error.strerror}: make its directory first", NOT_FOUND)
     except (OSError, sqlite3.Error) as error:

@@ -56,6 +56,7 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
     from runward.daemon.state_rights import StateDirectoryUnsafe
     from runward.daemon.store.ownership import StateDirectoryHeld
     from runward.daemon.store.reading import StoreTooNew
+    from runward.daemon.store.transaction import StoreMalformed
 
     root = context.find_root().obj
     try:
@@ -65,7 +66,7 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
             return
         is_lasting = isinstance(error, StoreTooNew | StateDirectoryUnsafe)
         fail(str(error), WRONG_SETTINGS if is_lasting else TRY_AGAIN)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, StoreMalformed) as error:
         if root["debug"]:
             raise
         fail(f"the state directory {settings.state_dir} can't be used: {error}", TRY_AGAIN)
@@ -84,6 +85,7 @@ def _be(
     from runward.daemon.log import open_log, open_sinks
     from runward.daemon.service import serve
     from runward.daemon.store.ownership import prepare
+    from runward.daemon.store.transaction import StoreMalformed
 
     prepare(Path(settings.state_dir))
     sinks = open_sinks(Path(settings.state_dir), None if quiet else sys.stderr, os.environ)
@@ -95,6 +97,9 @@ def _be(
         faults.from_environment(_fault())
         signals.hold()
         anyio.run(serve, settings, log, sinks, lambda: read_settings_of(config), signals, once)
+    except StoreMalformed as error:
+        log.critical("store.malformed", why=str(error))
+        raise
     except no_crash:
         raise
     except Exception:

@@ -9,7 +9,7 @@ import asyncio
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import aiosqlite
 import anyio
@@ -23,6 +23,18 @@ from runward.daemon.store.transaction import (
     Row,
     Statement,
     Value,
+    malformed_is_told,
+)
+
+_PRAGMAS: Final = (
+    "journal_mode = wal",
+    "synchronous = full",
+    "foreign_keys = on",
+    "recursive_triggers = on",
+    "busy_timeout = 5000",
+    "temp_store = memory",
+    f"wal_autocheckpoint = {WRITER_PAGES}",
+    "journal_size_limit = 67108864",
 )
 
 
@@ -56,20 +68,17 @@ async def connect(path: Path) -> Connection:
 
     With the implicit `begin` of isolation level IMMEDIATE no statement ever commits by itself: where
     SQLite rolled a transaction back (as it does on a full disk), those queued behind it open another
-    one, which is rolled back with it.
+    one, which is rolled back with it. Raises `StoreMalformed` and `sqlite3.Error`.
     """
     connection = await aiosqlite.connect(path, isolation_level="IMMEDIATE", cached_statements=256)
-    for pragma in (
-        "journal_mode = wal",
-        "synchronous = full",
-        "foreign_keys = on",
-        "recursive_triggers = on",
-        "busy_timeout = 5000",
-        "temp_store = memory",
-        f"wal_autocheckpoint = {WRITER_PAGES}",
-        "journal_size_limit = 67108864",
-    ):
-        await connection.execute(f"pragma {pragma}")
+    try:
+        with malformed_is_told():
+            for pragma in _PRAGMAS:
+                await connection.execute(f"pragma {pragma}")
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await connection.close()  # its thread would keep the process from ending
+        raise
     return connection
 
 
@@ -90,7 +99,7 @@ class Store:
 
         Where the boot has no name (`boot_id` is empty), a stop in order counts whenever it was.
         """
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True), malformed_is_told():
             async with self._lock:
                 await self._connection.execute("begin immediate")
                 rows = await self._connection.execute_fetchall(
@@ -109,10 +118,10 @@ class Store:
     async def run(self, statements: Sequence[Statement], name: str) -> None:
         """Carry the statements out in one durable transaction, or not at all.
 
-        Raises `EpochRefused`, `Fenced`, `sqlite3.Error` for what the database refused, and
+        Raises `EpochRefused`, `Fenced`, `StoreMalformed`, `sqlite3.Error` for what the database refused, and
         `CommitUnknown` where it can't be told whether the commit happened.
         """
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True), malformed_is_told():
             async with self._lock:
                 await self._run(statements, name)
 
@@ -140,7 +149,8 @@ class Store:
             raise
         point(f"commit.{name}.before")
         try:
-            await connection.commit()
+            with malformed_is_told():
+                await connection.commit()
         except sqlite3.Error as error:
             await self._roll_back()
             raise CommitUnknown(str(error)) from error
@@ -170,9 +180,10 @@ class Store:
             pass
 
     async def read(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
-        """All rows of a query, in one go; no cursor stays open."""
-        async with self._lock:
-            return [tuple(row) for row in await self._connection.execute_fetchall(sql, parameters)]
+        """All rows of a query, in one go; no cursor stays open. Raises `StoreMalformed` and `sqlite3.Error`."""
+        with malformed_is_told():
+            async with self._lock:
+                return [tuple(row) for row in await self._connection.execute_fetchall(sql, parameters)]
 
     async def answer(self) -> None:
         """Return once all that came before is done: a sign that transactions get on, well or badly."""
@@ -187,7 +198,7 @@ class Store:
 
         Nothing that is stored changes, so this needs neither transaction nor epoch. Raises `sqlite3.Error`.
         """
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True), malformed_is_told():
             async with self._lock:
                 # A script is carried out to its end; by `execute` one page would be given back.
                 await self._connection.executescript(f"pragma incremental_vacuum({most})")

@@ -1,7 +1,9 @@
 """Transactions as data: statements with their rows, and how many rows each must touch."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple, TypeAlias
 
 Value: TypeAlias = int | float | str | bytes | None
 Row: TypeAlias = tuple[Value, ...]
@@ -29,3 +31,23 @@ class EpochRefused(Fenced):
 
 class CommitUnknown(Exception):
     """The commit itself failed, so whether it happened must be found out."""
+
+
+class StoreMalformed(Exception):
+    """The database contradicts itself. It is no `sqlite3.Error`: what is retried for ever would never get on."""
+
+
+_MALFORMED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+@contextmanager
+def malformed_is_told() -> Iterator[None]:
+    """Raises `StoreMalformed` where SQLite says that the database is malformed, or is none."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _MALFORMED:
+            raise
+        raise StoreMalformed(
+            f"{error}: keep a copy of the store, then `runward restore BACKUP`; the runs on disk are judged again"
+        ) from error
