@@ -262,6 +262,24 @@ class SessionCancelRequested(Request, OfSession):
 
 
 @dataclass(frozen=True, slots=True)
+class SessionSeenRequested(Request, OfSession):
+    """A person has seen how a session's attempt ended, so that nobody need be told of it any more. Once is enough."""
+
+    type: ClassVar[str] = "SessionSeenRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    session_key: str
+    attempt: int
+    said_by: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.session_key}#{self.attempt}/seen"
+
+
+@dataclass(frozen=True, slots=True)
 class PlayRunRequested(Request):
     """A person wants a playbook's command started, with the given values, in their directory `cwd`.
 
@@ -378,6 +396,7 @@ Event: TypeAlias = (
     | JobRetryRequested
     | JobDiscardRequested
     | SessionCancelRequested
+    | SessionSeenRequested
     | PlayRunRequested
     | JournalDamaged
     | HookSpoke
@@ -395,6 +414,7 @@ _CLASSES: Final[tuple[type[Event], ...]] = (
     JobRetryRequested,
     JobDiscardRequested,
     SessionCancelRequested,
+    SessionSeenRequested,
     PlayRunRequested,
     HookSpoke,
     ScanRequested,

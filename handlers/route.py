@@ -10,6 +10,7 @@
 | `JobRetryRequested`   | `requests/retry`  | puts a held job back into its lane                  |
 | `JobDiscardRequested` | `requests/discard`| gives a held job up                                 |
 | `SessionCancelRequested` | `requests/cancel` | has a running session ended                      |
+| `SessionSeenRequested` | `requests/seen`  | keeps that a person has seen how an attempt ended   |
 | `PlayRunRequested`    | `requests/play`   | has a playbook's command started                    |
 | `HookSpoke`           | `sessions/hooked` | notes who speaks, and what is declared at a first prompt |
 | `ScanRequested`       | `requests/scan`   | has every root scanned                              |
@@ -40,9 +41,10 @@ from runward.handlers.events import (
     ScanRequested,
     SessionCancelRequested,
     SessionFinished,
+    SessionSeenRequested,
 )
 from runward.handlers.journal import repair
-from runward.handlers.requests import accept, cancel, play, prune, queue
+from runward.handlers.requests import accept, cancel, play, prune, queue, seen
 from runward.handlers.sessions import ended, hooked, opened
 
 Decision: TypeAlias = Effects | Deciding
@@ -56,6 +58,7 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     JobRetryRequested.type: ("requests/retry",),
     JobDiscardRequested.type: ("requests/discard",),
     SessionCancelRequested.type: ("requests/cancel",),
+    SessionSeenRequested.type: ("requests/seen",),
     PlayRunRequested.type: ("requests/play",),
     HookSpoke.type: ("sessions/hooked",),
     ScanRequested.type: ("requests/scan",),
@@ -114,6 +117,8 @@ def decide(handler: str, event: Event, given: Given) -> Decision:
             return queue.discard(event, given)
         case "requests/cancel", SessionCancelRequested():
             return cancel.cancel(event, given)
+        case "requests/seen", SessionSeenRequested():
+            return seen.seen(event, given)
         case "requests/play", PlayRunRequested():
             return play.run(event, given)
         case "sessions/hooked", HookSpoke():

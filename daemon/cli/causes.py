@@ -40,9 +40,15 @@ class Entry(NamedTuple):
         }
 
 
+_CAUSE_NOTHING: Final = ("SessionSeenRequested",)
+"""Types of events that change nothing about their session."""
+
+
 def causes_of_session(connection: sqlite3.Connection, key: str) -> list[Entry]:
     """Everything that is recorded about a session, the first cause first."""
-    events = reading_causes.session_events(connection, key)
+    events = [
+        event for event in reading_causes.session_events(connection, key) if event.type not in _CAUSE_NOTHING
+    ]
     jobs = reading_causes.jobs_for_events(connection, [event.seq for event in events])
     decisions = reading_causes.decisions_about(connection, key)
     history = reading.status_history(connection, key)

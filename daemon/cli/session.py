@@ -18,6 +18,7 @@ from runward.daemon.cli.session_json import details_of, summary_of, verification
 from runward.daemon.cli.unjudged import NOT_JUDGED, unjudged
 from runward.daemon.cli.wrapping import columns_there, fitting, wrapped
 from runward.daemon.store import reading
+from runward.daemon.store.reading_failures import is_unseen_failure, unseen_failures
 from runward.daemon.store.reading_files import kept_files
 
 STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
@@ -160,7 +161,51 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
 
         journal = journal_place(settings.state_dir, row)
         lines = lines_of(row, journal, history, kept, not_delivered(connection, row.key), time.time())
+        is_news = is_unseen_failure(connection, row.key, time.time())
     click.echo("\n".join(lines))
+    if is_news:
+        from runward.daemon.cli.session_seen import shown
+
+        shown(settings, row)
+
+
+@session.command()
+@click.argument("identifiers", metavar="[ID]...", nargs=-1, shell_complete=completing.sessions)
+@click.option("--all", "all_of_them", is_flag=True, help="All failures that `runward status` tells of.")
+@click.option("--wait", is_flag=True, help="Wait until it is recorded.")
+@click.option(
+    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the requests.")
+@click.pass_context
+def seen(
+    context: click.Context,
+    identifiers: tuple[str, ...],
+    all_of_them: bool,
+    wait: bool,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Say that you have seen how sessions failed, so that `runward status` tells of them no more.
+
+    The request is durable when this returns, the daemon up or down. With --wait, exit code 75: no
+    daemon is running. 124: it took too long.
+
+    \b
+    Example:
+      runward session seen --all
+    """
+    if bool(identifiers) == all_of_them:
+        raise click.UsageError("name the sessions, or give --all", context)
+    settings = settings_in_force(context)
+    from runward.daemon.cli.session_seen import failures_among, mark_seen
+
+    with store_to_read(settings) as connection:
+        rows = unseen_failures(connection, time.time()).newest
+        if not all_of_them:
+            named = [recorded_session(connection, settings, each) for each in identifiers]
+            rows = failures_among(named, [row.key for row in rows])
+    mark_seen(settings, rows, timeout if wait else None, as_json)
 
 
 @session.command()

@@ -27,6 +27,7 @@ from runward.daemon.settings import changed_files
 from runward.daemon.sign_of_life import stalled_s
 from runward.daemon.store import reading
 from runward.daemon.store.ownership import holder
+from runward.daemon.store.reading_failures import unseen_failures
 from runward.daemon.watch.held_watches import held_watches
 
 USUAL_PERIOD: Final = "2"
@@ -34,6 +35,9 @@ USUAL_PERIOD: Final = "2"
 
 MOST_RUNNING: Final = 10
 """Running sessions that are shown; more are only counted."""
+
+MOST_FAILURES: Final = 10
+"""Failures that are named; more are only counted."""
 
 
 class Status(NamedTuple):
@@ -137,6 +141,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "degraded": report.get("degraded", []),
             "next_due": _next_due(connection),
             "retention_s": settings.retention,
+            "failures": _failures(connection, now),
             "settings": _settings(settings, report),
             "roots": roots_of(settings, report),
             "problems": _problems(connection, report),
@@ -220,6 +225,22 @@ def _coverage(report: Mapping[str, JsonValue], pid: int | None) -> JsonValue:
         "last_scan_s": found.get("last_scan_s"),
         "unread": found.get("unread"),
     }
+
+
+def _failures(connection: sqlite3.Connection, now: float) -> JsonValue:
+    """The sessions that failed in the last day and that nobody has seen: how many, and the newest."""
+    found = unseen_failures(connection, now, MOST_FAILURES)
+    newest: list[JsonValue] = [
+        {
+            "session_id": row.session_id,
+            "key": row.key,
+            "status": row.status,
+            "reason": {"code": row.reason_code, "summary": row.reason_summary},
+            "finished_at": iso(row.finished_at),
+        }
+        for row in found.newest
+    ]
+    return {"count": found.total, "newest": newest}
 
 
 def _next_due(connection: sqlite3.Connection) -> JsonValue:

@@ -11,6 +11,7 @@ from runward.daemon.cli.wrapping import wrapped
 from runward.daemon.store.reading import RunningRow
 
 _MOST_PROBLEMS: Final = 10
+_MOST_FAILURES: Final = 3
 _LONG_S: Final = 300.0
 """Seconds from which on a job waits for long."""
 
@@ -55,8 +56,20 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     for each in _list(status["degraded"]):
         if str(each) not in told:
             yield Need(f"degraded: {each}", _LOG)
+    yield from _failures(_table(status["failures"]))
     yield from _waiting(status)
     yield from _wrong_files(status)
+
+
+def _failures(failures: Mapping[str, JsonValue]) -> Iterator[Need]:
+    """Sessions that failed in the last day and that nobody has seen."""
+    newest, count = _tables(failures["newest"])[:_MOST_FAILURES], failures["count"]
+    if not newest or not isinstance(count, int):
+        return
+    named = ", ".join(f"{each['session_id']} ({_table(each['reason'])['code']})" for each in newest)
+    more = f" and {count - len(newest)} more" if count > len(newest) else ""
+    what = f"{counted(count, 'session', 'sessions')} failed in the last 24 hours: {named}{more}"
+    yield Need(what, "`runward session show ID` shows one; `runward session seen --all`: I know of them")
 
 
 def _settings(settings: Mapping[str, JsonValue]) -> Iterator[Need]:

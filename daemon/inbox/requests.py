@@ -17,6 +17,7 @@ from runward.handlers.events import (
     RootAcceptRequested,
     ScanRequested,
     SessionCancelRequested,
+    SessionSeenRequested,
     UnknownEvent,
     dump_payload,
     load_payload,
@@ -27,6 +28,7 @@ Request = (
     JobRetryRequested
     | JobDiscardRequested
     | SessionCancelRequested
+    | SessionSeenRequested
     | PlayRunRequested
     | ScanRequested
     | PruneRequested
@@ -36,6 +38,7 @@ REQUESTS: Final = (
     JobRetryRequested,
     JobDiscardRequested,
     SessionCancelRequested,
+    SessionSeenRequested,
     PlayRunRequested,
     ScanRequested,
     PruneRequested,

@@ -264,6 +264,11 @@ def session(connection: sqlite3.Connection, key: str) -> SessionRow | None:
     return next(iter(_rows(connection, [key])), None)
 
 
+def sessions_with_keys(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
+    """The sessions of these keys, the newest first."""
+    return _rows(connection, keys)
+
+
 def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
     packed = packed_document.show(connection, keys)
     rows = connection.execute(

@@ -33,7 +33,7 @@ from runward.daemon.worker.look import Looked, Looker
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
 from runward.daemon.worker.places import known_places
 from runward.handlers.effects import CancelRun, EndAttempt, NoteHook, PruneSessions, StartRun
-from runward.handlers.events import Event, HookSpoke
+from runward.handlers.events import AttemptEnded, Event, HookSpoke
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import RecordedProcess
 
@@ -42,6 +42,7 @@ LONGEST_PAUSE: Final = 15.0
 
 ALONE_AFTER: Final = 10.0
 """Seconds without a look at a native run after which transcripts are read in large pieces."""
+from runward.handlers.sessions.reasons import is_failure
 
 _OF_NATIVE: Final = f"{native.LAYOUT}:"
 
@@ -333,7 +334,7 @@ class Worker:
                     self.verdicts += 1
                     if effect.key.startswith(_OF_NATIVE) and effect.at >= self._since:
                         self.lag.append(now - effect.at)
-                    verdicts.append(_verdict(effect, now))
+                    verdicts.append(_verdict(effect, outcome.job.event, now))
                 elif isinstance(effect, NoteHook):
                     self._hint_hooked(outcome.job.event)
                 elif isinstance(effect, CancelRun):
@@ -378,8 +379,10 @@ class Worker:
             self.log.warning("job.delayed", job=job.id, handler=job.handler, lane=job.lane, why=outcome.error)
 
 
-def _verdict(effect: EndAttempt, now: float) -> dict[str, object]:
-    """A verdict as the log has it."""
+def _verdict(effect: EndAttempt, event: Event, now: float) -> dict[str, object]:
+    """A verdict as the log has it: a warning where something failed, unless that is history."""
+    is_history = isinstance(event, AttemptEnded) and event.origin == "history"
+    is_bad = is_failure(effect.status, effect.reason.code) and not is_history
     return {
         "session": effect.key,
         "attempt": effect.attempt,
@@ -389,4 +392,5 @@ def _verdict(effect: EndAttempt, now: float) -> dict[str, object]:
         "ended_by": effect.ended_by,
         "committed_at": now,
         "event": "session.finished",
+        "level": "warning" if is_bad else "info",
     }

@@ -8,6 +8,9 @@ from typing import Final
 
 from runward.handlers.events import Status
 
+FAILURES: Final = ("failed", "timed_out", "aborted")
+WANTED_ABORT: Final = "run.aborted.user"
+
 MEANINGS: Final[Mapping[str, tuple[Status, str]]] = {
     "run.started.ok": ("running", "it started"),
     "run.started.resumed": ("running", "it was resumed"),
@@ -34,3 +37,8 @@ MEANINGS: Final[Mapping[str, tuple[Status, str]]] = {
 def status_of(code: str) -> Status:
     """The status that goes with a reason code. Raises `KeyError` for a code that isn't listed."""
     return MEANINGS[code][0]
+
+
+def is_failure(status: str, code: str) -> bool:
+    """Whether an end with this status and reason is one that nobody wanted: a person should know of it."""
+    return status in FAILURES and code != WANTED_ABORT

@@ -27,6 +27,7 @@ _ENTRIES: Final = {
     "requests/play": ("requests/play", "run"),
     "requests/prune": ("requests/prune", "prune"),
     "requests/accept": ("requests/accept", "accept"),
+    "requests/seen": ("requests/seen", "seen"),
 }
 
 

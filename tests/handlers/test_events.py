@@ -24,6 +24,7 @@ from runward.handlers.events import (
     ScanRequested,
     SessionCancelRequested,
     SessionFinished,
+    SessionSeenRequested,
     UnknownEvent,
     dump_payload,
     event_types,
@@ -42,6 +43,7 @@ EXAMPLES: list[Event] = [
     JobRetryRequested("r", 1.0, 7, "ann"),
     JobDiscardRequested("r", 1.0, 7, "why", "ann"),
     SessionCancelRequested("r", 1.0, "k", 2, "why", "ann"),
+    SessionSeenRequested("r", 1.0, "k", 2, "ann"),
     PlayRunRequested("r", 1.0, "review", {"pr": 12, "more": {"x": [None, "ä"]}}, "/src", "00-a-b-01", "ann"),
     HookSpoke("r", 1.0, "codex", "id", "turn_ended"),
     HookSpoke(

@@ -27,6 +27,7 @@ _KEYS = [
     "degraded",
     "next_due",
     "retention_s",
+    "failures",
     "settings",
     "roots",
     "problems",

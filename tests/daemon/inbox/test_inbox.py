@@ -19,6 +19,7 @@ from runward.handlers.events import (
     RootAcceptRequested,
     ScanRequested,
     SessionCancelRequested,
+    SessionSeenRequested,
 )
 
 NAME = "7b0e7b8e-0000-4000-8000-000000000001"
@@ -26,6 +27,7 @@ EXAMPLES: list[Request] = [
     JobRetryRequested(NAME, 5.0, 7, "me"),
     JobDiscardRequested(NAME, 5.0, 7, "it is\nhopeless ä", "me"),
     SessionCancelRequested(NAME, 5.0, "native:runs/a", 2, "the wrong\nbranch ä", "me"),
+    SessionSeenRequested(NAME, 5.0, "native:runs/a", 2, "me"),
     PlayRunRequested(
         NAME, 5.0, "review", {"pr": 12, "more": {"x": [None, "ä"]}}, "/home/me", "00-a-b-01", "me"
     ),
