@@ -20,6 +20,8 @@ STATE: Final = "state"
 _ASIDES: Final = ("<environment_context>", "<user_instructions>")
 """How the messages begin that Codex itself gives to the model in the person's name."""
 
+_MARKED: Final = ("<", "# AGENTS.md instructions")
+
 _CWD: Final = re.compile(r"<environment_context>\s*(?:<cwd>(.*)</cwd>|Current working directory: (.*))")
 
 
@@ -36,6 +38,11 @@ def kind_of(record: dict[str, JsonValue]) -> JsonValue:
 def is_aside(text: str) -> bool:
     """Whether this message to the model is Codex's own and no prompt."""
     return text.startswith(_ASIDES)
+
+
+def is_typed(text: str | None) -> bool:
+    """Whether this message to the model looks like one that a person typed: Codex marks its own, by one of these."""
+    return bool(text) and not str(text).startswith(_MARKED)
 
 
 def cwd_in(text: str) -> str | None:

@@ -40,6 +40,7 @@ class _Payload(TypedDict, total=False):
     thread_settings: object
     model: object
     role: object
+    content: object
     message: object
     last_agent_message: object
     error: object

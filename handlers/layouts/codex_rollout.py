@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.codex_bare import META, STATE, cwd_in, is_aside, kind_of
+from runward.handlers.layouts.codex_bare import META, STATE, cwd_in, is_aside, is_typed, kind_of
 from runward.handlers.layouts.codex_counts import LEAVES, Calls, Tokens
 from runward.handlers.layouts.codex_ends import end_by_abort, end_of_task, ends_turn, failure
 from runward.handlers.layouts.codex_names import made_at
@@ -205,14 +205,17 @@ class Rollout:
         self.turns.roll_back(count if type(count) is int and count > 0 else 0, parse_time(self.stamp))
 
     def take_message(self, payload: Payload, _: list[Resumed]) -> None:
-        """A message of the conversation; prompts are told by records of their own."""
-        if payload.get("role") == "assistant":
+        """A message of the conversation; prompts are told by records of their own, which may be cut off."""
+        role = payload.get("role")
+        if role == "assistant":
             self.turns.answer(self.stamp)
+        elif role == "user" and self.turns.turn == "closed" and is_typed(_joined(payload.get("content"))):
+            self.turns.ask()
 
     def take_bare_message(self, record: Payload, resumed: list[Resumed]) -> None:
         """A message where prompts have no records of their own."""
-        self.take_message(record, resumed)
         if record.get("role") != "user":
+            self.take_message(record, resumed)
             return
         text = _joined(record.get("content")) or ""
         if is_aside(text):

@@ -32,7 +32,8 @@ class Turns:
     `guessed` marks an end that nobody wrote. `prompted` says that the turn was asked for something, `owes` that the
     model has yet to answer a prompt or a tool's output, `answered` and `replied` that it answered in words and that a
     reply of it is whole. `attempt` counts the headless stretches, `started_at` is when a later one began, `begun` counts
-    the turns. A time `at` is a record's, as it stands there.
+    the turns. `asked` says that a prompt came after an end, and that its second record, which begins the turn, is yet
+    to come. A time `at` is a record's, as it stands there.
     """
 
     turn: Turn = "none"
@@ -47,6 +48,7 @@ class Turns:
     owes: bool = False
     answered: bool = False
     replied: bool = False
+    asked: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -111,6 +113,10 @@ class Turns:
         if self.turn == "open":
             self.answered = self.replied = False
 
+    def ask(self) -> None:
+        """The first record of a prompt came, where turns have no ids: the end before it stands no longer."""
+        self.asked = self.turn == "closed" and self.current == UNNUMBERED
+
     def batch(self) -> None:
         """What follows was recorded at once: words in it that no tool's output precedes are those of a whole reply."""
         if self.turn == "open":
@@ -118,6 +124,7 @@ class Turns:
 
     def compact(self) -> None:
         """The history was summed up, at the cost of a reply. In a turn that was asked for something that is no answer."""
+        self.asked = False
         if self.turn == "open":
             self.owes = self.prompted
             self.answered = self.replied = False
@@ -162,7 +169,7 @@ class Turns:
             began_at, self.started_at = self.started_at, parse_time(at)
             resumed = Resumed(self.attempt, self.close, self.started_at, self.begun, began_at)
         self.begun += 1
-        self.turn, self.close, self.guessed = "open", None, False
+        self.turn, self.close, self.guessed, self.asked = "open", None, False, False
         self.prompted = self.owes = self.answered = self.replied = False
         return resumed
 
@@ -178,10 +185,10 @@ class Turns:
             self.guessed = True
 
     def _reopen(self) -> None:
-        self.turn, self.close, self.guessed = "open", None, False
+        self.turn, self.close, self.guessed, self.asked = "open", None, False, False
 
     def _end(self, close: Close) -> None:
-        self.turn, self.close, self.guessed = "closed", close, False
+        self.turn, self.close, self.guessed, self.asked = "closed", close, False, False
 
     def _finish(self) -> None:
         if self.current is not None:

@@ -1,5 +1,6 @@
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -423,6 +424,20 @@ def test_the_guess_of_an_end_is_taken_back_when_a_call_follows() -> None:
 
 def test_an_old_rollout_that_stops_at_a_request_is_open_whatever_stopped_it() -> None:
     assert code(Log(numbered=False).meta(cli_version="0.98.0").prompt("go")) is None
+
+
+@pytest.mark.parametrize("ended_well", [True, False])
+def test_an_old_rollout_that_stops_between_the_two_records_of_a_prompt_is_open(ended_well: bool) -> None:
+    log = Log(numbered=False).meta(cli_version="0.77.0").setting().prompt("write it")
+    log = log.say().tokens() if ended_well else log.event("turn_aborted", reason="interrupted")
+    end = code(log)
+    assert end == ("run.completed.ok" if ended_well else "run.aborted.user")
+    assert code(log.setting()) == end, "what Codex itself tells the model is no prompt"
+    whole = log.prompt("write more").say().tokens()
+    *before, _context, _said, _tokens = whole.records
+    cut = replace(whole, records=before[:-1])
+    assert (code(cut), told(cut).turns) == (None, 1)
+    assert (code(whole), told(whole).turns, told(whole).attempt) == ("run.completed.ok", 2, 2)
 
 
 def test_an_old_version_records_an_interrupt_without_an_id() -> None:
