@@ -8,6 +8,7 @@ named tuples (dataclasses import `inspect`, 10 ms).
 from __future__ import annotations
 
 import os
+import time
 
 from runward.daemon.processes.values import Value
 
@@ -71,6 +72,11 @@ def state_of(identity: ProcessIdentity, *, proc: str = _PROC) -> ProcessState:
     if stat.start_ticks != identity.start_ticks or stat.is_dead:
         return "gone"
     return "alive"
+
+
+def seconds_since_start(identity: ProcessIdentity) -> float:
+    """How long ago a process of this boot started, suspends included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - identity.start_ticks / os.sysconf("SC_CLK_TCK")
 
 
 def read_stat(pid: int, proc: str = _PROC) -> ProcessStat:

@@ -5,11 +5,18 @@ start. So a file that points to nobody says that its process is gone, and no fil
 """
 
 import os
+import time
 from collections.abc import Mapping
 from typing import Final
 
 from runward.daemon.agent_homes import PROJECTS
-from runward.daemon.processes.identity import ProcessIdentity, current_boot_id, state_of
+from runward.daemon.processes.identity import (
+    ProcessIdentity,
+    current_boot_id,
+    identity_of,
+    seconds_since_start,
+    state_of,
+)
 from runward.daemon.processes.namespaced import number_of
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.handlers.layouts.claude_code_pid import PidFile, read_pid_file
@@ -21,6 +28,11 @@ SESSIONS: Final = "sessions"
 
 _STATUSES: Final[Mapping[str | None, WriterStatus]] = {"busy": "busy", "idle": "idle", "waiting": "waiting"}
 """What a program says of itself; that it waits for a person's leave is said by no transcript."""
+
+_LONGEST_START: Final = 60.0
+"""Seconds, at most, that a program takes until it says when it started; it was two on a machine of two cores."""
+
+_CLOCKS_DIFFER: Final = 1.0
 
 _MOST_FILES: Final = 10_000
 _MOST_BYTES: Final = 64 << 10
@@ -68,7 +80,7 @@ def _found(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:
     be that of a PID namespace below ours.
     """
     if file.start_ticks is None:
-        return ("unknown" if os.path.exists(f"/proc/{file.pid}") else "gone"), None
+        return _found_by_time(file)
     boot = current_boot_id()
     named = RecordedProcess(file.pid, file.start_ticks, boot)
     state = state_of(ProcessIdentity(*named))
@@ -79,6 +91,24 @@ def _found(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:
         return "gone", named
     inner = named._replace(pid=number)
     return state_of(ProcessIdentity(*inner)), inner
+
+
+def _found_by_time(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:
+    """The process of a file that names no start in ticks (up to 2.1.101): known by when it says that it started.
+
+    Another process under its number may be that of a PID namespace in which ours can't be found.
+    """
+    try:
+        identity = identity_of(file.pid)
+    except ProcessLookupError:
+        return "gone", None
+    except OSError:
+        return "unknown", None
+    if file.started_at is not None:
+        began_at = time.time() - seconds_since_start(identity)
+        if -_CLOCKS_DIFFER <= file.started_at - began_at <= _LONGEST_START:
+            return "alive", RecordedProcess(identity.pid, identity.start_ticks, identity.boot_id)
+    return "unknown", None
 
 
 def _read(directory: str, name: str) -> PidFile | None:

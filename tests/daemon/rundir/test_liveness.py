@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,20 @@ def test_a_pid_file_without_a_start_time_only_tells_that_nobody_is_there(
 ) -> None:
     claude.pid_file(process.pid, procStart=None)
     assert claude.liveness() == "unknown"
+    kill(process)
+    assert claude.liveness() == "gone"
+
+
+@pytest.mark.parametrize(
+    ("later", "state"), [(0.0, "alive"), (5.0, "alive"), (-3600.0, "unknown"), (3600.0, "unknown")]
+)
+def test_a_pid_file_without_a_start_time_names_the_process_that_started_when_it_says(
+    claude: Claude, process: subprocess.Popen[bytes], later: float, state: str
+) -> None:
+    """The next start of Claude Code sweeps it: who the process was has to be known before."""
+    claude.pid_file(process.pid, procStart=None, startedAt=int((time.time() + later) * 1000))
+    found = Writers().writer("claude-code", str(claude.transcript), "s")
+    assert (found.liveness, found.process) == (state, recorded(process.pid) if state == "alive" else None)
     kill(process)
     assert claude.liveness() == "gone"
 
