@@ -3,6 +3,10 @@
 import os
 import socket
 import time
+from typing import Final
+
+LONGEST_STATUS: Final = 2048
+"""Bytes of a status. systemd drops a whole datagram of more than 4,096, whatever else is in it."""
 
 
 def notify(*states: str) -> None:
@@ -22,19 +26,20 @@ def notify(*states: str) -> None:
 
 def ready(status: str) -> None:
     """It runs, for the first time or again after `reloading`."""
-    notify("READY=1", _status(status))
+    notify("READY=1")
+    tell(status)
 
 
 def reloading() -> None:
     """It reads its settings again; `ready` ends that. Newer versions of systemd want to know since when."""
-    notify(
-        "RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", "STATUS=reading the settings again"
-    )
+    notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+    tell("reading the settings again")
 
 
 def stopping(status: str) -> None:
     """It has begun to end."""
-    notify("STOPPING=1", _status(status))
+    notify("STOPPING=1")
+    tell(status)
 
 
 def extend(seconds: float) -> None:
@@ -44,7 +49,8 @@ def extend(seconds: float) -> None:
 
 def alive(status: str) -> None:
     """There was progress since the last time: what keeps the unit's watchdog quiet."""
-    notify("WATCHDOG=1", _status(status))
+    notify("WATCHDOG=1")
+    tell(status)
 
 
 def is_asked() -> bool:
@@ -63,6 +69,9 @@ def watchdog_period() -> float | None:
     return microseconds / 1_000_000 if microseconds > 0 else None
 
 
-def _status(text: str) -> str:
-    """One line: a further line would be another state."""
-    return f"STATUS={' '.join(text.split())}"
+def tell(status: str) -> None:
+    """What it does, for people: one line, and never beside a state that something hangs on, for it may be long."""
+    line = " ".join(status.split()).encode(errors="replace")
+    if len(line) > LONGEST_STATUS:
+        line = line[: LONGEST_STATUS - 3].decode(errors="ignore").encode() + "…".encode()
+    notify(f"STATUS={line.decode()}")

@@ -36,7 +36,9 @@ class NotifySocket:
     def _next(self, patience_s: float) -> dict[str, str] | None:
         if not select.select([self._socket], [], [], max(0.0, patience_s))[0]:
             return None
-        lines = self._socket.recv(65536).decode().splitlines()
+        datagram = self._socket.recv(65536)
+        assert len(datagram) <= 4096, "systemd ignores the whole datagram"
+        lines = datagram.decode().splitlines()
         return dict(line.split("=", 1) for line in lines)
 
     def close(self) -> None:

@@ -88,7 +88,7 @@ async def test_it_is_fed_while_store_and_watcher_get_on(
         first = await anyio.to_thread.run_sync(told.until, "WATCHDOG")
         await anyio.to_thread.run_sync(told.until, "WATCHDOG")
         tasks.cancel_scope.cancel()
-    assert first[-1] == {"WATCHDOG": "1", "STATUS": "watching 1 root"}
+    assert first[-1] == {"WATCHDOG": "1"}
 
 
 async def test_a_store_that_hangs_ends_the_feeding_and_one_that_gets_on_begins_it_again(
@@ -153,7 +153,7 @@ def test_a_watcher_hangs_after_half_of_the_units_time_but_not_between_two_passes
     [
         (Daemon(is_ready=False), [{"EXTEND_TIMEOUT_USEC": "30000000"}]),
         (Daemon(is_stopping=True), [{"EXTEND_TIMEOUT_USEC": "30000000"}]),
-        (Daemon(), [{"WATCHDOG": "1", "STATUS": "watching 1 root"}]),
+        (Daemon(), [{"WATCHDOG": "1"}, {"STATUS": "watching 1 root"}]),
     ],
     ids=["starting", "stopping", "running"],
 )
@@ -232,7 +232,21 @@ def test_the_units_watchdog_is_for_the_process_that_it_names(
 
 def test_a_status_is_one_line(told: NotifySocket) -> None:
     notify.ready("degraded: no space\nREADY=0")
-    assert told.waiting() == [{"READY": "1", "STATUS": "degraded: no space READY=0"}]
+    assert told.waiting() == [{"READY": "1"}, {"STATUS": "degraded: no space READY=0"}]
+
+
+@pytest.mark.parametrize("step", [notify.ready, notify.alive, notify.stopping])
+@pytest.mark.parametrize("trouble", ["a run's directory is full; ", "ä€😀 ", "\udcff"])
+def test_no_status_is_too_long_for_systemd_or_keeps_what_matters_from_it(
+    told: NotifySocket, step: Callable[[str], None], trouble: str
+) -> None:
+    step(trouble * 4000)
+    state, status = told.waiting()
+    assert list(state.values()) == ["1"]
+    said = status["STATUS"]
+    assert 2000 < len(said.encode()) <= notify.LONGEST_STATUS
+    assert said.endswith("…")
+    assert "\ufffd" not in said
 
 
 def test_nobody_there_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,16 +261,20 @@ def test_a_daemon_tells_its_start_its_life_a_reload_and_its_end(tmp_path: Path) 
         daemon = place.start("daemon", NOTIFY_SOCKET=told.address, WATCHDOG_USEC="1000000")
         try:
             starting = told.until("READY")
-            assert starting[-1] == {"READY": "1", "STATUS": "watching 1 root"}
+            assert starting[-1] == {"READY": "1"}
+            assert told.until("STATUS") == [{"STATUS": "watching 1 root"}]
             assert any("EXTEND_TIMEOUT_USEC" in each for each in starting)
-            assert told.until("WATCHDOG")[-1]["STATUS"] == "watching 1 root"
+            told.until("WATCHDOG")
+            assert told.until("STATUS") == [{"STATUS": "watching 1 root"}]
             before = time.monotonic_ns() // 1000
             daemon.send_signal(signal.SIGHUP)
             reloading = told.until("RELOADING")[-1]
             assert before <= int(reloading["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000
-            assert told.until("READY")[-1]["STATUS"] == "watching 1 root"
+            told.until("READY")
+            assert told.until("STATUS")[-1] == {"STATUS": "watching 1 root"}
             daemon.send_signal(signal.SIGTERM)
-            assert told.until("STOPPING")[-1]["STATUS"].startswith("stopping")
+            told.until("STOPPING")
+            assert told.until("STATUS")[-1]["STATUS"].startswith("stopping")
             assert daemon.wait(PATIENCE_S) == 0
         finally:
             with suppress(ProcessLookupError):
