@@ -92,7 +92,7 @@ def test_another_shell_is_wrong_usage(place: Place) -> None:
     ("words", "offered"),
     [
         (("sess",), ["session"]),
-        (("session", "s"), ["show"]),
+        (("session", "sh"), ["show"]),
         (("session", "list", "--st"), ["--status"]),
         (("session", "list", "--status", "f"), ["failed"]),
         (("session", "show", "c"), ["careless", "crashed"]),
