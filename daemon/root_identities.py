@@ -71,8 +71,15 @@ class RootIdentities:
         if not isinstance(sight, Sight):
             return False
         items = native.scan(root.name, f"{root.path}/{cursor.place}", sight.documents)
-        digest = load_watched(cursor.state).start_digest
-        return any(isinstance(item, Started) and item.digest == digest for item in items)
+        watched = load_watched(cursor.state)
+        before = dict(watched.signatures).get(native.RUN)
+        if (
+            sight.documents
+            and before is not None
+            and native.dated_digest(sight.documents[0].content, before[2]) == watched.start_digest
+        ):
+            return True
+        return any(isinstance(item, Started) and item.digest == watched.start_digest for item in items)
 
 
 def _device(identity: str) -> str:

@@ -14,7 +14,7 @@ from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, trusted_mark
 from runward.handlers.facts import Unreadable
 from runward.handlers.layouts import native
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.layouts.scanner import Ended, Item, RecordedProcess, Started
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
     Phase,
@@ -121,12 +121,30 @@ class Looker:
         path = f"{root.path}/{directory}"
         rule = RootRule(root.records_history, root.first_seen_at)
         items = list(native.scan(root.name, path, sight.documents))
+        watched = _in_todays_digests(watched, sight, items)
         return see(watched, key, rule, sight.signatures, items)
 
     def _state(self, watched: Watched) -> ProcessState:
         if watched.host is not None and watched.host != self._processes.host():
             return "unknown"
         return together([self._processes.state(each) for each in recorded(watched)])
+
+
+def _in_todays_digests(watched: Watched, sight: Sight, items: Sequence[Item]) -> Watched:
+    """What an earlier version remembered of a run's files, to be held against what they say now."""
+    if watched.phase == "none":
+        return watched
+    before, documents = dict(watched.signatures), {each.name: each for each in sight.documents}
+
+    def todays(digest: str, item: Started | Ended) -> str:
+        return native.in_todays_digest(digest, documents[item.file], before.get(item.file), item.digest)
+
+    for item in items:
+        if isinstance(item, Started):
+            watched = watched._replace(start_digest=todays(watched.start_digest, item))
+        elif isinstance(item, Ended):
+            watched = watched._replace(end_digest=todays(watched.end_digest, item))
+    return watched
 
 
 def _looked(

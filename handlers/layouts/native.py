@@ -21,6 +21,7 @@ from runward.handlers.layouts.scanner import (
     Planned,
     ProcessNamed,
     RecordedProcess,
+    Signature,
     Started,
 )
 
@@ -119,7 +120,11 @@ def _run(root: str, path: str, document: Document, run: dict[str, JsonValue]) ->
         has_snapshot="contract" in run,
         contract=run.get("contract"),
     )
-    yield Started(RUN, _digest(document), started_at, declaration, launcher, _text(run, "host", complaints))
+    # A start that names its moment or its launcher is told by its content from any other one. Of one that doesn't, a
+    # directory that is used again may hold the very bytes.
+    is_named = launcher is not None or parse_time(run.get("started_at")) is not None
+    digest = _digest(document) if is_named else dated_digest(document.content, document.signature[2])
+    yield Started(RUN, digest, started_at, declaration, launcher, _text(run, "host", complaints))
     yield from complaints
 
 
@@ -224,9 +229,23 @@ def _conclusion(
 
 
 def _digest(document: Document) -> str:
+    """What survives a move, a touch and any copy."""
+    return hashlib.sha256(document.content).hexdigest()[:16]
+
+
+def dated_digest(content: bytes, modified_ns: int) -> str:
     """What survives a move or a faithful copy, and changes when the file is written anew."""
-    text = b"%d:%s" % (document.signature[2], document.content)
-    return hashlib.sha256(text).hexdigest()[:16]
+    return hashlib.sha256(b"%d:%s" % (modified_ns, content)).hexdigest()[:16]
+
+
+def in_todays_digest(digest: str, document: Document, before: Signature | None, told: str) -> str:
+    """What is remembered of a file whose digest is `told` now, as earlier versions remembered it: always dated.
+
+    `digest` is what is remembered, `before` the file's signature then.
+    """
+    if before is None or told == dated_digest(document.content, document.signature[2]):
+        return digest
+    return told if digest == dated_digest(document.content, before[2]) else digest
 
 
 def _bad_exit(message: str, mend: str) -> Complaint:

@@ -24,6 +24,7 @@ from runward.handlers.events import (
     Origin,
     SessionDeclaration,
 )
+from runward.handlers.layouts.native import PROCESS
 from runward.handlers.layouts.scanner import (
     Complaint,
     Ended,
@@ -117,9 +118,10 @@ def see(
     end = next((item for item in items if isinstance(item, Ended)), None)
     for item in items:
         match item:
-            case Started() if watched.phase == "over" and _still_ended(watched, signatures):
-                # Only touched, or about to be used again: read it anew until the old end is gone.
-                signatures = tuple(each for each in signatures if each[0] != item.file)
+            case Started() if watched.phase == "over" and _still_ended(watched, signatures, items):
+                if item.digest != watched.start_digest:
+                    # About to be used again, or only touched: read it anew until the old end is gone.
+                    signatures = tuple(each for each in signatures if each[0] != item.file)
             case Started():
                 after = _started(after, key, rule, item, end, events)
             case ProcessNamed(process=process):
@@ -136,10 +138,21 @@ def see(
     return after._replace(signatures=signatures, complaints=tuple(complaints)), tuple(events)
 
 
-def _still_ended(watched: Watched, signatures: tuple[tuple[str, Signature], ...]) -> bool:
-    """Whether the file that ended the attempt is still there, unchanged."""
-    before = dict(watched.signatures).get(watched.end_file)
-    return before is not None and dict(signatures).get(watched.end_file) == before
+def _still_ended(
+    watched: Watched, signatures: tuple[tuple[str, Signature], ...], items: Sequence[Item]
+) -> bool:
+    """Whether what ended is still there: the file that ended the attempt, or its process's, with the same content."""
+    before, now = dict(watched.signatures), dict(signatures)
+    if watched.end_file:
+        if watched.end_file in now and before.get(watched.end_file) == now[watched.end_file]:
+            return True
+        return any(isinstance(item, Ended) and item.digest == watched.end_digest for item in items)
+    if watched.vanished or watched.process is None:
+        return False
+    named = [item.process for item in items if isinstance(item, ProcessNamed)]
+    if named:
+        return named[-1] == watched.process
+    return PROCESS in now and before.get(PROCESS) == now[PROCESS]
 
 
 def _standing(watched: Watched, signatures: tuple[tuple[str, Signature], ...]) -> list[Complaint]:

@@ -35,6 +35,7 @@ class Doc:
 
     version: int
     says: RunSays | ExitSays | int | None
+    content: bytes = b""
 
 
 @dataclass
@@ -81,8 +82,10 @@ class Story:
     attempts: list[Attempt] = field(default_factory=list)
     history: list[tuple[int, str, str]] = field(default_factory=list)
     contract: Contract | None = None
-    start_version: int | None = None
-    """The version of `run.json` that the last attempt goes by."""
+    start: tuple[int | None, bytes] | None = None
+    """What of `run.json` the last attempt goes by."""
+    end_content: bytes | None = None
+    """The `exit.json` that ended it."""
     seen: dict[str, int] = field(default_factory=dict)
     """The versions of the documents at the last look."""
     vanished: bool = False
@@ -118,22 +121,34 @@ class Story:
         run = place.run()
         if run is None:
             return False
+        found = place.docs["run.json"]
+        # A start that names its launcher is the same whenever its bytes are.
+        start = (found.version if run.launcher is None else None, found.content)
         if self.running:
-            self.start_version = place.version("run.json")
+            self.start = start
             return False
         if self.attempts:
-            changed = self.vanished or place.version("run.json") != self.start_version
-            declared = self.attempts[-1].ended_by == "declared"
-            end = place.version("exit.json")
-            old_end_stands = declared and end is not None and end == self.seen.get("exit.json")
-            if not changed or old_end_stands:
+            changed = self.vanished or start != self.start
+            if not changed or self._old_end_stands(place):
                 return False
         else:
             self.contract = run.contract
         self._open(place)
-        self.start_version = place.version("run.json")
+        self.start = start
         self.launcher, self.process = run.launcher, None
         return True
+
+    def _old_end_stands(self, place: Place) -> bool:
+        """Whether what ended the last attempt is still there: its file, or its process's, with the same content."""
+        if self.attempts[-1].ended_by == "declared":
+            end = place.docs.get("exit.json")
+            if end is None:
+                return False
+            return end.version == self.seen.get("exit.json") or end.content == self.end_content
+        if self.vanished or self.process is None or "process.json" not in place.docs:
+            return False
+        is_unchanged = place.version("process.json") == self.seen.get("process.json")
+        return is_unchanged or place.process() == self.process
 
     def _see_process(self, place: Place, opened: bool) -> None:
         process = place.process()
@@ -150,6 +165,7 @@ class Story:
                 return  # a second end changes nothing
             self._open(place)  # a correction of weaker evidence
         self._end(end.status, end.code, "declared", place)
+        self.end_content = place.docs["exit.json"].content
 
     def _weigh(self, place: Place, now: float, gone: set[int]) -> None:
         pids = self.pids()

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -336,7 +336,7 @@ class Machine:
             whole = how == "in place"
             path.write_bytes(content if whole else content[: len(content) // 2])
             version, says = self._stamp(path), says if whole else None
-        self.places[name].docs[file] = Doc(version, says)
+        self.places[name].docs[file] = Doc(version, says, path.read_bytes())
 
     def begin(self, name: str, run: str) -> None:
         """A new run as a launcher writes it, also where an old one lay."""
@@ -359,12 +359,12 @@ class Machine:
                 {"run.json": "contract", "exit.json": "clean", "process.json": "71"}[file]
             ]
             path.write_text(json.dumps(value))
-            self.places[name].docs[file] = Doc(self._stamp(path), says)
+            self.places[name].docs[file] = Doc(self._stamp(path), says, path.read_bytes())
 
     def touch(self, name: str, file: str) -> None:
         doc = self.places[name].docs.get(file)
         if doc is not None:
-            self.places[name].docs[file] = Doc(self._stamp(self.root / name / file), doc.says)
+            self.places[name].docs[file] = replace(doc, version=self._stamp(self.root / name / file))
             self.notified.append(("runs", name))
 
     def remove_document(self, name: str, file: str) -> None:

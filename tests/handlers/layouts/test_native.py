@@ -302,12 +302,23 @@ def test_a_long_error_is_clipped() -> None:
     assert len(the_end({"exit_code": 1, "error": "x" * 10_000}).reason_summary) < 300
 
 
-def test_a_digest_survives_a_move_and_not_a_rewrite() -> None:
-    moved = Document("exit.json", (8, 100, 1_000_000_000), 500.0, b'{"exit_code": 0}')
-    rewritten = Document("exit.json", (7, 100, 1_000_000_001), 500.0, b'{"exit_code": 0}')
-    original = Document("exit.json", (7, 100, 1_000_000_000), 500.0, b'{"exit_code": 0}')
-    digests = [item.digest for item in items(original, moved, rewritten) if isinstance(item, Ended)]
-    assert digests[0] == digests[1] != digests[2]
+def digests(name: str, content: bytes, *times_ns: int) -> list[str]:
+    documents = [Document(name, (7, 100, at), 500.0, content) for at in times_ns]
+    return [item.digest for item in items(*documents) if isinstance(item, Started | Ended)]
+
+
+def test_an_end_and_a_named_start_are_told_by_their_content() -> None:
+    first, touched = digests("exit.json", b'{"exit_code": 0}', 1, 2)
+    assert first == touched
+    launched = b'{"schema": "runward-run-v1", "launcher": {"pid": 7, "start_ticks": 1, "boot_id": "b"}}'
+    for start in (launched, b'{"schema": "runward-run-v1", "started_at": "2026-02-03T04:05:06Z"}'):
+        first, touched = digests("run.json", start, 1, 2)
+        assert first == touched
+
+
+def test_a_start_that_names_nothing_is_told_by_its_time_too() -> None:
+    first, moved, rewritten = digests("run.json", b'{"schema": "runward-run-v1"}', 1, 1, 2)
+    assert first == moved != rewritten
 
 
 PLAN: JsonValue = {

@@ -96,6 +96,45 @@ def test_an_ended_run_whose_start_is_only_touched_stays_ended() -> None:
     assert history.touch("run.json").look().touch("run.json").look().told == ["1 started", f"1 {OK}"]
 
 
+@pytest.mark.parametrize(
+    "start", [RUN, LAUNCHED, {"schema": "runward-run-v1", "started_at": "2026-02-03T04:05:06Z"}]
+)
+@pytest.mark.parametrize("files", [("run.json",), ("exit.json",), ("run.json", "exit.json")])
+def test_an_ended_run_whose_files_are_touched_or_copied_without_their_times_stays_ended(
+    start: JsonValue, files: tuple[str, ...]
+) -> None:
+    history = History().put("run.json", start).look().put("exit.json", CLEAN).look()
+    for name in files:
+        history.touch(name)
+    assert history.look().told == ["1 started", f"1 {OK}"]
+    for name in files:
+        history.put(name, start if name == "run.json" else CLEAN)
+    assert history.look().look().told == ["1 started", f"1 {OK}"]
+    assert history.complaints == []
+
+
+@pytest.mark.parametrize("start", [RUN, LAUNCHED])
+def test_a_run_that_never_said_how_it_ended_stays_over_when_it_is_copied_without_its_times(
+    start: JsonValue,
+) -> None:
+    named: JsonValue = {"pid": 9, "start_ticks": 1, "boot_id": "b"}
+    history = History().put("run.json", start).put("process.json", named).look()
+    history.weigh("gone", 0.0).weigh("gone", GRACE)
+    assert history.told == ["1 started", f"1 {GONE}"]
+    history.touch("run.json").look()
+    history.put("run.json", start).put("process.json", named).look()
+    assert history.told == ["1 started", f"1 {GONE}"]
+    other: JsonValue = {"pid": 10, "start_ticks": 2, "boot_id": "b"}
+    again: JsonValue = {"schema": "runward-run-v1", "started_at": "2026-02-03T04:05:06Z"}
+    assert history.put("run.json", again).put("process.json", other).look().told[2:] == ["2 started"]
+
+
+def test_a_run_of_a_launcher_is_the_same_one_also_without_its_end() -> None:
+    history = History().put("run.json", LAUNCHED).look().put("exit.json", CLEAN).look()
+    history.remove("exit.json").touch("run.json").look().put("exit.json", CLEAN).look()
+    assert history.told == ["1 started", f"1 {OK}"]
+
+
 def test_a_running_run_whose_start_is_rewritten_goes_on() -> None:
     history = running().put("run.json", LAUNCHED).look()
     assert history.told == ["1 started"]
@@ -213,7 +252,7 @@ def test_a_broken_correction_that_goes_and_comes_back_is_still_complained_of() -
 
 
 def test_only_the_first_attempt_declares() -> None:
-    history = finished().put("run.json", RUN).put("exit.json", CLEAN).look()
+    history = finished().put("run.json", RUN).put("exit.json", {"exit_code": 1}).look()
     declared = [
         event.declaration is not None for event in history.events if isinstance(event, AttemptStarted)
     ]
@@ -231,7 +270,7 @@ def test_an_aborted_attempt_ends_by_no_file_of_an_earlier_one() -> None:
     history = finished().remove("exit.json").put("run.json", LAUNCHED).look()
     history.put("exit.json", BROKEN).look().weigh("gone", 10.0).weigh("gone", 20.0)
     assert history.told[2:] == ["2 started", f"2 {GONE}"]
-    assert history.put("run.json", LAUNCHED).look().told[4:] == ["3 started"]
+    assert history.put("run.json", RUN).look().told[4:] == ["3 started"]
 
 
 @pytest.mark.parametrize(("finished_at", "origin"), [(999.0, "history"), (1000.0, "live"), (2000.0, "live")])
