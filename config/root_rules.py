@@ -29,7 +29,7 @@ def _beside_state(name: str, root: Placed, state_dir: Placed) -> Iterator[Proble
         message = f"{quoted(state)} lies in the root {quoted(name)}, {quoted(path)}"
         blamed, key = (root, "roots") if state_dir.file == DEFAULT else (state_dir, "state_dir")
         yield blamed.problem((key,), message, "keep Runward's own state out of the roots")
-    elif _is_inside(path, state) and not _is_own_root(path, state):
+    elif _is_inside(path, state) and not is_own_root(path, state):
         message = f"{quoted(path)} lies among Runward's own state, {quoted(state)}"
         yield root.problem(("roots",), message, f"use {state}/{OWN_ROOTS}, or a directory elsewhere")
 
@@ -39,7 +39,8 @@ def _is_inside(path: str, other: str) -> bool:
     return path == other or path.startswith(f"{other.rstrip('/')}/")
 
 
-def _is_own_root(path: str, state_dir: str) -> bool:
+def is_own_root(path: str, state_dir: str) -> bool:
+    """Whether a path in the state directory is where roots may be."""
     first = path.removeprefix(state_dir.rstrip("/") + "/").split("/")[0]
     return first == OWN_ROOTS or first.startswith(f"{OWN_ROOTS}-")
 

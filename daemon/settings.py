@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from runward.daemon.agent_homes import homes_there
+from runward.daemon.overlapping_roots import overlapping_roots
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ def load_settings(config: str | None, environment: Mapping[str, str], cwd: str) 
     parsed = read_settings(sources, environment, home=home, working_directory=cwd, agents=agents)
     if parsed.value is None:
         return parsed
+    overlaps = tuple(overlapping_roots(parsed.value))
+    if overlaps:
+        return Parsed(None, (*parsed.problems, *overlaps))
     read = tuple((source.file, checksum(source.text)) for source in sources)
     return parsed._replace(value=parsed.value._replace(files=read))
 
