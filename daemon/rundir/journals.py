@@ -104,11 +104,12 @@ def _complete(descriptor: int, line: JournalLine, size: int) -> Appended | NotAp
     for each, offset in zip(lines, found, strict=True):
         if offset >= 0:
             _write_again(descriptor, each, offset)
-    owed = b"".join(each for each, offset in zip(lines, found, strict=True) if offset < 0)
-    if not owed:
+    missing = [each for each, offset in zip(lines, found, strict=True) if offset < 0]
+    if not missing:
         return _standing(lines, found, Appended(0, already=True, closed=_closed_before(descriptor, found[0])))
     end = max(offset + len(each) if offset >= 0 else 0 for each, offset in zip(lines, found, strict=True))
-    begun = _begun(descriptor, owed, end, size)
+    owed = b"".join(missing)
+    begun = _begun(descriptor, missing[0], end, size)
     if begun:
         _write_again(descriptor, owed[:begun], size - begun)
         result = _write(descriptor, owed[begun:], size, -begun)
@@ -185,17 +186,14 @@ def _after_newline(descriptor: int, offset: int) -> bool:
     return os.pread(descriptor, 1, offset - 1) == b"\n"
 
 
-def _begun(descriptor: int, content: bytes, start: int, size: int) -> int:
-    """How many bytes of `content` stand at the very end of the file, at the start of a line."""
-    tail = os.pread(descriptor, min(size - start, len(content) - 1), max(start, size - len(content) + 1))
-    offset = size - len(tail)
-    for length in range(len(tail), 0, -1):
-        begins = size - length
-        if content.startswith(tail[begins - offset :]) and (
-            begins == 0 or _after_newline(descriptor, begins)
-        ):
-            return length
-    return 0
+def _begun(descriptor: int, line: bytes, start: int, size: int) -> int:
+    """How many bytes of a line that stands nowhere as a whole stand at the very end of the file, as its last line."""
+    tail = os.pread(descriptor, min(size - start, len(line) - 1), max(start, size - len(line) + 1))
+    last = tail[tail.rfind(b"\n") + 1 :]
+    begins = size - len(last)
+    if not line.startswith(last) or (begins > 0 and not _after_newline(descriptor, begins)):
+        return 0
+    return len(last)
 
 
 def _closed_before(descriptor: int, offset: int) -> int:

@@ -333,14 +333,16 @@ class Translator:
     def __init__(self, inbox: str, roots: Sequence[WatchedRoot]) -> None:
         self._inbox = inbox + "/"
         self._prefixes = [(root.path + "/", root) for root in roots]
+        self._held: dict[str, _Held] = {}
 
     def __call__(self, paths: Iterable[str]) -> tuple[list[Target], bool]:
         in_inbox = False
         found: dict[Target, None] = {}
+        held: dict[str, frozenset[str]] = {}
         for path in paths:
             for prefix, root in self._prefixes:
                 if path.startswith(prefix):
-                    place = _place(root, path[len(prefix) :])
+                    place = self._place(root, path[len(prefix) :], held)
                     if place is not None and not (root.ignore and root.ignores(place)):
                         found[root.name, place] = None
                     break
@@ -348,22 +350,47 @@ class Translator:
                 in_inbox = in_inbox or path.startswith(self._inbox)
         return [target for target in found if not target[1].startswith(".")], in_inbox
 
+    def _place(self, root: WatchedRoot, path: str, held: dict[str, frozenset[str]]) -> str | None:
+        """The place whose change a changed path (relative to the root) tells of, if any.
 
-def _place(root: WatchedRoot, path: str) -> str | None:
-    """The place whose change a changed path (relative to the root) tells of, if any."""
-    if root.shape is not None:
+        `held` are the directories with places in them, by root, as they were looked for among this batch's changes.
+        """
+        if root.shape is None:
+            directory, _, rest = path.partition("/")
+            name = rest.partition("/")[0]
+            return None if name and is_untelling(name) and directory in root.seen else directory
         place = root.shape.place_of(path)
-        return ITSELF if place is None and _held_places(root, path) else place
-    directory, _, rest = path.partition("/")
-    name = rest.partition("/")[0]
-    return None if name and is_untelling(name) and directory in root.seen else directory
+        if place is not None:
+            return place
+        # It may be a directory that came, maybe full, or one that went, with places in it.
+        if os.path.isdir(f"{root.path}/{path}"):
+            return ITSELF
+        if root.name not in held:
+            held[root.name] = self._held.setdefault(root.name, _Held()).directories(root)
+        return ITSELF if path in held[root.name] else None
 
 
-def _held_places(root: WatchedRoot, path: str) -> bool:
-    """Whether a changed path is a directory that came, maybe full, or one that went, with places in it."""
-    if os.path.isdir(f"{root.path}/{path}"):
-        return True
-    return any(place == path or place.startswith(f"{path}/") for place in list(root.seen))
+class _Held:
+    """The directories in which places of a root were seen, gathered anew only when other places are known than before."""
+
+    def __init__(self) -> None:
+        self._known: tuple[int, str] = (0, "")
+        self._directories: frozenset[str] = frozenset()
+
+    def directories(self, root: WatchedRoot) -> frozenset[str]:
+        places = list(root.seen)
+        # A place that is new is the last one.
+        known = (len(places), places[-1]) if places else (0, "")
+        if known != self._known:
+            self._known = known
+            found: set[str] = set(places)
+            for place in places:
+                above = place.rpartition("/")[0]
+                while above and above not in found:
+                    found.add(above)
+                    above = above.rpartition("/")[0]
+            self._directories = frozenset(found)
+        return self._directories
 
 
 @dataclass(frozen=True, slots=True)

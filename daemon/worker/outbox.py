@@ -333,25 +333,29 @@ class Outbox:
         self._written = [each for each in self._written if each.line.id not in done]
         for each in synced:
             self._not_synced.pop(each.line.journal, None)
-        for journal, why in refused.items():
-            self._owe_again(journal, why)
+        self._owe_again(refused)
         return len(done) == len(synced)
 
     async def _sync(self, journals: Sequence[Journal]) -> Mapping[Journal, str]:
         point("sweep.sync.before")
         return await anyio.to_thread.run_sync(self.files.sync, journals)
 
-    def _owe_again(self, journal: Journal, why: str) -> None:
+    def _owe_again(self, refused: Mapping[Journal, str]) -> None:
         """What may not have reached the disk is to be written over itself, before it is synced again."""
-        again = [each.line for each in self._written if each.line.journal == journal]
-        self._written = [each for each in self._written if each.line.journal != journal]
-        waiting = self._owed.setdefault(journal, deque())
-        waiting.extendleft(line._replace(check=True) for line in reversed(again))
-        self._count += len(again)
-        if journal not in self._not_synced:
-            self.log.error("journal.not_synced", session=waiting[0].key, journal=journal[1], why=why)
-        self._not_synced[journal] = why
-        self._delay(journal, waiting[0], why)
+        again: dict[Journal, list[OwedLine]] = {journal: [] for journal in refused}
+        for each in self._written:
+            if each.line.journal in again:
+                again[each.line.journal].append(each.line)
+        self._written = [each for each in self._written if each.line.journal not in again]
+        for journal, why in refused.items():
+            lines = again[journal]
+            waiting = self._owed.setdefault(journal, deque())
+            waiting.extendleft(line._replace(check=True) for line in reversed(lines))
+            self._count += len(lines)
+            if journal not in self._not_synced:
+                self.log.error("journal.not_synced", session=waiting[0].key, journal=journal[1], why=why)
+            self._not_synced[journal] = why
+            self._delay(journal, waiting[0], why)
 
     async def _mark_given_up(self) -> None:
         """Record which lines will never stand, before the lines after them do: their directory may be back."""

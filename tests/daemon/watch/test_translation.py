@@ -1,5 +1,6 @@
 """From changed paths to the run directories that somebody should look into."""
 
+import time
 from pathlib import Path
 
 from runward.daemon.watch.hints import ITSELF
@@ -62,3 +63,19 @@ def test_a_directory_of_transcripts_that_came_or_went_puts_its_whole_root_in_dou
 
 def test_a_change_of_the_inbox_is_told() -> None:
     assert translator()(["/state/inbox/1.json", "/runs/a/run.json"]) == ([("runs", "a")], True)
+
+
+def test_many_small_changes_beside_many_transcripts_cost_no_look_at_each_of_them(tmp_path: Path) -> None:
+    """Each change was held against each place: 20,000 temporary files beside 15,000 rollouts took a minute."""
+    root = WatchedRoot("home", str(tmp_path), "codex", shape_of(LAYOUTS.named("codex")))
+    root.seen.update({f"2026/02/{number % 28:02}/rollout-{number}.jsonl": 1 for number in range(15_000)})
+    translate = Translator(INBOX, [root])
+    paths = [f"{tmp_path}/2026/02/03/.tmp-{number}" for number in range(20_000)]
+    began = time.process_time()
+    for start in range(0, len(paths), 100):
+        assert translate(paths[start : start + 100]) == ([], False)
+    assert time.process_time() - began < 10.0
+    assert translate([f"{tmp_path}/2026/02"])[0] == [("home", ITSELF)]
+    del root.seen["2026/02/00/rollout-0.jsonl"]
+    root.seen["2027/01/01/rollout-new.jsonl"] = 1
+    assert translate([f"{tmp_path}/2027"])[0] == [("home", ITSELF)]
