@@ -104,8 +104,11 @@ class Processes(Protocol):
         """Whom to ask during one batch of looks: what is read for one session isn't read again for the next."""
         ...
 
-    def launcher_of(self, process: RecordedProcess) -> str | None:
-        """The id of the launcher's session that this process was started in, as far as anybody knows."""
+    def launcher_of(self, process: RecordedProcess, layout: str, path: str) -> str | None:
+        """The id of the launcher's session in which this process was started that writes the session at `path`.
+
+        None where nobody knows, and where only others say that the process writes that session.
+        """
         ...
 
     def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold: ...

@@ -12,7 +12,7 @@ from runward.daemon.processes.identity import (
     state_of,
 )
 from runward.daemon.processes.telling import tell_to_end
-from runward.daemon.rundir.liveness import Writers
+from runward.daemon.rundir.liveness import Writers, says_so
 from runward.handlers.facts import RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState
@@ -42,8 +42,8 @@ class RealProcesses:
     def writers(self) -> WriterOf:
         return Writers().writer
 
-    def launcher_of(self, process: RecordedProcess) -> str | None:
-        return launcher_of(process)
+    def launcher_of(self, process: RecordedProcess, layout: str, path: str) -> str | None:
+        return launcher_of(process) if says_so(process, layout, path) else None
 
     def state(self, process: RecordedProcess) -> ProcessState:
         return state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))

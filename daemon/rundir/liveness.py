@@ -6,6 +6,7 @@ from typing import Final
 from runward.daemon.rundir import pid_files, writer_locks
 from runward.handlers.layouts import claude_code, codex
 from runward.handlers.layouts.claude_code_pid import PidFile
+from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.over import Writer
 
 NOBODY_KNOWS: Final = Writer("unknown")
@@ -33,6 +34,17 @@ class Writers:
     def _of_codex(self, path: str, session_id: str) -> Writer:
         home = writer_locks.home_directory(path)
         return NOBODY_KNOWS if home is None else writer_locks.writer_of(home, session_id)
+
+
+def says_so(process: RecordedProcess, layout: str, path: str) -> bool:
+    """Whether the process itself has a part in a session that others may only say it writes.
+
+    A lock is its holder's own word. A pid file is not: anybody may write one.
+    """
+    if layout != claude_code.LAYOUT:
+        return True
+    config = pid_files.config_directory(path)
+    return config is not None and pid_files.is_claude_code(process, config)
 
 
 _ASK: Final[Mapping[str, Callable[[Writers, str, str], Writer]]] = {

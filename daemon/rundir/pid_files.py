@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from runward.daemon.agent_homes import PROJECTS
+from runward.daemon.agent_homes import PROJECTS, agent_home
 from runward.daemon.processes.identity import (
     ProcessIdentity,
     current_boot_id,
@@ -19,6 +19,7 @@ from runward.daemon.processes.identity import (
 )
 from runward.daemon.processes.namespaced import number_of
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
+from runward.handlers.layouts import claude_code
 from runward.handlers.layouts.claude_code_pid import PidFile, read_pid_file
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState, together
@@ -31,6 +32,9 @@ _STATUSES: Final[Mapping[str | None, WriterStatus]] = {"busy": "busy", "idle": "
 
 _LONGEST_START: Final = 60.0
 """Seconds, at most, that a program takes until it says when it started; it was two on a machine of two cores."""
+
+_LONGEST_ENVIRONMENT: Final = 1 << 21
+_LONGEST_NAMES: Final = 1 << 13
 
 _CLOCKS_DIFFER: Final = 1.0
 
@@ -57,7 +61,7 @@ def pid_files(config: str) -> Mapping[str, tuple[PidFile, ...]]:
         stem, dot, kind = name.partition(".")
         if stem.isascii() and stem.isdigit() and dot and kind == "json":
             read = _read(directory, name)
-            if read is not None:
+            if read is not None and stem == str(read.pid):
                 found[read.session_id] = (*found.get(read.session_id, ()), read)
     return found
 
@@ -91,6 +95,36 @@ def _found(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:
         return "gone", named
     inner = named._replace(pid=number)
     return state_of(ProcessIdentity(*inner)), inner
+
+
+def is_claude_code(process: RecordedProcess, config: str) -> bool:
+    """Whether a process says itself that it is Claude Code, by its name, with this directory, by its environment.
+
+    Anybody may write a pid file that names anybody's process. What can't be seen counts as no.
+    """
+    try:
+        if not any(_is_its_name(each) for each in _names_of(process.pid)):
+            return False
+        is_same = os.path.samefile(_directory_of(process.pid), config)
+    except (OSError, ValueError):
+        return False
+    return is_same and state_of(ProcessIdentity(*process)) == "alive"
+
+
+def _directory_of(pid: int) -> str:
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        entries = os.fsdecode(file.read(_LONGEST_ENVIRONMENT)).split("\0")
+    said = dict(entry.partition("=")[::2] for entry in entries)
+    return agent_home(claude_code.LAYOUT, said, said.get("HOME", ""), os.readlink(f"/proc/{pid}/cwd"))
+
+
+def _names_of(pid: int) -> list[bytes]:
+    with open(f"/proc/{pid}/comm", "rb") as comm, open(f"/proc/{pid}/cmdline", "rb") as cmdline:
+        return [comm.read().strip(), *cmdline.read(_LONGEST_NAMES).split(b"\0")[:2]]
+
+
+def _is_its_name(word: bytes) -> bool:
+    return word.rpartition(b"/")[2] == b"claude" or word.endswith(b"/claude-code/cli.js")
 
 
 def _found_by_time(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:

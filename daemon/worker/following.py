@@ -243,7 +243,7 @@ class _Batch:
         hook = hinted.known.hook
         session = hook.launcher_session if hook is not None else None
         if session is None and writer.process is not None and not before.is_asked:
-            session = self._processes.launcher_of(writer.process)
+            session = self._processes.launcher_of(writer.process, hinted.layout.name, hinted.path)
         if session is None or "/" in session:
             return None
         natives = [root for root in self._roots.values() if root.shape is None]

@@ -366,7 +366,7 @@ class SimulatedProcesses:
         machine = self._launchers.universe.errands.machine
         return lambda layout, path, session_id: machine.writer(layout, session_id)
 
-    def launcher_of(self, process: RecordedProcess) -> str | None:
+    def launcher_of(self, process: RecordedProcess, layout: str, path: str) -> str | None:
         return None
 
     def state(self, process: RecordedProcess) -> ProcessState:

@@ -3,16 +3,21 @@
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.daemon.writers import held, kill
+from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.machine import RealProcesses
 from runward.daemon.rundir import writer_locks
 from runward.daemon.rundir.liveness import Writers
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -164,6 +169,48 @@ def test_only_files_that_are_named_by_a_number_are_pid_files(
     (claude.sessions / f"{process.pid}.json").symlink_to("elsewhere")
     (claude.sessions / "notes.json").hardlink_to(claude.sessions / "elsewhere")
     assert claude.liveness() == "unknown"
+
+
+def test_a_pid_file_under_another_number_is_nobodys(claude: Claude, process: subprocess.Popen[bytes]) -> None:
+    claude.pid_file(process.pid)
+    (claude.sessions / f"{process.pid}.json").rename(claude.sessions / f"{process.pid + 1}.json")
+    assert claude.liveness() == "unknown"
+
+
+@contextmanager
+def running(program: Path, **environment: str) -> Iterator[RecordedProcess]:
+    """A process of this program, which waits, in a launched run."""
+    program.parent.mkdir(exist_ok=True)
+    shutil.copy("/bin/sleep", program)
+    started = subprocess.Popen([program, "100"], env={"RUNWARD_SESSION_ID": "night", **environment})
+    try:
+        wait_for(lambda: os.readlink(f"/proc/{started.pid}/exe") == str(program), "the program")
+        yield recorded(started.pid)
+    finally:
+        kill(started)
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "directory", "launcher"),
+    [
+        ("claude", "CLAUDE_CONFIG_DIR", ".", "night"),
+        ("claude", "CLAUDE_CONFIG_DIR", "elsewhere", None),
+        ("claude", "HOME", ".", None),
+        ("review", "CLAUDE_CONFIG_DIR", ".", None),
+    ],
+)
+def test_a_pid_file_links_only_a_process_that_says_itself_whose_it_is(
+    tmp_path: Path, claude: Claude, name: str, variable: str, directory: str, launcher: str | None
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    with running(tmp_path / "bin" / name, **{variable: str(tmp_path / directory)}) as process:
+        claude.pid_file(process.pid)
+        writer = Writers().writer("claude-code", str(claude.transcript), "s")
+        assert (writer.liveness, writer.process) == ("alive", process)
+        found = RealProcesses().launcher_of(process, "claude-code", str(claude.transcript))
+        assert found == launcher
+        assert RealProcesses().launcher_of(process, "codex", "/elsewhere/rollout.jsonl") == "night"
+    assert RealProcesses().launcher_of(process, "claude-code", str(claude.transcript)) is None
 
 
 def test_a_transcript_elsewhere_has_no_pid_files(claude: Claude, process: subprocess.Popen[bytes]) -> None:

@@ -91,7 +91,7 @@ class ToldProcesses:
     def writers(self) -> WriterOf:
         return lambda layout, path, session_id: self.writing.get(session_id, Writer("unknown"))
 
-    def launcher_of(self, process: RecordedProcess) -> str | None:
+    def launcher_of(self, process: RecordedProcess, layout: str, path: str) -> str | None:
         return self.launchers.get(process.pid)
 
     def state(self, process: RecordedProcess) -> ProcessState:
