@@ -34,7 +34,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.exits import Exits
-from runward.daemon.watch.hints import Hints, Why
+from runward.daemon.watch.hints import Hints, Target, Why
 from runward.daemon.watch.keeping import WatchKeeping
 from runward.daemon.watch.notifications import Notifications
 from runward.daemon.watch.roots import WatchedRoot
@@ -66,6 +66,9 @@ from runward.handlers.events import JournalDamaged
 
 SOON: Final = 10.0
 """`daemon --once` waits for what is due within this many seconds, settling and grace included."""
+
+OWN_RUNS_PERIOD: Final = 0.25
+"""Seconds between two looks at the runs that `daemon --once` waits for."""
 
 REPORT_PERIOD: Final = 1.0
 """Seconds between two looks at whether there is something new to tell, and whose time it is."""
@@ -125,6 +128,8 @@ class Supervisor:
         self._finishing = anyio.CancelScope(shield=True)
         self.begun = anyio.Event()
         """Set once the store is taken over and everything remembered."""
+        self._begun_here: set[Target] | None = None
+        """The runs that were begun by a daemon that works once: it waits for them."""
         self._alarm_at: float | None = None
         self._held_epoch: HeldEpoch | None = None
         self.roots: dict[str, WatchedRoot] = {}
@@ -381,7 +386,8 @@ class Supervisor:
             tasks.start_soon(part)
 
     async def once(self) -> None:
-        """Scan everything, and work until nothing is due within `SOON` seconds."""
+        """Scan everything, and work until nothing is due within `SOON` seconds and the runs begun here are judged."""
+        self._begun_here = set()
         with self._going_on:
             await self.start()
             await self.rounds.check_roots()
@@ -398,7 +404,9 @@ class Supervisor:
                     continue
                 patience = await self._patience()
                 if patience is None:
-                    break
+                    if not self._is_waited_for():
+                        break
+                    patience = OWN_RUNS_PERIOD
                 await anyio.sleep(patience)
                 await self.rounds.check_processes(doubted=True)
                 await self.rounds.scan_doubtful()
@@ -406,6 +414,16 @@ class Supervisor:
                 self.queue.may_be_due = True
         self._check_epoch()
         await self._finish()
+
+    def _is_waited_for(self) -> bool:
+        """Whether a run that was begun here is not over; all of them are looked at again, for nothing is watched."""
+        going = [
+            (name, place)
+            for name, place in self._begun_here or ()
+            if (root := self.roots.get(name)) is not None and place in root.open
+        ]
+        self.hints.add(going, Why.PROCESS)
+        return bool(going)
 
     async def _step(self) -> bool:
         """Do something of what is waiting; returns whether anything was."""
@@ -473,6 +491,8 @@ class Supervisor:
         names = {root.path: root.name for root in self.roots.values()}
         if order.root in names:
             self.hints.add([(names[order.root], order.name)], Why.WATCH)
+            if self._begun_here is not None:
+                self._begun_here.add((names[order.root], order.name))
 
     def _inbox(self) -> None:
         self.worker.inbox_waits = True

@@ -15,7 +15,7 @@ def main() -> None:
         words = words_of_run(arguments)
         if words is not None:
             run_and_end(words)
-    if arguments == ["--version"]:
+    if arguments in (["--version"], ["-V"]):
         from runward.daemon import __version__
 
         try:

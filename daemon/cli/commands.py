@@ -1,13 +1,18 @@
 """All commands, by name: each lives in a module of its own that is imported when it is called."""
 
+from __future__ import annotations
+
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from runward.daemon import __version__
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.output import wants_colour
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS: Final = {
     "run": ("run_command", "Launch a command as a recorded session."),
@@ -30,6 +35,7 @@ COMMANDS: Final = {
     "restore": ("restore", "Put a backup in the store's place."),
     "completion": ("completion", "The script for completion in your shell."),
     "man": ("man", "The manual page."),
+    "help": ("help", "The help of a command."),
 }
 """Command name -> (module, one line of help). The modules have an object of the command's name."""
 
@@ -54,10 +60,19 @@ class LateGroup(Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
+def _files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from runward.daemon.cli.completing import files
+
+    return files(context, parameter, incomplete)
+
+
 @click.group(cls=LateGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="runward", message="%(prog)s %(version)s")
+@click.version_option(__version__, "-V", "--version", prog_name="runward", message="%(prog)s %(version)s")
 @click.option(
-    "--config", metavar="FILE", help="The settings file (default: runward.toml in the usual places)."
+    "--config",
+    metavar="FILE",
+    shell_complete=_files,
+    help="The settings file (default: runward.toml in the usual places).",
 )
 @click.option("--debug", is_flag=True, help="Show tracebacks, and log more.")
 @click.option(

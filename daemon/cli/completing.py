@@ -2,13 +2,14 @@
 
 import os
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from runward.config.settings import Settings
-from runward.daemon.settings import NotFound, find_playbook, load_settings, playbook_names
+from runward.daemon.settings import NotFound, agent_names, find_playbook, load_settings, playbook_names
 from runward.daemon.store import reading, reading_causes
 
 _OFFERED = 200
@@ -57,6 +58,58 @@ def playbooks(context: click.Context, parameter: click.Parameter, incomplete: st
     settings = _settings(context)
     names = playbook_names(settings) if settings is not None else ()
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def agents(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of agent profiles; a file's name once it looks like one."""
+    if "/" in incomplete:
+        return [CompletionItem(incomplete, type="file")]
+    settings = _settings(context)
+    return _beginning(agent_names(settings) if settings is not None else (), incomplete)
+
+
+def roots(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of the roots of the settings."""
+    settings = _settings(context)
+    return _beginning([root.name for root in settings.roots] if settings is not None else (), incomplete)
+
+
+def layouts(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of all layouts."""
+    from runward.handlers.layouts import native, registry
+
+    return _beginning([native.LAYOUT, *registry.LAYOUTS.names()], incomplete)
+
+
+def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Files, which the shell knows."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def directories(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Directories, which the shell knows."""
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def events(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The events that lines of the log are about, as far as they are often asked for."""
+    return _beginning(_EVENTS, incomplete)
+
+
+_EVENTS: Final = (
+    "ready",
+    "session.finished",
+    "settings.refused",
+    "job.held",
+    "root.problem",
+    "started",
+    "stopped",
+)
+
+
+def _beginning(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    found = [word for word in words if word.startswith(incomplete)]
+    return [CompletionItem(word) for word in found if _PLAIN.fullmatch(word)]
 
 
 def values(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

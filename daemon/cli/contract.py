@@ -34,7 +34,12 @@ def contract() -> None:
     shell_complete=completing.playbooks,
     help="The playbook whose artifacts are expected.",
 )
-@click.option("--agent", metavar="NAME|FILE", help="The agent whose defaults hold (default: the playbook's).")
+@click.option(
+    "--agent",
+    metavar="NAME|FILE",
+    shell_complete=completing.agents,
+    help="The agent whose defaults hold (default: the playbook's).",
+)
 @click.option(
     "--root",
     required=True,

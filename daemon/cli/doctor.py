@@ -16,6 +16,8 @@ from runward.daemon.cli.output import coloured, print_json, safe
 from runward.daemon.cli.wrapping import cut, room, terminal_size, wrapped
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from runward.daemon.doctor.examining import Check
     from runward.daemon.doctor.findings import Finding, Installation
 
@@ -28,6 +30,15 @@ class CheckName(click.ParamType[str]):
     """The name of a check; the checks themselves are imported only where one is named."""
 
     name = "check"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        from runward.daemon.doctor.checks import CHECKS
+
+        return [CompletionItem(check.name) for check in CHECKS if check.name.startswith(incomplete)]
 
     def convert(self, value: str, parameter: click.Parameter | None, context: click.Context | None) -> str:
         from runward.config.problem import nearest

@@ -11,6 +11,7 @@ import click
 from runward.config.settings_keys import AUTO
 from runward.config.settings_layers import DEFAULT
 from runward.daemon.agent_homes import agent_home, sessions_in
+from runward.daemon.cli import completing
 from runward.daemon.cli.context import own_settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.groups import Group
@@ -44,7 +45,12 @@ class _Script(click.Command):
         return []
 
 
-_state = click.option("--state", metavar="DIR", help="The daemon's state directory (default: the usual one).")
+_state = click.option(
+    "--state",
+    metavar="DIR",
+    shell_complete=completing.directories,
+    help="The daemon's state directory (default: the usual one).",
+)
 _words = click.argument("words", nargs=-1, type=click.UNPROCESSED)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import click
 
 from runward.config.settings_keys import AUTO
+from runward.daemon.cli import completing
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.inspected import InspectedSession, told
 from runward.daemon.cli.native_inspection import inspect_native
@@ -25,7 +26,12 @@ def _layouts() -> tuple[str, ...]:
 @click.command()
 @click.argument("path", metavar="PATH", type=NamedPath(readable=False))
 @click.option(
-    "--layout", default=AUTO, show_default=True, metavar="NAME", help=f"One of {', '.join(_layouts())}."
+    "--layout",
+    default=AUTO,
+    show_default=True,
+    metavar="NAME",
+    shell_complete=completing.layouts,
+    help=f"One of {', '.join(_layouts())}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: a list with one object for each session.")
 def inspect(path: str, layout: str, as_json: bool) -> None:

@@ -39,6 +39,7 @@ _Line = dict[str, JsonValue]
     "events",
     multiple=True,
     metavar="NAME",
+    shell_complete=completing.events,
     help="Only lines of this event, or of those that a glob names: 'journal.*'. May be given again.",
 )
 @click.option(

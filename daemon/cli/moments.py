@@ -10,6 +10,10 @@ import click
 from runward.config.duration import MAX_AGE_S, MAX_DURATION_S, DurationError, parse_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from click.shell_completion import CompletionItem
+
     _Seconds = click.ParamType[float]
 else:
     _Seconds = click.ParamType
@@ -43,10 +47,21 @@ def parse_moment(text: str, now: float) -> float:
         raise MomentError(f"{text!r} is no moment: {MEND}") from None
 
 
+def _beginning(words: "Iterable[str]", incomplete: str) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
 class Moment(_Seconds):
     """An option's value that is a moment, as Unix seconds."""
 
     name = "time"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        return _beginning(("today", "yesterday", "1h", "2h", "1d", "7d", "30d"), incomplete)
 
     def convert(
         self, value: str | float, parameter: click.Parameter | None, context: click.Context | None
@@ -63,6 +78,11 @@ class Length(_Seconds):
     """An option's value that is a duration, in seconds; at most `longest`."""
 
     name = "duration"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        return _beginning(("10s", "30s", "1min", "5min", "1h", "90d"), incomplete)
 
     def __init__(self, longest: float = MAX_DURATION_S) -> None:
         self._longest = longest
@@ -83,6 +103,11 @@ class Period(_Seconds):
 
     name = "seconds"
     SHORTEST = 0.1
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        return _beginning(("1", "2", "5", "10"), incomplete)
 
     def convert(
         self, value: str | float, parameter: click.Parameter | None, context: click.Context | None

@@ -105,7 +105,12 @@ def run(
 
 @play.command()
 @click.argument("playbook", metavar="NAME|FILE", shell_complete=completing.playbooks)
-@click.option("--agent", metavar="NAME|FILE", help="The agent whose defaults hold (default: the playbook's).")
+@click.option(
+    "--agent",
+    metavar="NAME|FILE",
+    shell_complete=completing.agents,
+    help="The agent whose defaults hold (default: the playbook's).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def check(context: click.Context, playbook: str, agent: str | None, as_json: bool) -> None:

@@ -2,12 +2,15 @@
 
 import re
 import sys
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from runward.daemon.cli import completing
+from runward.daemon.cli.moments import Length
 from runward.daemon.cli.run import USAGE
+from runward.daemon.processes.means import MEANS
 
 
 class RunCommand(click.Command):
@@ -24,11 +27,31 @@ class RunCommand(click.Command):
         ]
 
 
+def _means(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """How a process tree may be held together."""
+    return [CompletionItem(word) for word in MEANS if word.startswith(incomplete)]
+
+
+def _lengths(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return Length().shell_complete(context, parameter, incomplete)
+
+
+_VALUES: Final = {
+    "--playbook": completing.playbooks,
+    "--agent": completing.agents,
+    "--artifacts": completing.directories,
+    "--containment": _means,
+    "--timeout": _lengths,
+    "--grace": _lengths,
+}
+"""What completes the value of an option that takes one of a kind."""
+
+
 def _words(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The value of an option, or a word of the command."""
     given: tuple[str, ...] = context.params.get("arguments") or ()
-    if given and given[-1] == "--playbook":
-        return completing.playbooks(context, parameter, incomplete)
+    if given and given[-1] in _VALUES:
+        return _VALUES[given[-1]](context, parameter, incomplete)
     return [CompletionItem(incomplete, type="file")]
 
 

@@ -7,13 +7,14 @@ from typing import Final
 
 import click
 
+from runward.config.settings import Settings
 from runward.daemon.cli import completing
 from runward.daemon.cli.context import settings_in_force, store_to_read
 from runward.daemon.cli.finding import find_session, how_to_judge, recorded_session
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.liveness_text import NOBODY_CAN_TELL, is_unknown, silence
 from runward.daemon.cli.moments import Length, Moment
-from runward.daemon.cli.output import ago, coloured, duration, print_json, print_table, safe
+from runward.daemon.cli.output import ago, coloured, duration, note, print_json, print_table, safe
 from runward.daemon.cli.session_json import details_of, summary_of, verification_of
 from runward.daemon.cli.unjudged import NOT_JUDGED, unjudged
 from runward.daemon.cli.wrapping import columns_there, fitting, wrapped
@@ -22,6 +23,7 @@ from runward.daemon.store.reading_failures import is_unseen_failure, unseen_fail
 from runward.daemon.store.reading_files import kept_files
 
 STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
+FAILED: Final = ("failed", "timed_out", "aborted")
 
 
 _HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
@@ -43,74 +45,119 @@ def session() -> None:
 
 
 @session.command("list")
-@click.option("--status", type=click.Choice(STATUSES), help="Only those with this status.")
-@click.option("--layout", metavar="NAME", help="Only those of this layout.")
 @click.option(
-    "--playbook", metavar="NAME", shell_complete=completing.playbooks, help="Only those under this playbook."
+    "--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="Only those with this status."
+)
+@click.option("--failed", is_flag=True, help="Only those that failed, timed out or were aborted.")
+@click.option(
+    "--layout",
+    "layouts",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completing.layouts,
+    help="Only those of this layout.",
+)
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completing.roots,
+    help="Only those of this root.",
+)
+@click.option(
+    "--playbook",
+    "playbooks",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completing.playbooks,
+    help="Only those under this playbook.",
+)
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completing.agents,
+    help="Only those of this agent.",
 )
 @click.option(
     "--since", type=Moment(), metavar="TIME", help="Only those that started since: 2h, today, a date."
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
+@click.option(
+    "--search",
+    "text",
+    metavar="TEXT",
+    help="Only those with this text in their id, playbook, agent, path or reason.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Only the newest N; 0: all.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def list_sessions(
     context: click.Context,
-    status: str | None,
-    layout: str | None,
-    playbook: str | None,
+    statuses: tuple[str, ...],
+    failed: bool,
+    layouts: tuple[str, ...],
+    roots: tuple[str, ...],
+    playbooks: tuple[str, ...],
+    agents: tuple[str, ...],
     since: float | None,
-    limit: int | None,
+    text: str | None,
+    limit: int,
     as_json: bool,
 ) -> None:
     """Sessions with what became of them, the newest first.
 
+    A filter may be given again: a session fits that has one of its values.
+
     \b
     Example:
-      runward session list --status failed --since 2h
+      runward session list --failed --since 2h
       runward session list --json --limit 1
     """
     settings = settings_in_force(context)
+    if failed:
+        statuses = (*statuses, *FAILED)
+    wanted = reading.Wanted(statuses, layouts, roots, playbooks, agents, since, text)
+    most = limit + 1 if limit else None
     with store_to_read(settings) as connection:
-        rows = reading.sessions(
-            connection, status=status, layout=layout, playbook=playbook, since=since, limit=limit
-        )
-        fresh = [
-            row
-            for row in unjudged(connection, settings, limit)
-            if (status is None or row.status == status)
-            and (layout is None or row.layout == layout)
-            and (playbook is None or row.playbook == playbook)
-            and (since is None or row.started_at >= since)
-        ]
-        rows = _newest_first(rows, fresh)[:limit]
+        fresh = [row for row in unjudged(connection, settings, most) if wanted.has(row)]
+        known = {row.key for row in fresh}
+        rows = [row for row in reading.sessions(connection, wanted, most) if row.key not in known]
+        rows = sorted([*fresh, *rows], key=lambda row: (-row.started_at, row.key))
+        is_cut = bool(limit) and len(rows) > limit
+        rows = rows[:limit] if is_cut else rows
         kept = kept_files(connection, [row.key for row in rows]) if as_json else {}
     if as_json:
         print_json([summary_of(row, kept.get(row.key, [])) for row in rows])
-        return
-    if not rows:
+    elif not rows:
         click.echo("no sessions")
-        return
+    else:
+        _print_list(settings, rows)
+    if is_cut:
+        note(f"there are more than these {limit}, the newest: `--limit 0` shows all")
+
+
+def _print_list(settings: Settings, rows: Sequence[reading.SessionRow]) -> None:
     now = time.time()
     heads, *shown = fitting([_HEADS, *(_row(row, now) for row in rows)], _SPARE, columns_there())
     print_table(heads, shown)
     if any(row.not_judged_yet for row in rows):
-        said = f"{NOT_JUDGED}: what the run's own files say; {how_to_judge(settings)}"
-        for line in wrapped(said, "runward: ", " " * 9, columns_there()):
-            click.echo(line, err=True)
+        _say_below(f"{NOT_JUDGED}: what the run's own files say; {how_to_judge(settings)}")
     if any(is_unknown(row) for row in rows):
-        said = f"running?: {NOBODY_CAN_TELL}; `runward session show ID` says what to do about it"
-        for line in wrapped(said, "runward: ", " " * 9, columns_there()):
-            click.echo(line, err=True)
+        _say_below(f"running?: {NOBODY_CAN_TELL}; `runward session show ID` says what to do about it")
 
 
-def _newest_first(
-    recorded: Sequence[reading.SessionRow], fresh: Sequence[reading.SessionRow]
-) -> list[reading.SessionRow]:
-    """All of them, those that are not judged yet as their files tell it."""
-    known = {row.key for row in fresh}
-    rows = [*fresh, *(row for row in recorded if row.key not in known)]
-    return sorted(rows, key=lambda row: (-row.started_at, row.key))
+def _say_below(said: str) -> None:
+    for line in wrapped(said, "runward: ", " " * 9, columns_there()):
+        click.echo(line, err=True)
 
 
 def _row(row: reading.SessionRow, now: float) -> tuple[str, ...]:
@@ -167,6 +214,29 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
         from runward.daemon.cli.session_seen import shown
 
         shown(settings, row)
+
+
+@session.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("--timeout", type=Length(), metavar="DURATION", help="How long to wait (default: without end).")
+@click.option("--json", "as_json", is_flag=True, help="Print the session, as in `session list`.")
+@click.pass_context
+def wait(context: click.Context, identifier: str, timeout: float | None, as_json: bool) -> None:
+    """Wait until a session is over and judged, and end by its status.
+
+    Exit code 0: completed. 1: failed. 124: timed out. 130: aborted. 143: cancelled. Also 75: it is not judged,
+    and no daemon is running; 124: it was not over within --timeout.
+
+    \b
+    Example:
+      runward session wait @last --timeout 1h
+    """
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = find_session(connection, settings, identifier)
+    from runward.daemon.cli.session_wait import wait_until_over
+
+    wait_until_over(settings, row, timeout, as_json)
 
 
 @session.command()

@@ -240,23 +240,65 @@ def _newest_migration() -> int:
     return max(int(name[:4]) for name in os.listdir(_MIGRATIONS) if name.endswith(".sql"))
 
 
+class Wanted(NamedTuple):
+    """Which sessions are asked for: of each filter one of the values, where there are any.
+
+    `since` is a time in Unix seconds. `text` is looked for, in any case, in ids, names, the path and the reason.
+    """
+
+    statuses: tuple[str, ...] = ()
+    layouts: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    playbooks: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    since: float | None = None
+    text: str | None = None
+
+    def has(self, row: SessionRow) -> bool:
+        """Whether this session is one of them."""
+        chosen = (
+            (self.statuses, row.status),
+            (self.layouts, row.layout),
+            (self.roots, row.root),
+            (self.playbooks, row.playbook),
+            (self.agents, row.agent),
+        )
+        said = (row.session_id, row.playbook or "", row.agent or "", row.path, row.reason_summary)
+        return (
+            all(not values or value in values for values, value in chosen)
+            and (self.since is None or row.started_at >= self.since)
+            and (self.text is None or any(self.text.lower() in each.lower() for each in said))
+        )
+
+
+EVERY: Final = Wanted()
+
+
 def sessions(
-    connection: sqlite3.Connection,
-    *,
-    status: str | None = None,
-    layout: str | None = None,
-    playbook: str | None = None,
-    since: float | None = None,
-    limit: int | None = None,
+    connection: sqlite3.Connection, wanted: Wanted = EVERY, limit: int | None = None
 ) -> list[SessionRow]:
-    """The sessions that fit, the newest first; `since` is a time in Unix seconds."""
+    """The sessions that are wanted, the newest first."""
     keys = connection.execute(
-        "select key from sessions where (?1 is null or status = ?1) and (?2 is null or layout = ?2)"
-        " and (?3 is null or playbook = ?3) and (?4 is null or started_at >= ?4)"
-        " order by started_at desc, key limit ?5",
-        (status, layout, playbook, since, -1 if limit is None else limit),
+        "select key from sessions where (:statuses = '[]' or status in (select value from json_each(:statuses)))"
+        " and (:layouts = '[]' or layout in (select value from json_each(:layouts)))"
+        " and (:roots = '[]' or root in (select value from json_each(:roots)))"
+        " and (:playbooks = '[]' or playbook in (select value from json_each(:playbooks)))"
+        " and (:agents = '[]' or agent in (select value from json_each(:agents)))"
+        " and (:since is null or started_at >= :since)"
+        " and (:text is null or instr(lower(session_id || char(10) || coalesce(playbook, '') || char(10)"
+        "  || coalesce(agent, '') || char(10) || path || char(10) || reason_summary), lower(:text)))"
+        " order by started_at desc, key limit :limit",
+        {
+            **{name: json.dumps(getattr(wanted, name)) for name in _CHOSEN},
+            "since": wanted.since,
+            "text": wanted.text,
+            "limit": -1 if limit is None else limit,
+        },
     )
     return _rows(connection, [key for (key,) in keys])
+
+
+_CHOSEN: Final = ("statuses", "layouts", "roots", "playbooks", "agents")
 
 
 def session(connection: sqlite3.Connection, key: str) -> SessionRow | None:

@@ -4,10 +4,14 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 
+import click
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S
+
+from runward.daemon.cli.commands import runward
 
 
 def _completed(place: Place, *words: str) -> list[str]:
@@ -103,12 +107,48 @@ def test_another_shell_is_wrong_usage(place: Place) -> None:
         (("contract", "verify", "--playbook", "p"), ["plain"]),
         (("run", "--play"), ["--playbook"]),
         (("run", "--playbook", "r"), ["review"]),
+        (("run", "--agent", "r"), ["reviewer"]),
+        (("run", "--containment", "sc"), ["scope"]),
+        (("run", "--timeout", "30"), ["30s"]),
+        (("session", "list", "--root", "r"), ["runs"]),
+        (("session", "list", "--layout", "cl"), ["claude-code"]),
+        (("session", "list", "--agent", "r"), ["reviewer"]),
+        (("session", "list", "--since", "to"), ["today"]),
+        (("inspect", ".", "--layout", "na"), ["native"]),
+        (("log", "--event", "session"), ["session.finished"]),
+        (("prune", "--older-than", "9"), ["90d"]),
     ],
 )
 def test_commands_options_ids_and_names_are_completed(
     recorded: Place, words: tuple[str, ...], offered: list[str]
 ) -> None:
     assert _completed(recorded, *words) == offered
+
+
+_FREE = {"--reason", "--search"}
+"""Options whose value is whatever somebody has to say."""
+
+
+def test_the_value_of_every_option_is_completed() -> None:
+    for path, command in _commands(runward, ()):
+        for each in command.params:
+            if not isinstance(each, click.Option) or each.is_flag or set(each.opts) & _FREE:
+                continue
+            is_number = isinstance(each.type, click.types.IntParamType | click.types.IntRange)
+            has_words = type(each.type).shell_complete is not click.ParamType.shell_complete
+            assert is_number or has_words or each._custom_shell_complete is not None, (*path, each.opts)
+
+
+def _commands(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    yield path, group
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _commands(command, (*path, name))
+        else:
+            yield (*path, name), command
 
 
 def test_an_id_that_a_shell_would_not_take_as_it_stands_is_not_offered(place: Place) -> None:

@@ -17,7 +17,7 @@ from runward.daemon.cli.exits import MEANINGS
 from runward.daemon.cli.run import USAGE
 
 _PAGE = Path(__file__).parents[3] / "docs/commands.md"
-_WITHOUT_JSON = {"run", "daemon", "completion", "man", "hook"}
+_WITHOUT_JSON = {"run", "daemon", "completion", "man", "hook", "help"}
 """Commands that print no data of their own."""
 _WITH_JSON = {("daemon", "install"), ("daemon", "uninstall")}
 _SILENT = {("claude-code",), ("codex",)}

@@ -166,10 +166,8 @@ def test_nobody_waits_for_a_daemon_that_is_not_there(furnished: Place) -> None:
     assert inbox(furnished) == []
 
 
-def test_a_daemon_that_only_runs_once_starts_it_too(furnished: Place) -> None:
+def test_a_daemon_that_only_runs_once_starts_it_and_judges_it(furnished: Place) -> None:
     name = furnished.call("play", "run", "delivers").out.strip()
-    furnished.daemon_once()
-    wait_for(lambda: (furnished.runs / name / "exit.json").exists(), "its end")
     furnished.daemon_once()
     assert furnished.call("session", "show", name, "--json").object()["status"] == "completed"
 

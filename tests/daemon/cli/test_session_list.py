@@ -26,10 +26,33 @@ def test_the_newest_session_comes_first(recorded: Place) -> None:
         (("--since", "2026-02-02T03:04:05Z"), ["plain", "open"]),
         (("--since", "2026-02-02T03:04:06Z"), ["plain"]),
         (("--since", "1min"), []),
+        (("--status", "failed", "--status", "running"), ["open", "crashed", "silent"]),
+        (("--failed",), ["crashed", "silent"]),
+        (("--failed", "--status", "running"), ["open", "crashed", "silent"]),
+        (("--layout", "codex", "--layout", "native", "--limit", "1"), ["plain"]),
+        (("--root", "runs", "--root", "other", "--limit", "1"), ["plain"]),
+        (("--root", "other"), []),
+        (("--agent", "reviewer"), []),
+        (("--search", "CRASH"), ["crashed"]),
+        (("--search", "exited with 3"), ["crashed"]),
+        (("--search", "100%"), []),
+        (("--limit", "0"), ["plain", "open", "careless", "crashed", "delivered", "silent"]),
     ],
 )
 def test_options_choose_sessions(recorded: Place, options: tuple[str, ...], expected: list[str]) -> None:
     assert _ids(recorded, *options) == expected
+
+
+def test_fifty_are_listed_and_it_is_said_that_there_are_more(place: Place) -> None:
+    for number in range(51):
+        place.add_run(f"run-{number:02}", exit_code=0)
+    listed = place.call("session", "list", "--json")
+    assert len(listed.objects()) == 50
+    assert "there are more than these 50, the newest: `--limit 0` shows all" in listed.err
+    every = place.call("session", "list", "--json", "--limit", "0")
+    assert len(every.objects()) == 51
+    assert "there are more" not in every.err
+    assert "there are more than these 2" in place.call("session", "list", "--limit", "2").err
 
 
 def test_the_json_has_exactly_the_promised_keys(recorded: Place) -> None:
