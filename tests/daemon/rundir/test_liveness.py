@@ -184,7 +184,8 @@ def running(program: Path, **environment: str) -> Iterator[RecordedProcess]:
     shutil.copy("/bin/sleep", program)
     started = subprocess.Popen([program, "100"], env={"RUNWARD_SESSION_ID": "night", **environment})
     try:
-        wait_for(lambda: os.readlink(f"/proc/{started.pid}/exe") == str(program), "the program")
+        environ, words = (Path(f"/proc/{started.pid}/{each}") for each in ("environ", "cmdline"))
+        wait_for(lambda: b"night" in environ.read_bytes() and words.read_bytes(), "the program")
         yield recorded(started.pid)
     finally:
         kill(started)
