@@ -114,6 +114,7 @@ class _Launch:
         self._artifacts = order.artifacts or os.path.join(directory.path, record.ARTIFACTS)
         self._environment = {**environment, **self._session_variables(environment)}
         self._streams: list[PassedStream] = []
+        self._complaints: list[str] = []
 
     def run(self) -> Launched:
         command, containment, room = self._prepare()
@@ -121,7 +122,7 @@ class _Launch:
         containment.close()
         ending = _by_whom(ending)
         point("launch.ended")
-        complaints = [ending.error] if ending.error is not None else []
+        complaints = [*self._complaints, *([ending.error] if ending.error is not None else [])]
         try:
             self._directory.write_exit(room, ending)
         except OSError as error:
@@ -204,16 +205,38 @@ class _Launch:
         return contain(order.containment, Held(command.pid, command.own, self._directory.name, longest))
 
     def _open_streams(self) -> dict[int, int]:
-        """The pipes for the command's output, by its descriptor; a terminal is handed over as it is."""
-        write_ends = {}
+        """What the command writes to, by its descriptor: pipes, or a terminal where ours is one."""
+        write_ends: dict[int, int] = {}
         for number, log_name in _LOGS.items():
             if os.isatty(number):
+                if 1 in write_ends and os.isatty(1) and os.fstat(1).st_rdev == os.fstat(number).st_rdev:
+                    write_ends[number] = os.dup(
+                        write_ends[1]
+                    )  # one screen: what is shown in order is logged in order
+                else:
+                    self._open_terminal(number, log_name, write_ends)
                 continue
             source, write_ends[number] = os.pipe()
             os.set_blocking(source, False)
             log = self._directory.open_log(log_name)
             self._streams.append(PassedStream(source, log, open_sink(number), self._order.low_disk))
         return write_ends
+
+    def _open_terminal(self, number: int, log_name: str, write_ends: dict[int, int]) -> None:
+        from runward.daemon.processes.terminal import (  # nothing for those without
+            TerminalStream,
+            open_terminal,
+        )
+
+        try:
+            near, write_ends[number] = open_terminal(number)
+        except OSError as error:  # the command gets the terminal as it is
+            self._complaints.append(
+                f"what it wrote to the terminal is not recorded: no pseudo-terminal: {error}"
+            )
+            return
+        log = self._directory.open_log(log_name)
+        self._streams.append(TerminalStream(near, number, log, open_sink(number), self._order.low_disk))
 
     def _not_started(self, failure: StartFailure) -> tuple[Ending, frozenset[int]]:
         for stream in self._streams:
@@ -228,7 +251,9 @@ class _Launch:
         pass_on_rest(self._streams, self._signals, self._order.grace if is_stopped else None)
         self._signals.close()
         complaints = []
+        is_cut_off = ending.signal is not None or is_stopped
         for stream in self._streams:
+            stream.restore(is_cut_off=is_cut_off)
             stream.close_log()
             if stream.log_problem is not None:
                 complaints.append(f"the log of the run is incomplete: {stream.log_problem}")

@@ -58,7 +58,7 @@ class PassedStream:
     def take_in(self) -> int:
         """Reads what is there (at most a chunk), logs it, and passes on what the reader takes."""
         try:
-            content = os.read(self.source, _CHUNK)
+            content = self._read()
         except BlockingIOError:
             return 0
         if not content:
@@ -101,9 +101,19 @@ class PassedStream:
             self.is_open = False
             os.close(self.source)
 
+    def resize(self) -> None:
+        """The caller's terminal may have another size: a pipe has none."""
+
+    def restore(self, *, is_cut_off: bool) -> None:
+        """The command is over, `is_cut_off` where it could not clear up: a pipe has nothing to set right."""
+
     def close_log(self) -> None:
         """The log is complete."""
         os.close(self._log)
+
+    def _read(self) -> bytes:
+        """A chunk of what is there, nothing where there will be no more. Raises BlockingIOError."""
+        return os.read(self.source, _CHUNK)
 
     def _write_log(self, content: bytes) -> None:
         if self.log_problem is not None:
@@ -157,18 +167,22 @@ class PlainSink:
 
 
 class SharedPipeSink:
-    """A pipe that can only be used as it came, blocking: at most what surely fits is written at a time."""
+    """A pipe that can only be used as it came, blocking: at most what surely fits is written at a time.
+
+    A terminal of another user, too, which takes at least 256 bytes where it says that it takes any.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
+        self._size = 256 if os.isatty(descriptor) else select.PIPE_BUF
 
     def write(self, content: bytes) -> int:
         """See `Sink`."""
         if not self._poll.poll(0):
             raise BlockingIOError
-        return os.write(self.descriptor, content[: select.PIPE_BUF])
+        return os.write(self.descriptor, content[: self._size])
 
 
 class SocketSink:
@@ -191,11 +205,12 @@ def open_sink(descriptor: int) -> Sink | None:
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISSOCK(mode):
         return SocketSink(descriptor)
-    if not stat.S_ISFIFO(mode):
+    if not stat.S_ISFIFO(mode) and not os.isatty(descriptor):
         return PlainSink(descriptor)
     try:
-        # Opened again it has flags of its own, so that no one who shares the pipe sees it non-blocking.
-        return PlainSink(os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        # Opened again it has flags of its own, so that no one who shares the pipe, or terminal, sees it non-blocking.
+        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+        return PlainSink(os.open(f"/proc/self/fd/{descriptor}", flags))
     except OSError as error:
         import errno
 

@@ -24,6 +24,9 @@ CANCELLING = frozenset({CANCEL})
 PASSED_ON = frozenset({signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 """Are the command's own business: passed on, and no more."""
 
+RESIZING = frozenset({signal.SIGWINCH, signal.SIGCONT})
+"""The terminal may have another size than before: its owner was told, or was stopped while it changed."""
+
 _SI_KERNEL = 0x80
 _FROM_KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})
 
@@ -46,7 +49,7 @@ class SignalInbox:
         wanted: set[int] = {
             number for number in STOPPING | PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN
         }
-        wanted |= CANCELLING
+        wanted |= CANCELLING | RESIZING
         self._signals = wanted | {signal.SIGCHLD}
         self.caller_mask: AbstractSet[int] = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         self.descriptor = open_signal_descriptor(self._signals)

@@ -15,7 +15,14 @@ from runward.daemon.processes import tree
 from runward.daemon.processes.command import GatedCommand
 from runward.daemon.processes.ending import Cancellation, Ending, ending_of, looks_interrupted
 from runward.daemon.processes.output import PassedStream
-from runward.daemon.processes.requests import CANCELLING, STOPPING, Request, SignalInbox, is_below_us
+from runward.daemon.processes.requests import (
+    CANCELLING,
+    RESIZING,
+    STOPPING,
+    Request,
+    SignalInbox,
+    is_below_us,
+)
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
@@ -123,6 +130,10 @@ class Supervision:
 
     def _handle_requests(self, now: float) -> None:
         for request in self._signals.read():
+            if request.number in RESIZING:
+                for stream in self._streams:
+                    stream.resize()
+                continue
             if is_below_us(request.sender):
                 continue
             if request.number in CANCELLING:

@@ -1,4 +1,4 @@
-"""A command at a terminal: it gets the terminal as it is, and a key that is pressed once arrives once."""
+"""A command at a terminal: it is recorded, it works there as without a launcher, and a key arrives once."""
 
 import os
 import pty
@@ -6,8 +6,10 @@ import re
 import select
 import signal
 import sys
+import termios
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.daemon.launching import Launcher, members
@@ -55,6 +57,18 @@ class Terminal:
     def type(self, keys: bytes) -> None:
         """Presses keys."""
         os.write(self._master, keys)
+
+    def resize(self, lines: int, columns: int) -> None:
+        """Drags a corner of the window."""
+        termios.tcsetwinsize(self._master, (lines, columns))
+
+    def modes(self) -> list[Any]:
+        """What the window's terminal is set to."""
+        return termios.tcgetattr(self._master)
+
+    def is_cooked(self) -> bool:
+        """Whether what is typed is read by lines."""
+        return bool(self.modes()[3] & termios.ICANON)
 
     def expect(self, text: bytes) -> None:
         """Waits until the screen has shown this, after what was expected before."""
@@ -108,22 +122,108 @@ def opened(terminals: list[Terminal], launcher: Launcher, *arguments: str) -> Te
     return terminals[-1]
 
 
-def test_a_terminal_is_handed_over_and_has_no_log(launcher: Launcher, terminals: list[Terminal]) -> None:
-    script = "tty; test -t 0 -a -t 1 -a -t 2 && echo all three"
+def test_what_a_command_writes_to_a_terminal_is_recorded_in_order(
+    launcher: Launcher, terminals: list[Terminal]
+) -> None:
+    script = "tty; test -t 0 -a -t 1 -a -t 2 && echo all three; echo oh >&2; echo last"
     terminal = opened(terminals, launcher, "--name", "tty", "--", "sh", "-c", script)
     terminal.expect(b"/dev/pts/")
-    terminal.expect(b"all three")
+    terminal.expect(b"all three\r\noh\r\nlast\r\n")
 
     assert terminal.wait() == 0
-    assert sorted(path.name for path in launcher.directory("tty").iterdir()) == [
-        "artifacts",
-        "exit.json",
-        "process.json",
-        "run.json",
+    log = (launcher.directory("tty") / "stdout.log").read_bytes()
+    assert log.endswith(b"\nall three\noh\nlast\n")
+    assert not (launcher.directory("tty") / "stderr.log").exists()  # a terminal shows both as one
+
+
+def test_a_command_that_ends_at_once_is_shown_and_recorded_whole(
+    launcher: Launcher, terminals: list[Terminal]
+) -> None:
+    terminal = opened(terminals, launcher, "--name", "much", "--", "seq", "30000")
+
+    assert terminal.wait() == 0
+    terminal.expect(b"\n29999\r\n30000\r\n")
+    assert (launcher.directory("much") / "stdout.log").read_text().splitlines() == [
+        str(number) for number in range(1, 30001)
     ]
 
 
-def test_only_the_stream_that_is_no_terminal_is_logged(launcher: Launcher, terminals: list[Terminal]) -> None:
+SIZES = """
+import os, signal
+def tell(*_):
+    os.write(1, b"size %d %d\\n" % tuple(os.get_terminal_size(1))[::-1])
+signal.signal(signal.SIGWINCH, tell)
+tell()
+while True:
+    signal.pause()
+"""
+
+
+def test_a_command_knows_the_size_of_the_window_and_when_it_changes(
+    launcher: Launcher, terminals: list[Terminal]
+) -> None:
+    terminal = opened(terminals, launcher, "--name", "sized", "--", sys.executable, "-c", SIZES)
+    terminal.expect(b"size 0 0")
+    terminal.resize(40, 120)
+    terminal.expect(b"size 40 120")
+    terminal.resize(24, 80)
+    terminal.expect(b"size 24 80")
+    terminal.type(b"\x03")
+
+    assert terminal.wait() == 130
+
+
+RAW = """
+import os, signal, sys, termios, tty
+tty.setraw({descriptor}, termios.TCSANOW)
+if {descriptor}:
+    os.write(1, b"set\\n")
+    os.read(0, 1)  # there is no line, so that a single key arrives only where the caller's terminal is set, too
+os.write(1, b"ready\\n")
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("descriptor", [0, 1])
+def test_a_terminal_that_a_killed_command_left_raw_is_restored(
+    launcher: Launcher, terminals: list[Terminal], descriptor: int
+) -> None:
+    words = ["--name", "raw", "--", sys.executable, "-c", RAW.format(descriptor=descriptor)]
+    terminal = opened(terminals, launcher, *words)
+    before = terminal.modes()
+    if descriptor:
+        terminal.expect(b"set")
+        wait_for(lambda: not terminal.is_cooked(), "a terminal that is set raw")
+        terminal.type(b"k")
+    terminal.expect(b"ready")
+    assert not terminal.is_cooked()
+    os.kill(launcher.pid("raw"), signal.SIGKILL)
+
+    assert terminal.wait() == 137
+    assert terminal.modes() == before
+
+
+def test_modes_that_a_command_set_and_left_are_left_to_it(
+    launcher: Launcher, terminals: list[Terminal]
+) -> None:
+    terminal = opened(terminals, launcher, "--name", "stty", "--", "stty", "-echo")
+    before = terminal.modes()
+
+    assert terminal.wait() == 0
+    assert terminal.modes()[3] == before[3] & ~termios.ECHO
+
+
+def test_the_end_of_the_input_reaches_the_command(launcher: Launcher, terminals: list[Terminal]) -> None:
+    terminal = opened(terminals, launcher, "--name", "input", "--", "sh", "-c", "echo ready; cat; echo over")
+    terminal.expect(b"ready")
+    terminal.type(b"word\n\x04")
+    terminal.expect(b"over")
+
+    assert terminal.wait() == 0
+    assert (launcher.directory("input") / "stdout.log").read_bytes() == b"ready\nword\nover\n"
+
+
+def test_a_terminal_beside_a_pipe_is_recorded_apart(launcher: Launcher, terminals: list[Terminal]) -> None:
     reader, writer = os.pipe()
     script = "test -t 2 && echo to the pipe; echo to the screen >&2"
     terminals.append(Terminal(launcher, "--name", "half", "--", "sh", "-c", script, pipe_stdout=writer))
@@ -134,7 +234,7 @@ def test_only_the_stream_that_is_no_terminal_is_logged(launcher: Launcher, termi
     assert os.read(reader, 100) == b"to the pipe\n"
     os.close(reader)
     assert (launcher.directory("half") / "stdout.log").read_bytes() == b"to the pipe\n"
-    assert not (launcher.directory("half") / "stderr.log").exists()
+    assert (launcher.directory("half") / "stderr.log").read_bytes() == b"to the screen\n"
 
 
 def test_a_key_interrupts_an_interactive_command_once_and_does_not_end_it(
