@@ -3,11 +3,12 @@
 import difflib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import click
 
+from runward.config.problem import Problem
 from runward.config.settings_keys import AUTO
 from runward.config.settings_layers import DEFAULT
 from runward.daemon.agent_homes import agent_home, sessions_in
@@ -15,8 +16,9 @@ from runward.daemon.cli import completing
 from runward.daemon.cli.context import own_settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.groups import Group
-from runward.daemon.cli.output import complain, fail, safe
+from runward.daemon.cli.output import complain, fail, note, safe
 from runward.daemon.hooks import claude_code_settings, codex_settings
+from runward.daemon.hooks.claude_code_program import Program, accepts, events_of, installed
 from runward.daemon.hooks.command import SCRIPT, shell_command, words_of
 from runward.daemon.hooks.edit import Edited, Refused
 from runward.daemon.hooks.settings_file import SettingsFile, read_settings_file
@@ -106,12 +108,24 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
     if not "".join(words).isprintable():
         fail("the path of Python, of Runward or of its state holds what can't be written down", NOT_SO)
 
+    program = installed(os.environ) if agent == claude_code_settings.AGENT else None
+    events = events_of(program)
+
     def edit(text: str | None, name: str) -> Edited:
         if agent == codex_settings.AGENT:
             return codex_settings.install(text, name, words)
-        return claude_code_settings.install(text, name, shell_command(agent, state))
+        return claude_code_settings.install(text, name, shell_command(agent, state), events)
 
-    _carry_out(agent, edit, dry_run, "the hook stands in", f"runward hook uninstall {agent} takes it out")
+    def check(undo: Callable[[], None]) -> None:
+        if program is not None:
+            _check_accepted(program, events, undo)
+        elif agent == claude_code_settings.AGENT:
+            click.echo(
+                "Claude Code was not found: the hook is for the events that 2.0 and later versions know"
+            )
+
+    removes = f"runward hook uninstall {agent} takes it out"
+    _carry_out(agent, edit, dry_run, "the hook stands in", removes, check)
     if any(root.layout in (agent, AUTO) for root in settings.roots):
         return
     if all(settings.origin.get(f"roots.{root.name}") == DEFAULT for root in settings.roots):
@@ -140,10 +154,35 @@ def uninstall(agent: str, dry_run: bool) -> None:
     _carry_out(agent, edit, dry_run, "no hook of Runward's is in", "")
 
 
+def _check_accepted(program: Program, events: Sequence[str], undo: Callable[[], None]) -> None:
+    """See whether the installed program takes settings with these hooks; else undo, and end with 1."""
+    match accepts(program, events, os.environ):
+        case True:
+            click.echo(f"{safe(program.name)} accepts the hooks")
+        case None:
+            why = f"{program.name} could not be asked whether it accepts the hooks: it called none when it was started"
+            note(f"{why}; see with /hooks in Claude Code whether they are there")
+        case False:
+            undo()
+            fail(f"{program.name} does not accept the hooks: the settings were put back as they were", NOT_SO)
+
+
+def _nothing_to_check(undo: Callable[[], None]) -> None:
+    """Where the settings can't be refused."""
+
+
 def _carry_out(
-    agent: str, edit: Callable[[str | None, str], Edited], dry_run: bool, state: str, more: str
+    agent: str,
+    edit: Callable[[str | None, str], Edited],
+    dry_run: bool,
+    state: str,
+    more: str,
+    check: Callable[[Callable[[], None]], None] = _nothing_to_check,
 ) -> None:
-    """Edit the agent's settings, after showing how; ends with 2 where the file must be left alone."""
+    """Edit the agent's settings, after showing how; ends with 2 where the file must be left alone.
+
+    `check` is given what puts the file back as it was.
+    """
     path = settings_path(agent)
     try:
         file = read_settings_file(path)
@@ -154,6 +193,7 @@ def _carry_out(
         _show(file, text)
         if not dry_run:
             file.replace(text)
+            check(lambda: _undo(file, text))
     except Refused as refusal:
         complain([refusal.problem])
         fail(f"{path} was left as it is", WRONG_USAGE)
@@ -161,6 +201,15 @@ def _carry_out(
         click.echo("nothing was changed (--dry-run)")
     else:
         click.echo(f"done: {state} {safe(path)}{f' ({more})' if more else ''}")
+
+
+def _undo(file: SettingsFile, text: str | None) -> None:
+    """Put back what `file` was before `text` was written. Raises `Refused` where somebody else wrote it since."""
+    now = read_settings_file(file.path)
+    if now.text != text:
+        mend = "take Runward's hooks out with `runward hook uninstall`"
+        raise Refused(Problem(file.path, None, None, "was changed while it was checked", mend))
+    now.replace(file.text)
 
 
 def settings_path(agent: str) -> str:

@@ -6,17 +6,18 @@ break or with the entry itself. So the way back is known from the text alone.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Problem
+from runward.daemon.hooks.claude_code_program import KNOWN_SINCE
 from runward.daemon.hooks.command import is_our_shell_command
 from runward.daemon.hooks.edit import Edited, Refused, refused
 from runward.daemon.hooks.json_places import Span, json_places
 
 AGENT: Final = "claude-code"
-EVENTS: Final = ("SessionStart", "UserPromptSubmit", "Stop", "StopFailure", "SessionEnd")
+EVENTS: Final = tuple(KNOWN_SINCE)
 """The hooks that tell something which the daemon can use."""
 
 TIMEOUT: Final = 10
@@ -49,12 +50,12 @@ class _Ours(NamedTuple):
         return self.event.key
 
 
-def install(text: str | None, name: str, command: str) -> Edited:
-    """The settings with our `command` for each of `EVENTS`. Raises `Refused`."""
+def install(text: str | None, name: str, command: str, events: Sequence[str] = EVENTS) -> Edited:
+    """The settings with our `command` for each of these of the `EVENTS`, and for no other one. Raises `Refused`."""
     if text is None:
-        return Edited(_pretty({"hooks": {event: [_group(command)] for event in EVENTS}}, "  ") + "\n")
+        return Edited(_pretty({"hooks": {event: [_group(command)] for event in events}}, "  ") + "\n")
     before, style = text, _style(text, name)
-    while (following := _towards(text, name, command, style)) is not None:
+    while (following := _towards(text, name, command, events, style)) is not None:
         text = following
     if not _ours(before, name) and uninstall(text, name).text != before:
         raise Refused(
@@ -70,16 +71,21 @@ def uninstall(text: str | None, name: str) -> Edited:
     return Edited(text)
 
 
-def _towards(text: str, name: str, command: str, style: _Style) -> str | None:
+def events_in(text: str, name: str) -> tuple[str, ...]:
+    """The events for which a command of ours stands in the settings. Raises `Refused`."""
+    return tuple(dict.fromkeys(str(each.name) for each in _ours(text, name)))
+
+
+def _towards(text: str, name: str, command: str, events: Sequence[str], style: _Style) -> str | None:
     """The text one step nearer to what is wanted; None where nothing is left to do."""
     seen: set[str | None] = set()
     for each in _ours(text, name):
-        if each.name in seen or each.name not in EVENTS:
+        if each.name in seen or each.name not in events:
             return _without(text, each)
         seen.add(each.name)
         if json.loads(text[each.command.value : each.command.end]) != command:
             return text[: each.command.value] + _compact(command) + text[each.command.end :]
-    missing = next((event for event in EVENTS if event not in seen), None)
+    missing = next((event for event in events if event not in seen), None)
     return None if missing is None else _with(text, name, missing, command, style)
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S
 
-from runward.daemon.hooks import settings_file
+from runward.daemon.hooks import claude_code_program, settings_file
 from runward.daemon.hooks.edit import Refused
 from runward.daemon.hooks.settings_file import read_settings_file
 
@@ -221,3 +221,93 @@ def test_the_hooks_can_be_called_by_their_names(place: Place) -> None:
         assert (ended.returncode, ended.stderr) == (0, b"")
         assert ended.stdout == (payload + b"\n" if agent == "codex" else b"")
     assert len(list((place.state / "inbox").iterdir())) == 2
+
+
+_CLAUDE = """\
+#!/bin/sh
+if [ "$1" = --version ]; then echo "{version} (Claude Code)"; exit; fi
+echo "$HOME" >> {notes}
+if grep -q '{unknown}' "$CLAUDE_CONFIG_DIR/settings.json"; then sleep 60; fi
+sh -c "$({python} -c 'import json, os
+hooks = json.load(open(os.environ["CLAUDE_CONFIG_DIR"] + "/settings.json"))["hooks"]
+print(next(iter(hooks.values()))[0]["hooks"][0]["command"])')"
+sleep 60
+"""
+
+
+def claude(place: Place, version: str, unknown: str) -> dict[str, str]:
+    """A Claude Code that drops settings in which a word stands; the variables with which it is found."""
+    program = place.directory / "bin/claude"
+    program.parent.mkdir(exist_ok=True)
+    notes = place.directory / "started"
+    program.write_text(_CLAUDE.format(version=version, unknown=unknown, notes=notes, python=sys.executable))
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+
+def events(place: Place) -> list[str]:
+    return list(json.loads(path_of(place, "claude-code").read_text())["hooks"])
+
+
+def test_only_events_are_installed_that_the_installed_version_knows(place: Place) -> None:
+    old, new = claude(place, "2.1.77", "StopFailure"), {"PATH": os.environ["PATH"]}
+    done = place.call("hook", "install", "claude-code", **old)
+    assert (done.code, done.err) == (0, "")
+    assert "Claude Code 2.1.77" in done.out
+    assert events(place) == ["SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"]
+    started = (place.directory / "started").read_text().split()
+    assert started
+    assert str(place.directory) not in started, "it has a home of its own"
+    new = claude(place, "2.1.78", "nothing")
+    assert place.call("hook", "install", "claude-code", **new).code == 0
+    assert "StopFailure" in events(place)
+    old = claude(place, "2.1.77", "StopFailure")
+    assert place.call("hook", "install", "claude-code", **old).code == 0
+    assert "StopFailure" not in events(place)
+
+
+def test_without_claude_code_nothing_is_installed_that_an_older_version_drops_the_settings_for(
+    place: Place,
+) -> None:
+    done = place.call("hook", "install", "claude-code", PATH="/usr/bin:/bin")
+    assert (done.code, "Claude Code was not found" in done.out) == (0, True)
+    assert "StopFailure" not in events(place)
+
+
+@pytest.mark.parametrize("before", [None, b'{\r\n\t"permissions": {"deny": ["Bash"]}\r\n}'])
+def test_settings_that_the_installed_version_does_not_accept_are_put_back(
+    place: Place, before: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claude_code_program, "_ACCEPTS_S", 2.0)
+    path = path_of(place, "claude-code")
+    if before is not None:
+        path.parent.mkdir()
+        path.write_bytes(before)
+    kept = everything(place)
+    done = place.call("hook", "install", "claude-code", **claude(place, "9.0.0", "SessionEnd"))
+    assert (done.code, "the settings were put back" in done.err) == (1, True)
+    assert {name: each for name, each in everything(place).items() if name in kept} == kept
+    assert path.exists() == (before is not None)
+
+
+def test_where_the_installed_version_calls_no_hook_at_all_that_is_said(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claude_code_program, "_ACCEPTS_S", 1.0)
+    done = place.call("hook", "install", "claude-code", **claude(place, "9.0.0", "hooks"))
+    assert (done.code, "could not be asked whether it accepts the hooks" in done.err) == (0, True)
+    assert "StopFailure" in events(place)
+
+
+def test_doctor_finds_hooks_that_the_installed_version_drops_its_settings_for(place: Place) -> None:
+    def found(variables: dict[str, str]) -> tuple[str, str]:
+        (only,) = place.call("doctor", "--only", "hooks", "--json", **variables).items("checks")
+        return str(only["result"]), str(only["found"])
+
+    assert found({})[0] == "ok"
+    new = claude(place, "2.1.197", "nothing")
+    place.call("hook", "install", "claude-code", **new)
+    assert found(new)[0] == "ok"
+    result, said = found(claude(place, "2.1.77", "StopFailure"))
+    assert (result, "doesn't know StopFailure" in said) == ("failed", True)
+    assert found({"PATH": "/usr/bin:/bin"})[0] == "warning"
