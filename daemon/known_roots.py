@@ -11,11 +11,11 @@ from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.roots import WatchedRoot, mark
 from runward.daemon.worker.following import written_by
 from runward.daemon.worker.look import recorded
-from runward.daemon.worker.remembered import load_remembered
+from runward.daemon.worker.remembered import read_remembered
 from runward.handlers.layouts import native
 from runward.handlers.layouts.places import Shape, mixed_shape, shape_of
 from runward.handlers.layouts.registry import LAYOUTS
-from runward.handlers.sessions.observe import load_watched
+from runward.handlers.sessions.observe import read_watched
 
 
 @dataclass(slots=True)
@@ -72,9 +72,12 @@ def _remember_open(root: WatchedRoot, place: str, text: str) -> None:
     if place in root.open:
         return
     if root.shape is not None:
-        root.open[place] = written_by(load_remembered(text))
+        remembered = read_remembered(text)
+        root.open[place] = () if remembered is None else written_by(remembered)
+        if remembered is None:
+            root.seen.pop(place, None)  # it is read anew
         return
-    watched = load_watched(text)
-    root.open[place] = recorded(watched)
-    if watched.gone_since is not None:
+    watched = read_watched(text)
+    root.open[place] = () if watched is None else recorded(watched)
+    if watched is not None and watched.gone_since is not None:
         root.doubted.add(place)

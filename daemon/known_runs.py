@@ -15,7 +15,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Signature
-from runward.handlers.sessions.observe import load_watched
+from runward.handlers.sessions.observe import read_watched
 
 SLICE: Final = 2_000
 """Run directories that are asked after at once: so many cursors are in memory."""
@@ -49,5 +49,7 @@ class KnownRuns:
 
 def _when_over(state: str) -> dict[str, Signature] | None:
     """The documents of a run that is over, and of which nothing is complained that a look would say again."""
-    watched = load_watched(state)
-    return dict(watched.signatures) if watched.phase == "over" and not watched.complaints else None
+    watched = read_watched(state)
+    if watched is None or watched.phase != "over" or watched.complaints:
+        return None
+    return dict(watched.signatures)

@@ -19,7 +19,7 @@ from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Started
-from runward.handlers.sessions.observe import load_watched
+from runward.handlers.sessions.observe import read_watched
 
 MOST_KNOWN: Final = 256
 """Runs that are over by which a root may be known again."""
@@ -71,7 +71,9 @@ class RootIdentities:
         if not isinstance(sight, Sight):
             return False
         items = native.scan(root.name, f"{root.path}/{cursor.place}", sight.documents)
-        watched = load_watched(cursor.state)
+        watched = read_watched(cursor.state)
+        if watched is None:
+            return any(isinstance(item, Started) for item in items)
         before = dict(watched.signatures).get(native.RUN)
         if (
             sight.documents

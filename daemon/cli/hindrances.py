@@ -119,10 +119,11 @@ def of_job(connection: sqlite3.Connection, job: JobRow, is_up: bool, now: float)
 def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hindrance:
     """Why another tool's session still counts as running."""
     from runward.daemon.processes.machine import RealProcesses
-    from runward.daemon.worker.remembered import load_remembered
+    from runward.daemon.worker.remembered import read_remembered
 
     text = reading.remembered(connection, row.key)
-    followed = load_remembered(text).followed if text is not None else None
+    remembered = read_remembered(text) if text is not None else None
+    followed = remembered.followed if remembered is not None else None
     turn = f"its turn is {followed.turn}" if followed is not None else "no file of it was read yet"
     if followed is None or followed.process is None:
         why = f"{turn}, and nobody can tell whether its process is still there"
@@ -135,10 +136,10 @@ def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hi
 def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hindrance:
     """Why a native session still counts as running."""
     from runward.daemon.processes.machine import RealProcesses
-    from runward.handlers.sessions.observe import NEVER_SEEN, load_watched
+    from runward.handlers.sessions.observe import NEVER_SEEN, read_watched
 
     text = reading.remembered(connection, row.key)
-    watched = load_watched(text) if text is not None else NEVER_SEEN
+    watched = (read_watched(text) if text is not None else None) or NEVER_SEEN
     processes = RealProcesses()
     if watched.host is not None and watched.host != processes.host():
         return Hindrance(_NOT_OVER, f"no end was written, and its processes run on {watched.host}", None)

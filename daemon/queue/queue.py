@@ -8,7 +8,7 @@ lane until the guilty one stands alone, whose failure becomes its job's next sta
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -179,10 +179,16 @@ class Queue:
         """Have the rows of packed sessions again that something is said of. Nobody sees a difference."""
         lanes = {event.lane for each in observed for event in each.events}
         try:
-            statements = await packing.unpacked(self._store, lanes) if lanes else []
-        except ValueError as error:
-            self.tally.refused.append(("a packed session", str(error)))
-            return
+            await self._unpack_all(lanes)
+        except ValueError:
+            for lane in sorted(lanes):  # one that can't be read keeps no other packed
+                try:
+                    await self._unpack_all([lane])
+                except ValueError as error:
+                    self.tally.refused.append((lane, str(error)))
+
+    async def _unpack_all(self, lanes: Collection[str]) -> None:
+        statements = await packing.unpacked(self._store, lanes) if lanes else []
         if statements:
             await self._attempt(statements, "unpack", _unknowable)
 

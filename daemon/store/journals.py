@@ -124,8 +124,14 @@ async def under_repair(store: Store) -> dict[Journal, str]:
         " union all select e.payload, e.key from jobs j join events e on e.seq = j.event"
         " where j.state = 'running' and j.handler = 'journal/repair'"
     )
-    payloads = [(json.loads(str(payload)), str(key)) for payload, key in rows]
-    return {(str(each["directory"]), str(each["name"])): key for each, key in payloads}
+    found: dict[Journal, str] = {}
+    for payload, key in rows:
+        try:
+            told = json.loads(str(payload))
+            found[(str(told["directory"]), str(told["name"]))] = str(key)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue  # its job is held, and says so
+    return found
 
 
 async def given_up(store: Store, events: Iterable[str]) -> frozenset[str]:
@@ -152,4 +158,11 @@ def dump_places(places: tuple[tuple[int, int], ...]) -> str | None:
 
 
 def _places(text: object) -> tuple[tuple[int, int], ...]:
-    return () if text is None else tuple((offset, length) for offset, length in json.loads(str(text)))
+    try:
+        return (
+            ()
+            if text is None
+            else tuple((int(offset), int(length)) for offset, length in json.loads(str(text)))
+        )
+    except (ValueError, TypeError, RecursionError):
+        return ()  # it isn't found in one piece then, and is written again

@@ -11,7 +11,7 @@ from runward.daemon.store.chain import GENESIS_HEAD, Head
 from runward.daemon.store.pruning import attempts_of
 from runward.daemon.store.rows import Job, OwedLine
 from runward.daemon.store.store import Store
-from runward.daemon.store.transaction import Row, Statement
+from runward.daemon.store.transaction import Row, Statement, Value
 from runward.daemon.store.values import as_bytes, as_float, as_int, listed
 from runward.handlers.events import HookKind, UnknownEvent, load_payload
 from runward.handlers.facts import (
@@ -27,7 +27,7 @@ from runward.handlers.facts import (
 )
 from runward.handlers.layouts.scanner import RecordedProcess, Signature
 from runward.handlers.route import BACKGROUND
-from runward.handlers.sessions.observe import load_watched
+from runward.handlers.sessions.observe import NEVER_SEEN, read_watched
 
 TAKE_BACK: Final = (
     "update jobs set state = 'waiting', token = null, epoch = ?, updated_at = ?"
@@ -293,10 +293,23 @@ async def sessions(store: Store, keys: Iterable[str]) -> dict[str, Session]:
 async def cursors(store: Store, keys: Iterable[str]) -> dict[str, str]:
     """What is remembered of these run directories, by cursor key."""
     rows = await store.read(
-        "select key, state from cursors where key in (select value from json_each(?))",
+        "select key, cast(state as blob) from cursors where key in (select value from json_each(?))",
         (listed(keys),),
     )
-    return {str(key): str(state) for key, state in rows}
+    return {str(key): _text(state) for key, state in rows}
+
+
+def _text(stored: Value) -> str:
+    """A text that was read as bytes: one that was damaged must not keep all others of its query from being read."""
+    return as_bytes(stored).decode(errors="replace")
+
+
+def _signature(text: Value) -> Signature | None:
+    """What a place's file was like; None, after which it is read again, where that was not stored or can't be read."""
+    try:
+        return None if text is None else _SIGNATURE.validate_json(_text(text))
+    except ValueError:
+        return None
 
 
 class KnownPlace(NamedTuple):
@@ -309,13 +322,13 @@ class KnownPlace(NamedTuple):
 async def places(store: Store, keys: Iterable[str]) -> dict[str, KnownPlace]:
     """What is known of these places (`root/place`), by their keys; those that were never seen are left out."""
     rows = await store.read(
-        "select key, session_key, signature from places where key in (select value from json_each(?))",
+        "select key, session_key, cast(signature as blob) from places where key in (select value from json_each(?))",
         (listed(keys),),
     )
     return {
         str(key): KnownPlace(
             None if session is None else str(session),
-            None if text is None else _SIGNATURE.validate_json(str(text)),
+            _signature(text),
         )
         for key, session, text in rows
     }
@@ -343,15 +356,16 @@ async def places_of(store: Store, sessions: Iterable[str]) -> list[tuple[str, st
 async def places_read(store: Store, root: str) -> list[tuple[str, Signature]]:
     """The places in a root whose files were read to their ends, each with what they were like then."""
     rows = await store.read(
-        "select place, signature from places where root = ? and signature is not null", (root,)
+        "select place, cast(signature as blob) from places where root = ? and signature is not null", (root,)
     )
-    return [(str(place), _SIGNATURE.validate_json(str(text))) for place, text in rows]
+    read = [(str(place), _signature(text)) for place, text in rows]
+    return [(place, signature) for place, signature in read if signature is not None]
 
 
 async def hooks(store: Store, keys: Iterable[str]) -> dict[str, Hook]:
     """What the hooks of these sessions said last, by session key."""
     rows = await store.read(
-        "select session_key, at, kind, ancestors, launcher_session from hooks"
+        "select session_key, at, kind, cast(ancestors as blob), launcher_session from hooks"
         " where session_key in (select value from json_each(?))",
         (listed(keys),),
     )
@@ -359,11 +373,19 @@ async def hooks(store: Store, keys: Iterable[str]) -> dict[str, Hook]:
         str(key): Hook(
             as_float(at),
             kind,  # type: ignore[arg-type] # the schema's own words
-            _ANCESTORS.validate_json(str(ancestors)),
+            _ancestors(ancestors),
             None if launcher is None else str(launcher),
         )
         for key, at, kind, ancestors, launcher in rows
     }
+
+
+def _ancestors(stored: Value) -> tuple[RecordedProcess, ...]:
+    """The processes that a hook ran under; none are known where that can't be read."""
+    try:
+        return _ANCESTORS.validate_json(_text(stored))
+    except ValueError:
+        return ()
 
 
 async def processes_of(store: Store, keys: Iterable[str]) -> dict[str, RunProcesses]:
@@ -371,7 +393,7 @@ async def processes_of(store: Store, keys: Iterable[str]) -> dict[str, RunProces
     places = {key.partition(":")[2]: key for key in keys}
     found = {}
     for place, text in (await cursors(store, places)).items() if places else ():
-        watched = load_watched(text)
+        watched = read_watched(text) or NEVER_SEEN  # whose files name nobody, as far as is known
         found[places[place]] = RunProcesses(watched.launcher, watched.process, watched.host)
     return found
 
@@ -392,7 +414,7 @@ async def cancellations_of(store: Store, keys: Iterable[str]) -> dict[tuple[str,
 async def owed_cancellations(store: Store) -> list[OwedCancellation]:
     """The orders to end runs that are not carried out yet, in order."""
     rows = await store.read(
-        "select event, session_key, directory, processes, said_by, reason from cancellations"
+        "select event, session_key, directory, cast(processes as blob), said_by, reason from cancellations"
         " where carried_out_at is null order by event"
     )
     return [
@@ -400,12 +422,20 @@ async def owed_cancellations(store: Store) -> list[OwedCancellation]:
             as_int(event),
             str(key),
             str(directory),
-            _PROCESSES.validate_json(str(named)),
+            _named(named),
             str(said_by),
             str(reason),
         )
         for event, key, directory, named, said_by, reason in rows
     ]
+
+
+def _named(stored: Value) -> RunProcesses:
+    """Whom an order is for; nobody, which its outcome says, where that can't be read."""
+    try:
+        return _PROCESSES.validate_json(_text(stored))
+    except ValueError:
+        return RunProcesses(None, None, None)
 
 
 class OpenCursor(NamedTuple):
@@ -419,8 +449,10 @@ class OpenCursor(NamedTuple):
 
 async def open_cursors(store: Store) -> list[OpenCursor]:
     """Every place with an open attempt."""
-    rows = await store.read("select root, directory, session_key, state from cursors where phase = 'open'")
-    return [OpenCursor(*map(str, row)) for row in rows]
+    rows = await store.read(
+        "select root, directory, session_key, cast(state as blob) from cursors where phase = 'open'"
+    )
+    return [OpenCursor(str(root), str(place), str(key), _text(state)) for root, place, key, state in rows]
 
 
 async def roots_seen(store: Store) -> dict[str, float]:
@@ -449,10 +481,10 @@ async def owes_of_root(store: Store, root: str) -> bool:
 async def known_in_root(store: Store, root: str, most: int) -> list[OpenCursor]:
     """Places that were seen in this root, with what is remembered of them: at most so many, and those seen last first."""
     rows = await store.read(
-        "select root, directory, session_key, state from cursors where root = ? order by rowid desc limit ?",
+        "select root, directory, session_key, cast(state as blob) from cursors where root = ? order by rowid desc limit ?",
         (root, most),
     )
-    return [OpenCursor(*map(str, row)) for row in rows]
+    return [OpenCursor(str(name), str(place), str(key), _text(state)) for name, place, key, state in rows]
 
 
 async def owed_lines(store: Store, directories: Iterable[str] | None = None) -> list[OwedLine]:

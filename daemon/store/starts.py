@@ -1,23 +1,39 @@
 """The table of starts as the daemon has it: which runs have to begin, and that they did or never will."""
 
 import json
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.daemon.store.store import Store
+from runward.daemon.store.values import as_bytes
 from runward.handlers.effects import StartRun
 
 START_ENDED: Final = "update starts set state = ?, why = ?, ended_at = ? where key = ? and state = 'owed'"
 """What became of a start; exact, so that nobody says it twice."""
 
 
-async def owed_starts(store: Store) -> list[StartRun]:
-    """The runs that have to begin, in the order of their events; one of an earlier daemon's may have begun."""
-    rows = await store.read("select effect from starts where state = 'owed' order by event, key")
-    return [load_start(str(effect)) for (effect,) in rows]
+class OwedStarts(NamedTuple):
+    """The runs that have to begin, and the keys of those whose order can't be read any more."""
+
+    orders: list[StartRun]
+    unreadable: list[str]
+
+
+async def owed_starts(store: Store) -> OwedStarts:
+    """What is owed, in the order of its events; what an earlier daemon owed may have begun."""
+    rows = await store.read(
+        "select key, cast(effect as blob) from starts where state = 'owed' order by event, key"
+    )
+    owed = OwedStarts([], [])
+    for key, effect in rows:
+        try:
+            owed.orders.append(load_start(as_bytes(effect).decode()))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            owed.unreadable.append(str(key))
+    return owed
 
 
 def load_start(text: str) -> StartRun:
-    """The order that was stored as `text`."""
+    """The order that was stored as `text`. Raises `ValueError`, `TypeError` or `KeyError` for what is none."""
     fields = json.loads(text)
     return StartRun(
         **{

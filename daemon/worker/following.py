@@ -14,7 +14,7 @@ from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, mark
 from runward.daemon.worker.followed_rows import after_reading, changed, forgotten, mistaken, placed
 from runward.daemon.worker.look import Looked
 from runward.daemon.worker.places import Hinted, Known
-from runward.daemon.worker.remembered import Remembered, load_remembered
+from runward.daemon.worker.remembered import Remembered, read_remembered
 from runward.handlers.events import SessionDeclaration
 from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout, Scan
@@ -139,7 +139,8 @@ class _Batch:
         found, state = self._remembered.get(key), hinted.known.state
         if found is not None:
             return found
-        return Remembered(hinted.root.name, hinted.place) if state is None else load_remembered(state)
+        anew = Remembered(hinted.root.name, hinted.place)
+        return anew if state is None else read_remembered(state) or anew
 
     def _is_there(self, remembered: Remembered) -> bool:
         """Whether the session's files are still where they were read."""

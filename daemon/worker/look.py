@@ -3,6 +3,7 @@
 Runs in a thread. Nothing here writes; what is returned becomes a transaction.
 """
 
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -23,7 +24,7 @@ from runward.handlers.sessions.observe import (
     Seen,
     Watched,
     dump_watched,
-    load_watched,
+    read_watched,
     see,
     together,
     vanish,
@@ -43,7 +44,8 @@ class Looked(NamedTuple):
     that more may have been written meanwhile. `again_in` are the seconds after which it is to be looked at again
     though nothing changes, `more` that there was more to read than is read at once,
     `is_linked` that it was started in a launcher's run, `lost` is the key of a running
-    session whose files are gone, and may be elsewhere. `unreadable` says why nothing could be learnt.
+    session whose files are gone, and may be elsewhere. `unreadable` says why nothing could be learnt,
+    `is_forgotten` that it was not looked at, because what is remembered of it can't be read.
     """
 
     root: WatchedRoot
@@ -61,6 +63,7 @@ class Looked(NamedTuple):
     is_linked: bool = False
     lost: str | None = None
     unreadable: str | None = None
+    is_forgotten: bool = False
 
     def observation(self) -> Observation | None:
         """What is to be recorded, if anything."""
@@ -84,14 +87,22 @@ class Looker:
         remembered: Mapping[str, str],
     ) -> list[Looked]:
         """A look at each hinted directory whose root is still watched."""
-        return [
-            self._one(roots[name], directory, why, remembered.get(f"{name}/{directory}"))
-            for (name, directory), why in hints
-            if name in roots
-        ]
+        found = []
+        for (name, directory), why in hints:
+            if name not in roots:
+                continue
+            text = remembered.get(f"{name}/{directory}")
+            try:
+                found.append(self._one(roots[name], directory, why, text))
+            except Exception:  # noqa: BLE001 - a mistake of ours in one run's look harms no other
+                unreadable = traceback.format_exc(limit=-6)
+                found.append(_nothing(roots[name], directory, why)._replace(unreadable=unreadable))
+        return found
 
     def _one(self, root: WatchedRoot, directory: str, why: int, text: str | None) -> Looked:
-        watched = load_watched(text) if text is not None else NEVER_SEEN
+        watched = read_watched(text) if text is not None else NEVER_SEEN
+        if watched is None:
+            return _nothing(root, directory, why)._replace(is_forgotten=True)
         key = native.session_key(root.name, directory)
         now = self._clock.now()
         sight = self._files.look(root.path, directory, native.DOCUMENTS, dict(watched.signatures))
@@ -168,6 +179,13 @@ def _looked(
         trusted,
         unsettled=trusted == UNTRUSTED and after.phase != "over",
     )
+
+
+def _nothing(root: WatchedRoot, directory: str, why: int) -> Looked:
+    """A look that found nothing out; the next scan has it looked at again."""
+    phase: Phase = "open" if directory in root.open else "none"
+    processes = tuple(root.open.get(directory, ()))
+    return Looked(root, directory, why, phase, processes, directory in root.doubted, (), (), UNTRUSTED)
 
 
 def recorded(watched: Watched) -> tuple[RecordedProcess, ...]:

@@ -40,6 +40,14 @@ def dump_remembered(remembered: Remembered) -> str:
     return _ADAPTER.dump_json(remembered).decode()
 
 
+def read_remembered(text: str) -> Remembered | None:
+    """What was stored; None where that can't be read any more: the session is read anew."""
+    try:
+        return load_remembered(text)
+    except ValueError:
+        return None
+
+
 def load_remembered(text: str) -> Remembered:
     """What was stored. Raises `ValueError` for what this program never wrote."""
     remembered = _ADAPTER.validate_json(text)

@@ -25,6 +25,8 @@ from runward.handlers.effects import StartRun
 AT_ONCE: Final = 4
 """How many launchers may be beginning at the same time."""
 
+_UNREADABLE: Final = "what was stored of it can't be read any more: ask for it anew if it is wanted"
+
 PERIOD: Final = 1.0
 """Seconds until the store is asked again, where it refused."""
 
@@ -45,7 +47,8 @@ class Starts:
 
     async def begin(self) -> None:
         """Go on where an earlier daemon ended; before anything is started. Raises `sqlite3.Error`."""
-        owed = [order.key for order in await owed_starts(self.store)]
+        found = await owed_starts(self.store)
+        owed = [*(order.key for order in found.orders), *found.unreadable]
         try:
             await anyio.to_thread.run_sync(self.processes.forget_starts, owed)
         except OSError as error:
@@ -79,10 +82,12 @@ class Starts:
     async def carry_out(self) -> bool:
         """Have the next runs begin; returns whether any was due."""
         try:
-            owed = await owed_starts(self.store)
+            owed, unreadable = await owed_starts(self.store)
         except sqlite3.Error as error:
             self._trouble = str(error)
             return False
+        if unreadable:
+            await self._give_up(unreadable)
         now = self.clock.monotonic()
         waiting = {order.key: self._delayed[order.key] for order in owed if order.key in self._delayed}
         self._delayed = waiting
@@ -94,6 +99,12 @@ class Starts:
             # Shielded, for a thread can't be cancelled and what it started must be known.
             await self._note(await self._perform(due))
         return self._trouble is None
+
+    async def _give_up(self, keys: Sequence[str]) -> None:
+        """Nobody can tell what these were to start."""
+        self.log.error("starts.unreadable", starts=keys, mend="ask for them anew if they are wanted")
+        now = self.clock.now()
+        await self._mark([("failed", _UNREADABLE, now, key) for key in keys])
 
     async def _perform(self, orders: Sequence[StartRun]) -> list[tuple[StartRun, Begun | NotBegun]]:
         answers: dict[str, Begun | NotBegun] = {}

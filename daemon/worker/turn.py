@@ -42,6 +42,7 @@ LONGEST_PAUSE: Final = 15.0
 
 ALONE_AFTER: Final = 10.0
 """Seconds without a look at a native run after which transcripts are read in large pieces."""
+from runward.handlers.sessions.observe import dump_watched, forgotten
 from runward.handlers.sessions.reasons import is_failure
 
 _OF_NATIVE: Final = f"{native.LAYOUT}:"
@@ -201,10 +202,30 @@ class Worker:
                 self.store, [f"{root}/{name}" for (root, name), _ in of_native]
             )
             looked = await in_thread(self._look_at, of_native, remembered)
+            if any(look.is_forgotten for look in looked):
+                looked = await self._look_anew(looked, of_native, remembered)
         foreign = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is not None]
         if foreign:
             looked += await self._follow(foreign)
         return looked
+
+    async def _look_anew(
+        self, looked: Sequence[Looked], hints: Sequence[Hint], remembered: Mapping[str, str]
+    ) -> list[Looked]:
+        """The looks, those at runs of which what is remembered can't be read begun again from the record."""
+        lost = {(look.root.name, look.place) for look in looked if look.is_forgotten}
+        keys = {native.session_key(*target): "/".join(target) for target in lost}
+        self.log.error(
+            "cursors.unreadable", runs=sorted(keys.values()), mend="nothing: they are looked at anew"
+        )
+        known = await queries.sessions(self.store, keys)
+        anew = {
+            cursor: dump_watched(forgotten(known[key].attempt if key in known else 0))
+            for key, cursor in keys.items()
+        }
+        again = [each for each in hints if each[0] in lost]
+        found = await in_thread(self._look_at, again, {**remembered, **anew})
+        return [look for look in looked if not look.is_forgotten] + found
 
     def _look_at(self, hints: Sequence[Hint], remembered: Mapping[str, str]) -> list[Looked]:
         return self._judged(self.looker.look(hints, self.roots, remembered))

@@ -375,6 +375,22 @@ def load_watched(text: str) -> Watched:
         return _ADAPTER.validate_python(lifted)
 
 
+def read_watched(text: str) -> Watched | None:
+    """What was stored; None where that can't be read any more: its directory is looked at anew."""
+    try:
+        return load_watched(text)
+    except ValueError:
+        return None
+
+
+def forgotten(attempt: int) -> Watched:
+    """What to begin with where the record has so many attempts of a run (0: none) and nothing else is remembered.
+
+    What its files say then opens and ends the last of them again, under keys that are recorded already.
+    """
+    return NEVER_SEEN._replace(attempt=max(0, attempt - 1))
+
+
 def _lifted(value: JsonValue) -> JsonValue:
     """What stores of version 1 remember, with what came before its last word since; None for anything else."""
     if not isinstance(value, list) or len(value) != _FIRST_LENGTH:

@@ -192,14 +192,14 @@ def without_comparing_with_what_was_verified(patch: pytest.MonkeyPatch) -> None:
 def without_knowing_how_far_logs_were_read(patch: pytest.MonkeyPatch) -> None:
     """Every look reads another tool's log from its beginning, as if all of it were new."""
     patch.setattr(
-        following, "load_remembered", lambda text: load_remembered(text)._replace(read=NOTHING_READ)
+        following, "read_remembered", lambda text: load_remembered(text)._replace(read=NOTHING_READ)
     )
 
 
 def without_remembering_what_followed(patch: pytest.MonkeyPatch) -> None:
     """What was told of another tool's session is told again."""
     patch.setattr(
-        following, "load_remembered", lambda text: load_remembered(text)._replace(followed=NEVER_FOLLOWED)
+        following, "read_remembered", lambda text: load_remembered(text)._replace(followed=NEVER_FOLLOWED)
     )
 
 

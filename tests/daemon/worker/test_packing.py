@@ -185,7 +185,7 @@ async def test_what_cannot_be_unpacked_is_said_and_keeps_nobody_else_back(tmp_pa
         running.supervisor.worker.inbox_waits = True
         await running.work()
         ((subject, why),) = running.supervisor.queue.tally.refused
-        assert (subject, "can't be read" in why) == ("a packed session", True)
+        assert (subject, "can't be read" in why) == ("native:runs/old", True)
         await run(tmp_path, running, "new")
         assert ("native:runs/new", "completed") in await running.rows("select key, status from sessions")
 
