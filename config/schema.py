@@ -37,8 +37,27 @@ def _flow() -> Mapping[str, JsonValue]:
     return FLOW_SCHEMA
 
 
+def _run() -> Mapping[str, JsonValue]:
+    from runward.config.run_schema import RUN_SCHEMA
+
+    return RUN_SCHEMA
+
+
+def _exit() -> Mapping[str, JsonValue]:
+    from runward.config.run_schema import EXIT_SCHEMA
+
+    return EXIT_SCHEMA
+
+
 _MAKERS: Final[Mapping[str, Callable[[], Mapping[str, JsonValue]]]] = MappingProxyType(
-    {"settings": _settings, "playbook": _playbook, "agent": _agent, "flow": _flow}
+    {
+        "settings": _settings,
+        "playbook": _playbook,
+        "agent": _agent,
+        "flow": _flow,
+        "run": _run,
+        "exit": _exit,
+    }
 )
 
 SCHEMAS: Final = tuple(_MAKERS)

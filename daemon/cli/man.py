@@ -1,6 +1,9 @@
 """`runward man`: the manual page, made from what `--help` is made from."""
 
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from inspect import cleandoc
 
@@ -17,15 +20,28 @@ _Pairs = Iterable[tuple[str, str]]
 @click.command()
 @click.pass_context
 def man(context: click.Context) -> None:
-    """The manual page, in the language of man(1).
+    """The manual page: shown by man(1) on a terminal, else its source.
+
+    man(1) finds it by itself where it lies beside a directory of the PATH: after pipx it does, after uv it doesn't.
 
     \b
     Example:
-      runward man > runward.1 && man ./runward.1
+      runward man
+      runward man > runward.1
     """
     root = context.find_root()
     assert isinstance(root.command, click.Group)
-    click.echo("\n".join(_page(root.command, root)))
+    page = "\n".join(_page(root.command, root))
+    if not (sys.stdout.isatty() and _was_shown(page)):
+        click.echo(page)
+
+
+def _was_shown(page: str) -> bool:
+    """Whether man(1) is there and showed the page."""
+    program = shutil.which("man")
+    if program is None:
+        return False
+    return subprocess.run([program, "-l", "-"], input=page, text=True, check=False).returncode == 0
 
 
 def _page(root: click.Group, context: click.Context) -> Iterator[str]:

@@ -76,7 +76,7 @@ def _inspected(
         path,
         standing,
         quiet_s if goes_on else None,
-        told.started_at,
+        read.started_at,
         told.agent,
         told.model,
         told.cwd,

@@ -18,13 +18,18 @@ MOST_RETRIES: Final = 5
 
 _RETRY_AFTER: Final = 0.05
 
+_FIRST_LINES: Final = (1, 4, 16, 64)
+
 
 class SessionRead(NamedTuple):
-    """What a session's files tell, when one of them last changed (Unix seconds), and which couldn't be read."""
+    """What a session's files tell, when one of them last changed and the first attempt began (Unix seconds), and which
+    couldn't be read.
+    """
 
     told: Told
     changed_at: float | None
     hindrances: tuple[Complaint, ...]
+    started_at: float | None = None
 
 
 def read_session(
@@ -49,7 +54,9 @@ def read_session(
     except OSError as error:
         message = f"can't be read: {error.strerror}"
         return SessionRead(scanning.scan.tell(), None, (Complaint(name, None, message, None),))
-    return SessionRead(scanning.scan.tell(), files.changed_at, tuple(files.hindrances))
+    told = scanning.scan.tell()
+    started_at = scanning.began_at if told.attempt > 1 else told.started_at
+    return SessionRead(told, files.changed_at, tuple(files.hindrances), started_at)
 
 
 def _documents(files: SessionFiles, layout: DirectoryLayout) -> None:
@@ -70,9 +77,21 @@ class Scanning:
     def __init__(self, scan: Scan, was_read: Callable[[int], None] = lambda count: None) -> None:
         self.scan = scan
         self.was_read = was_read
+        self.began_at: float | None = None
+        """When the first attempt began."""
 
     def take(self, name: str, lines: Sequence[LogLine]) -> None:
+        if self.began_at is None:
+            self.began_at = self._beginning(name, lines)
         self.scan, _ = self.scan.feed(name, lines)
+
+    def _beginning(self, name: str, lines: Sequence[LogLine]) -> float | None:
+        """When the session began, by its first lines; what comes later may tell of a later attempt."""
+        for count in _FIRST_LINES:
+            told = self.scan.feed(name, lines[:count])[0].tell()
+            if told.started_at is not None:
+                return told.started_at
+        return None
 
     def see(self, document: Document) -> None:
         self.scan = self.scan.see((document,))

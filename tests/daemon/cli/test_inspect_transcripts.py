@@ -80,6 +80,12 @@ def test_a_transcript_that_tells_its_end_is_told_with_the_promised_keys(place: P
     }
 
 
+def test_a_session_that_was_resumed_started_when_its_first_attempt_did(place: Place) -> None:
+    path = transcript(place, begin(), END, begin(at=100.0, attempt=2), END)
+    session = inspect(place, path)
+    assert (session["attempt"], session["started_at"]) == (2, "1970-01-01T00:00:10.000Z")
+
+
 def test_an_open_turn_is_running_while_its_process_lives_and_aborted_when_it_was_killed(
     place: Place, process: subprocess.Popen[bytes]
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.daemon.cli.screens import screen
 from tests.daemon.cli.test_help import _ALL, _LEAVES, _options
 from tests.waiting import PATIENCE_S
 
@@ -71,3 +72,22 @@ def test_man_shows_it_and_complains_of_nothing() -> None:
 
 def test_groff_complains_of_nothing() -> None:
     _shown("groff", "-man", "-ww", "-z", "-K", "utf8")
+
+
+def test_on_a_terminal_man_shows_it(place: Place) -> None:
+    programs = place.directory / "bin"
+    programs.mkdir()
+    (programs / "man").write_text('#!/bin/sh\necho "shown with $*"; head -n 1\n')
+    (programs / "man").chmod(0o755)
+    place.environment["PATH"] = f"{programs}:{place.environment['PATH']}"
+    with screen(place, 24, 120, "man") as terminal:
+        shown = terminal.until(".TH RUNWARD 1")
+        assert "shown with -l -" in shown
+        assert terminal.end() == 0
+
+
+def test_without_man_a_terminal_gets_the_source(place: Place) -> None:
+    place.environment["PATH"] = "/nowhere"
+    with screen(place, 24, 120, "man") as terminal:
+        terminal.until(".SH SEE ALSO")
+        assert terminal.end() == 0

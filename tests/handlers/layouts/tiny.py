@@ -56,9 +56,9 @@ def _take(told: Told, record: dict[str, JsonValue]) -> Told:
     moved = float(at) if isinstance(at, int | float) else told.moved_at
     told = told._replace(counts=Counts(told.counts.events + 1), moved_at=moved)
     if "begin" in record:
-        named, headless = record.get("id"), record.get("headless")
+        named, headless, attempt = record.get("id"), record.get("headless"), record.get("attempt")
         return told._replace(
-            attempt=1,
+            attempt=attempt if isinstance(attempt, int) else 1,
             turn="open",
             started_at=moved,
             session_id=named if isinstance(named, str) else told.session_id,

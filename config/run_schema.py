@@ -1,0 +1,112 @@
+"""What `run.json` and `exit.json` may look like, as JSON Schemas for those who write them by hand or by a program.
+
+The native layout's reader is what decides; keys that it doesn't know are left alone.
+"""
+
+from typing import Final
+
+from runward.config.contract_schema import DECLARATION_SCHEMA
+from runward.config.json_value import JsonValue
+
+_LONGEST_TEXT: Final = 4096
+
+
+def _text(description: str) -> JsonValue:
+    return {
+        "type": ["string", "null"],
+        "minLength": 1,
+        "maxLength": _LONGEST_TEXT,
+        "description": description,
+    }
+
+
+def _time(description: str) -> JsonValue:
+    return {"type": "string", "format": "date-time", "description": f"{description} ISO 8601 with a zone."}
+
+
+RUN_SCHEMA: Final[dict[str, JsonValue]] = {
+    "title": "Runward run.json",
+    "type": "object",
+    "required": ["schema"],
+    "properties": {
+        "schema": {"const": "runward-run-v1", "description": "What makes the directory a run."},
+        "session_id": _text("The session's id. Default: the directory's name."),
+        "kind": {
+            "enum": ["agent", "flow", "step"],
+            "default": "agent",
+            "description": "What runs; a flow's legs are planned in flow.json.",
+        },
+        "playbook": _text("The playbook that the run is held to, where it brings no contract of its own."),
+        "agent": _text("The agent profile whose artifact_defaults the run is held to."),
+        "contract": {
+            **DECLARATION_SCHEMA,
+            "description": "What the run must leave behind, fixed; null: nothing. "
+            "Without this key it is what playbook and agent declare at the daemon's first look.",
+        },
+        "invocation_id": _text("Groups the sessions of one use of a skill."),
+        "started_at": _time("When the run began. Default: when this file was written."),
+        "host": _text("The machine that the processes are of."),
+        "launcher": {
+            "type": ["object", "null"],
+            "required": ["pid", "start_ticks", "boot_id"],
+            "description": "The process that launched the run and will write its end. Leave it out by hand.",
+            "properties": {
+                "pid": {"type": "integer", "minimum": 1, "description": "Its number."},
+                "start_ticks": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "description": "When it started: field 22 of /proc/PID/stat.",
+                },
+                "boot_id": {"type": "string", "description": "/proc/sys/kernel/random/boot_id."},
+                "uid": {"type": "integer", "minimum": 0, "description": "Its user."},
+            },
+        },
+        "containment": _text("How the launcher holds the process tree together."),
+        "command": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "What was launched, word by word.",
+        },
+        "artifacts_path": _text(
+            "Where the artifacts lie, relative to the run directory; only a launcher may name another place. "
+            "Default: artifacts."
+        ),
+        "timeout": {
+            "type": ["number", "null"],
+            "minimum": 0,
+            "description": "The seconds after which the launcher ends the run.",
+        },
+        "metadata": {"type": "object", "description": "Whatever else the launcher keeps with the run."},
+    },
+}
+
+EXIT_SCHEMA: Final[dict[str, JsonValue]] = {
+    "title": "Runward exit.json",
+    "type": "object",
+    "properties": {
+        "exit_code": {
+            "type": ["integer", "null"],
+            "minimum": 0,
+            "maximum": 0xFFFFFFFF,
+            "description": "What the command exited with; null where a signal ended it.",
+        },
+        "signal": {
+            "type": ["integer", "null"],
+            "minimum": 1,
+            "maximum": 127,
+            "description": "The signal that ended it, or that told it to stop.",
+        },
+        "cause": {
+            "enum": ["exited", "signalled", "timed_out", "cancelled", "not_started"],
+            "description": "Why it is over. Default: signalled where there is a signal, else exited.",
+        },
+        "error": {"type": ["string", "null"], "description": "What went wrong, in words."},
+        "finished_at": _time("When it was over. Default: when this file was written."),
+        "duration_s": {"type": "number", "minimum": 0, "description": "How long it took, in seconds."},
+        "survivors_killed": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "Processes that the command had left behind and that were ended.",
+        },
+    },
+}
