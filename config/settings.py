@@ -14,6 +14,7 @@ from runward.config.settings_keys import (
     DEFAULT_DEBOUNCE_MS,
     DEFAULT_LAYOUT,
     DEFAULT_LIMIT_SHARE,
+    DEFAULT_LOG_LIMIT,
     DEFAULT_LOW_DISK,
     DEFAULT_RETENTION_S,
     DEFAULT_SCAN_PERIOD_S,
@@ -81,6 +82,7 @@ class Settings(NamedTuple):
 
     `retention` are the seconds for which the record of a session is kept after its end, None where that is for ever.
     `low_disk` are the bytes that must be free on the disk of `state_dir` for runs to be looked at.
+    `log_limit` are the bytes that each log of a run may take, 0 where there is no limit.
     `contracts` are the rules in the order in which they are asked. `origin` says of each key (`state_dir`,
     `watch.step`, `roots.<name>`, `contracts[0]`, …) where it was set: `file:line`, `environment VARIABLE` or `default`.
     `files` are the paths that were read, each with a checksum of what it held.
@@ -93,6 +95,7 @@ class Settings(NamedTuple):
     batch: int = DEFAULT_BATCH
     retention: float | None = DEFAULT_RETENTION_S
     low_disk: int = DEFAULT_LOW_DISK
+    log_limit: int = DEFAULT_LOG_LIMIT
     watch: Watch = Watch()
     scan: Scan = Scan()
     contracts: tuple[ContractRule, ...] = ()
@@ -158,6 +161,7 @@ def settings_to_json(settings: Settings) -> JsonValue:
         "batch": settings.batch,
         "retention": settings.retention,
         "low_disk": settings.low_disk,
+        "log_limit": settings.log_limit,
         "watch": {
             "step": settings.watch.step,
             "debounce": settings.watch.debounce,
@@ -179,6 +183,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
             "batch": int(batch),
             "retention": int() | float() | None as retention,
             "low_disk": int(low_disk),
+            "log_limit": int(log_limit),
             "watch": {"step": int(step), "debounce": int(debounce), "limit_share": int() | float() as share},
             "scan": {"period": int() | float() as period},
         }:
@@ -190,6 +195,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
                 batch,
                 retention,
                 low_disk,
+                log_limit,
                 Watch(step, debounce, share),
                 Scan(period),
                 tuple(_rule(Placed(rule, DEFAULT)) for rule in contracts),
@@ -210,6 +216,7 @@ def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: s
         "batch": DEFAULT_BATCH,
         "retention": DEFAULT_RETENTION_S,
         "low_disk": DEFAULT_LOW_DISK,
+        "log_limit": DEFAULT_LOG_LIMIT,
         "watch.step": DEFAULT_STEP_MS,
         "watch.debounce": DEFAULT_DEBOUNCE_MS,
         "watch.limit_share": DEFAULT_LIMIT_SHARE,
@@ -257,6 +264,7 @@ def _settings(merged: Layer) -> Settings:
         batch=int(_number(values["batch"])),
         retention=None if values["retention"] == NEVER else _number(values["retention"]),
         low_disk=int(_number(values["low_disk"])),
+        log_limit=int(_number(values["log_limit"])),
         watch=Watch(
             step=int(_number(values["watch.step"])),
             debounce=int(_number(values["watch.debounce"])),

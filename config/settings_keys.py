@@ -50,6 +50,9 @@ DEFAULT_LOW_DISK: Final = 256 << 20
 
 DEFAULT_RETENTION_S: Final = 365 * 86_400.0
 
+DEFAULT_LOG_LIMIT: Final = 100 << 20
+"""Bytes of each log of a run."""
+
 _LONGEST_PATH = 4096
 _MOST_DIRECTORIES = 100
 _MOST_ROOTS = 100
@@ -172,6 +175,9 @@ _KEYS: Final[dict[str, Shape]] = {
     "low_disk": SizeText(
         "Free space on the disk of state_dir below which no run is looked at; at most a tenth of that disk. "
         "0B: it is never asked. Default: 256MB."
+    ),
+    "log_limit": SizeText(
+        "The most that each log of a run takes: its beginning and its end are kept. 0B: no limit. Default: 100MB."
     ),
     "watch": _WATCH,
     "scan": _SCAN,

@@ -190,6 +190,12 @@ class DurationText(NamedTuple):
         return {"type": "string", "pattern": pattern}
 
 
+def size_of(text: str) -> int | None:
+    """The bytes that a size with its unit says; None where it is none."""
+    found = _SIZE.fullmatch(text)
+    return None if found is None else int(found[1]) * _BYTES[found[2]]
+
+
 class SizeText(NamedTuple):
     """A size with its unit, as in 256MB; read as bytes. 1 KB is 1024 B, as in ADR-0029."""
 
@@ -199,12 +205,11 @@ class SizeText(NamedTuple):
         if not isinstance(value, str):
             complain(_wrong_kind(loc, value, "a size", 'write it with its unit and in quotes: "256MB"'))
             return None
-        found = _SIZE.fullmatch(value)
-        if found is None:
+        size = size_of(value)
+        if size is None:
             mend = "write a whole number with its unit, as in 512KB, 256MB or 2GB"
             complain(Complaint(loc, f"is no size: {quoted(value)}", mend))
-            return None
-        return int(found[1]) * _BYTES[found[2]]
+        return size
 
     def json_schema(self) -> dict[str, JsonValue]:
         return {"type": "string", "pattern": "^[0-9]{1,9} ?(B|KB|MB|GB|TB)$"}

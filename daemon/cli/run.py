@@ -45,6 +45,7 @@ Options:
   --grace DURATION      between SIGTERM and SIGKILL (default: 5s)
   --artifacts DIR       where the artifacts will lie (default: in the run's own)
   --containment MEANS   auto, none, subreaper, cgroup, scope, pidns
+  --log-limit SIZE      the most that each log takes (100MB); 0B: no limit
   --no-verify           leave out the verification at the end
   --config FILE         the settings file
   --help                show this and exit
@@ -56,7 +57,18 @@ artifact; 2 for wrong usage or a wrong playbook, 3 for one that is not found,
 """
 
 _WITH_VALUE = frozenset(
-    {"playbook", "agent", "name", "timeout", "grace", "artifacts", "containment", "config", "color"}
+    {
+        "playbook",
+        "agent",
+        "name",
+        "timeout",
+        "grace",
+        "artifacts",
+        "containment",
+        "log-limit",
+        "config",
+        "color",
+    }
 )
 _WITHOUT_VALUE = frozenset({"no-verify", "help", "debug"})
 _BEFORE_RUN = frozenset({"--config", "--color", "--debug"})
@@ -172,11 +184,12 @@ def _order(arguments: Arguments, cwd: str) -> Order:
         raise Refusal(WRONG_USAGE, "the command's first word names no program: it is empty")
     timeout, grace = _duration(options, "timeout"), _duration(options, "grace")
     name, artifacts = _name(options.get("name")), _artifacts(options.get("artifacts"))
+    log_limit = _size(options, "log-limit")
     means = _means(options.get("containment", "auto"))
     wait_for_terms = begin_terms(
         options.get("playbook"), options.get("agent"), options.get("config"), os.environ, cwd
     )
-    from runward.daemon.processes.launch import Order  # while the terms are read
+    from runward.daemon.processes.launch import DEFAULT_LOG_LIMIT, Order  # while the terms are read
 
     try:
         terms = wait_for_terms()
@@ -196,6 +209,7 @@ def _order(arguments: Arguments, cwd: str) -> Order:
         grace=next(each for each in (grace, terms.grace, DEFAULT_GRACE_S) if each is not None),
         containment=means,
         low_disk=terms.low_disk,
+        log_limit=next(each for each in (log_limit, terms.log_limit, DEFAULT_LOG_LIMIT) if each is not None),
     )
 
 
@@ -255,6 +269,20 @@ def _duration(options: Mapping[str, str], name: str) -> float | None:
         return parse_duration(options[name])
     except DurationError as error:
         raise Refusal(WRONG_USAGE, f"--{name} {error}; {error.mend}") from None
+
+
+def _size(options: Mapping[str, str], name: str) -> int | None:
+    if name not in options:
+        return None
+    from runward.config.shape import size_of
+
+    found = size_of(options[name])
+    if found is None:
+        raise Refusal(
+            WRONG_USAGE,
+            f"--{name} is no size: {options[name]!r}; write a whole number with its unit, as in 512KB, 256MB or 2GB",
+        )
+    return found
 
 
 def _name(name: str | None) -> str | None:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _HEX = frozenset("0123456789abcdef")
 _OUR_MISTAKE = 125
 """What docker(1) and timeout(1) end with when they themselves fail."""
+DEFAULT_LOG_LIMIT = 100 << 20
+"""The setting's default, which the settings take from elsewhere: to import them costs the launcher too much."""
 _LOGS = {1: record.LOGS[0], 2: record.LOGS[1]}
 
 
@@ -42,7 +44,7 @@ class Order(Value):
     """What to launch. `root` is where run directories lie, `artifacts` absolute or None for the run's own.
 
     `cwd` is the command's directory, None for the launcher's own. `metadata` is for `run.json`,
-    `low_disk` the setting, where there are settings.
+    `low_disk` the setting, where there are settings, `log_limit` the bytes of each log.
     """
 
     command: tuple[str, ...]
@@ -58,6 +60,7 @@ class Order(Value):
     cwd: str | None = None
     metadata: Mapping[str, JsonValue] | None = None
     low_disk: int | None = None
+    log_limit: int = DEFAULT_LOG_LIMIT
 
 
 class Launched(Value):
@@ -218,7 +221,7 @@ class _Launch:
                 continue
             source, write_ends[number] = os.pipe()
             os.set_blocking(source, False)
-            log = self._directory.open_log(log_name)
+            log = self._directory.open_log(log_name, self._order.log_limit)
             self._streams.append(PassedStream(source, log, open_sink(number), self._order.low_disk))
         return write_ends
 
@@ -235,7 +238,7 @@ class _Launch:
                 f"what it wrote to the terminal is not recorded: no pseudo-terminal: {error}"
             )
             return
-        log = self._directory.open_log(log_name)
+        log = self._directory.open_log(log_name, self._order.log_limit)
         self._streams.append(TerminalStream(near, number, log, open_sink(number), self._order.low_disk))
 
     def _not_started(self, failure: StartFailure) -> tuple[Ending, frozenset[int]]:
@@ -257,6 +260,8 @@ class _Launch:
             stream.close_log()
             if stream.log_problem is not None:
                 complaints.append(f"the log of the run is incomplete: {stream.log_problem}")
+            if stream.log_omitted:
+                complaints.append(f"{stream.log_omitted} bytes are left out of the run's log (log_limit)")
             if stream.sink_problem is not None and not isinstance(stream.sink_problem, ConnectionError):
                 complaints.append(f"the output could not be passed on: {stream.sink_problem}")
         return complaints

@@ -14,6 +14,7 @@ import stat
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
     from runward.daemon.processes.protocols import Sink
+    from runward.daemon.processes.run_log import RunLog
 
 
 _CHUNK = 65536
@@ -34,16 +35,16 @@ class PassedStream:
     the setting. `log_problem` and `sink_problem` say why one of the ways was given up.
     """
 
-    def __init__(self, source: int, log: int, sink: Sink | None, low_disk: int | None = None) -> None:
+    def __init__(self, source: int, log: RunLog, sink: Sink | None, low_disk: int | None = None) -> None:
         self.source = source
         self.is_open = True
         self.log_problem: OSError | None = None
+        self.log_omitted = 0
         self.sink_problem: OSError | None = None
         self._log = log
         self._sink = sink
         self._pending = b""
         self._low_disk = low_disk
-        self._logged = 0
 
     @property
     def sink_descriptor(self) -> int | None:
@@ -108,8 +109,11 @@ class PassedStream:
         """The command is over, `is_cut_off` where it could not clear up: a pipe has nothing to set right."""
 
     def close_log(self) -> None:
-        """The log is complete."""
-        os.close(self._log)
+        """The log is complete, but for what it leaves out."""
+        try:
+            self.log_omitted = self._log.close()
+        except OSError as error:
+            self.log_problem = error
 
     def _read(self) -> bytes:
         """A chunk of what is there, nothing where there will be no more. Raises BlockingIOError."""
@@ -119,24 +123,18 @@ class PassedStream:
         if self.log_problem is not None:
             return
         try:
-            if self._logged // _LOOK_EVERY < (self._logged + len(content)) // _LOOK_EVERY:
+            if self._log.size // _LOOK_EVERY < (self._log.size + len(content)) // _LOOK_EVERY:
                 self._keep_room()
-            self._append(content)
+            self._log.append(content)
         except LowDisk as low:
             self._end_log(low)
         except OSError as error:
             self.log_problem = error
 
-    def _append(self, content: bytes) -> None:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(self._log, rest) :]
-        self._logged += len(content)
-
     def _end_log(self, low: LowDisk) -> None:
         self.log_problem = low
         try:
-            self._append(f"\nrunward: this log ends here: {low}; the command goes on\n".encode())
+            self._log.append(f"\nrunward: this log ends here: {low}; the command goes on\n".encode())
         except OSError as error:
             self.log_problem = error
 
@@ -146,7 +144,7 @@ class PassedStream:
         from runward.daemon import free_space
 
         try:
-            space = free_space.space_of(self._log)
+            space = free_space.space_of(self._log.descriptor)
         except OSError:
             return  # nobody can tell, and a write will
         low_disk = DEFAULT_LOW_DISK if self._low_disk is None else self._low_disk

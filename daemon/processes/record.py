@@ -7,6 +7,7 @@ import stat
 import time
 
 from runward.daemon.processes.json_text import json_text
+from runward.daemon.processes.run_log import RunLog
 from runward.daemon.rundir.durable import ReservedFile, sync_directory, write_durably
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
@@ -61,10 +62,10 @@ class RunDirectory:
             self._clear_the_way()
             write_durably(self.descriptor, EXIT, content)
 
-    def open_log(self, name: str) -> int:
-        """A new file that only grows."""
+    def open_log(self, name: str, limit: int) -> RunLog:
+        """A new file that only grows, up to `limit` bytes; 0 is none."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(name, flags, 0o600, dir_fd=self.descriptor)
+        return RunLog(os.open(name, flags, 0o600, dir_fd=self.descriptor), self.descriptor, name, limit)
 
     def _clear_the_way(self) -> None:
         """Gives us our rights on the directory back, and renames a directory that is called `exit.json`."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from runward.daemon.processes.protocols import Sink
+    from runward.daemon.processes.run_log import RunLog
 
     Modes: TypeAlias = list[Any]
     """What `termios.tcgetattr` returns: a list of numbers, but for its last item, a list of bytes."""
@@ -39,7 +40,7 @@ _MODES_CHANGED = 0x40
 class TerminalStream(PassedStream):
     """An output stream of a command that writes to a terminal of its own, and so to the caller's, `outer`."""
 
-    def __init__(self, near: int, outer: int, log: int, sink: Sink | None, low_disk: int | None) -> None:
+    def __init__(self, near: int, outer: int, log: RunLog, sink: Sink | None, low_disk: int | None) -> None:
         super().__init__(near, log, sink, low_disk)
         self._outer = outer
         self._modes = termios.tcgetattr(near)

@@ -42,6 +42,7 @@ class Terms(Value):
     grace: float | None = None
     warnings: tuple[str, ...] = ()
     low_disk: int | None = None
+    log_limit: int | None = None
 
 
 class TermsRefused(Exception):
@@ -116,7 +117,7 @@ def _read_declarations(
     if root is None:
         message = "no root of the settings has the layout 'native': add one for new runs to go to"
         return {"refused": "settings", "messages": [message]}
-    terms = Terms(root.path, low_disk=settings.low_disk)
+    terms = Terms(root.path, low_disk=settings.low_disk, log_limit=settings.log_limit)
     expected = defaults = None
     if playbook is not None:
         read = find_playbook(settings, playbook)

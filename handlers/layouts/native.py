@@ -36,7 +36,17 @@ DOCUMENTS: Final = (RUN, PROCESS, EXIT, FLOW)
 there before the end is seen with it.
 """
 
-UNTELLING: Final = frozenset({"artifacts", "events.jsonl", "stdout.log", "stderr.log", "trace.jsonl"})
+UNTELLING: Final = frozenset(
+    {
+        "artifacts",
+        "events.jsonl",
+        "stdout.log",
+        "stdout.log.tail",
+        "stderr.log",
+        "stderr.log.tail",
+        "trace.jsonl",
+    }
+)
 """Names in a known run directory whose change alone says nothing about start or end."""
 
 KINDS: Final = ("agent", "flow", "step")

@@ -67,6 +67,7 @@ agents = []
 batch = 1
 retention = "30d"
 low_disk = "1 GB"
+log_limit = "0B"
 
 [[roots]]
 path = "runs/"
@@ -96,6 +97,7 @@ period = "1min"
         batch=1,
         retention=30 * 86_400.0,
         low_disk=1 << 30,
+        log_limit=0,
         watch=Watch(7, 20, 1.0),
         scan=Scan(60),
         origin=settings.origin,
@@ -108,12 +110,13 @@ period = "1min"
         "batch": f"{FILE}:4",
         "retention": f"{FILE}:5",
         "low_disk": f"{FILE}:6",
-        "roots.runs": f"{FILE}:8",
-        "roots.other": f"{FILE}:10",
-        "watch.step": f"{FILE}:18",
-        "watch.debounce": f"{FILE}:19",
-        "watch.limit_share": f"{FILE}:20",
-        "scan.period": f"{FILE}:22",
+        "log_limit": f"{FILE}:7",
+        "roots.runs": f"{FILE}:9",
+        "roots.other": f"{FILE}:11",
+        "watch.step": f"{FILE}:19",
+        "watch.debounce": f"{FILE}:20",
+        "watch.limit_share": f"{FILE}:21",
+        "scan.period": f"{FILE}:23",
     }
 
 
@@ -352,6 +355,7 @@ def test_the_settings_as_json_hold_every_key() -> None:
         "batch": 256,
         "retention": 365 * 86_400.0,
         "low_disk": 256 << 20,
+        "log_limit": 100 << 20,
         "watch": {"step": 2, "debounce": 5, "limit_share": 0.5},
         "scan": {"period": 30.0},
     }

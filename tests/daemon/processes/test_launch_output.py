@@ -11,6 +11,7 @@ from tests.waiting import wait_for
 
 from runward.daemon import free_space
 from runward.daemon.processes.output import PassedStream
+from runward.daemon.processes.run_log import RunLog
 
 
 def test_output_is_passed_on_and_logged_each_stream_for_itself(launcher: Launcher) -> None:
@@ -173,7 +174,7 @@ class Output:
         self._source, self._command = os.pipe()
         os.set_blocking(self._source, False)
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self.stream = PassedStream(self._source, descriptor, None, low_disk)
+        self.stream = PassedStream(self._source, RunLog(descriptor, -1, "", 0), None, low_disk)
         monkeypatch.setattr(free_space, "space_of", self._space)
 
     def _space(self, place: Path | int) -> free_space.Space:
