@@ -51,21 +51,22 @@ def without_secrets(line: bytes) -> bytes:
     return line if cleaned == value else json.dumps(cleaned).encode()
 
 
+def text_without_secrets(text: str) -> str:
+    """A text in which what looks like a secret is `[redacted]`."""
+    return _ASSIGNED.sub(rf"\g<1>{REDACTED}", _SECRET_TEXT.sub(REDACTED, text))
+
+
 def _cleaned(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
-        return _cleaned_text(value)
+        return text_without_secrets(value)
     if isinstance(value, list):
         return [_cleaned(each) for each in value]
     if isinstance(value, dict):
         return {
-            _cleaned_text(key): REDACTED if _names_secret(key, each) else _cleaned(each)
+            text_without_secrets(key): REDACTED if _names_secret(key, each) else _cleaned(each)
             for key, each in value.items()
         }
     return value
-
-
-def _cleaned_text(text: str) -> str:
-    return _ASSIGNED.sub(rf"\g<1>{REDACTED}", _SECRET_TEXT.sub(REDACTED, text))
 
 
 def _names_secret(key: str, value: JsonValue) -> bool:

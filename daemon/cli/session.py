@@ -15,7 +15,7 @@ from runward.daemon.cli.groups import Group
 from runward.daemon.cli.liveness_text import NOBODY_CAN_TELL, is_unknown, silence
 from runward.daemon.cli.moments import Length, Moment
 from runward.daemon.cli.output import ago, coloured, duration, note, print_json, print_table, safe
-from runward.daemon.cli.session_json import details_of, summary_of, verification_of
+from runward.daemon.cli.session_json import about_of, details_of, summary_of, tokens_of, verification_of
 from runward.daemon.cli.unjudged import NOT_JUDGED, unjudged
 from runward.daemon.cli.wrapping import columns_there, fitting, wrapped
 from runward.daemon.store import reading
@@ -27,7 +27,13 @@ FAILED: Final = ("failed", "timed_out", "aborted")
 
 
 _HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
-_SPARE: Final = ("EVIDENCE", "VERIFIED", "TOOK", "DELIVERY", "STARTED")
+_ABOUT_HEADS: Final = ("CWD", "MODEL", "TOKENS", "PROMPT")
+"""What is shown as well where a session of another tool is among them."""
+_SHOWN: Final = 40
+"""Characters of a directory, its end, and of a prompt, its beginning."""
+_SPARE: Final = (
+    *("EVIDENCE", "VERIFIED", "TOKENS", "MODEL", "TOOK", "CWD", "DELIVERY", "PROMPT", "STARTED"),
+)
 """What a narrow terminal does without, the least important first: `session show` has it."""
 
 
@@ -147,7 +153,11 @@ def list_sessions(
 
 def _print_list(settings: Settings, rows: Sequence[reading.SessionRow]) -> None:
     now = time.time()
-    heads, *shown = fitting([_HEADS, *(_row(row, now) for row in rows)], _SPARE, columns_there())
+    table = [_HEADS, *(_row(row, now) for row in rows)]
+    if any(row.about is not None for row in rows):
+        further = [_ABOUT_HEADS, *(_about(row) for row in rows)]
+        table = [(*facts, *more) for facts, more in zip(table, further, strict=True)]
+    heads, *shown = fitting(table, [head for head in _SPARE if head in table[0]], columns_there())
     print_table(heads, shown)
     if any(row.not_judged_yet for row in rows):
         _say_below(f"{NOT_JUDGED}: what the run's own files say; {how_to_judge(settings)}")
@@ -173,6 +183,17 @@ def _row(row: reading.SessionRow, now: float) -> tuple[str, ...]:
         silence(row, now) if is_unknown(row) else safe(row.ended_by or "-"),
         ago(row.started_at, now),
         duration(max(0.0, took)),
+    )
+
+
+def _about(row: reading.SessionRow) -> tuple[str, ...]:
+    told = about_of(row)
+    cwd, prompt = told.cwd or "-", told.prompt or "-"
+    return (
+        safe(cwd if len(cwd) <= _SHOWN else f"…{cwd[1 - _SHOWN :]}"),
+        safe(told.model or "-"),
+        tokens_of(told) or "-",
+        safe(prompt if len(prompt) <= _SHOWN else f"{prompt[: _SHOWN - 1]}…"),
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.output import iso
@@ -37,10 +38,35 @@ def summary_of(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, JsonValue
         "delivery": row.delivery,
         "origin": row.origin,
         "linked": json.loads(row.linked),
+        **about_of(row)._asdict(),
         "containment": row.containment,
         "files": files_of(row, kept),
         "not_judged_yet": row.not_judged_yet,
     }
+
+
+class About(NamedTuple):
+    """What a session of another tool is about. `usage` has `input_tokens` and `output_tokens`."""
+
+    cwd: str | None = None
+    prompt: str | None = None
+    model: str | None = None
+    usage: JsonValue = None
+
+
+def about_of(row: SessionRow) -> About:
+    """Where a session of another tool works, what it was asked for first, its model and its tokens."""
+    if row.about is None:
+        return About()
+    cwd, prompt, model, given, made = json.loads(row.about)
+    usage = None if given is None else {"input_tokens": given, "output_tokens": made}
+    return About(cwd, prompt, model, usage)
+
+
+def tokens_of(told: About) -> str | None:
+    """The tokens of a session of another tool, where they are known."""
+    usage = told.usage
+    return f"{usage['input_tokens']} in, {usage['output_tokens']} out" if isinstance(usage, dict) else None
 
 
 def details_of(

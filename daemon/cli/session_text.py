@@ -9,7 +9,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.expected_artifacts import disagreement, panel
 from runward.daemon.cli.liveness_text import in_full, is_unknown, mend_of
 from runward.daemon.cli.output import ago, align, coloured, duration, local, safe, size
-from runward.daemon.cli.session_json import contract_of, files_of, verification_of
+from runward.daemon.cli.session_json import about_of, contract_of, files_of, tokens_of, verification_of
 from runward.daemon.cli.unjudged import NOT_JUDGED
 from runward.daemon.store.reading import SessionRow, StatusChange
 from runward.daemon.store.reading_causes import decisions_about
@@ -55,6 +55,7 @@ def lines_of(
 
 def _facts(row: SessionRow, journal: str, now: float) -> list[tuple[str, str]]:
     took = duration(max(0.0, (row.finished_at or now) - row.started_at))
+    told = about_of(row)
     facts: list[tuple[str, str | None]] = [
         ("Session", safe(row.session_id)),
         ("Key", safe(row.key)),
@@ -71,6 +72,10 @@ def _facts(row: SessionRow, journal: str, now: float) -> list[tuple[str, str]]:
         ("Finished", f"{local(row.finished_at)} (took {took})" if row.finished_at else f"- (for {took})"),
         ("Playbook", row.playbook and safe(row.playbook)),
         ("Agent", row.agent and safe(row.agent)),
+        ("Cwd", told.cwd and safe(told.cwd)),
+        ("Prompt", told.prompt and safe(told.prompt)),
+        ("Model", told.model and safe(told.model)),
+        ("Tokens", tokens_of(told)),
         ("Invocation", row.invocation_id and safe(row.invocation_id)),
         ("Containment", row.containment and safe(row.containment)),
         ("Contract", _contract(row)),

@@ -28,6 +28,9 @@ _ACTIVITY: Final = (
 """What a session does. A native run works as long as its process does: where its launcher or its process is known (the
 fields 8 and 9 of what is remembered of its directory), on this host (10)."""
 
+_ABOUT: Final = "case when s.layout <> :native then json_extract(c.state, '$[10]') end"
+"""What is shown of a session of another tool: the field 10 of what is remembered of it."""
+
 _MIGRATIONS: Final = os.path.join(os.path.dirname(__file__), "migrations")
 
 
@@ -43,8 +46,8 @@ class SessionRow(NamedTuple):
     """A session as the store has it. Times are Unix seconds, `*_json`, `evidence_refs` and `linked` JSON texts.
 
     `activity` is what a running session does, None where nobody can tell whether it still runs. `linked` are the keys
-    of the sessions that were started inside it, and of the launcher's that it was started in. What is `not_judged_yet`
-    is told by the run's own files.
+    of the sessions that were started inside it, and of the launcher's that it was started in. `about` is a JSON list: directory, first
+    prompt, model, tokens in and out, each of which may be null. What is `not_judged_yet` is told by the run's own files.
     """
 
     key: str
@@ -75,6 +78,7 @@ class SessionRow(NamedTuple):
     folded: bool
     activity: str | None
     linked: str
+    about: str | None = None
     not_judged_yet: bool = False
 
 
@@ -319,7 +323,8 @@ def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRo
         " artifacts_path, artifact_contract_json, contract_basis, contract_problem,"
         f" artifact_verification_json, delivery, folded, {_ACTIVITY},"
         " (select json_group_array(other) from (select linked as other from links where launcher = s.key"
-        "  union all select launcher from links where linked = s.key))"
+        "  union all select launcher from links where linked = s.key)),"
+        f" {_ABOUT}"
         " from sessions s left join cursors c"
         " on c.key = case s.layout when :native then substr(s.key, length(:native) + 2) else s.key end"
         " where s.key in (select value from json_each(:keys)) order by started_at desc, s.key",

@@ -11,6 +11,7 @@ from runward.daemon.ports import Clock, Files, Gone, Processes, WriterOf
 from runward.daemon.rundir.sights import NOTHING_READ, SessionSight
 from runward.daemon.watch.hints import Hint, Target
 from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, mark
+from runward.daemon.worker.about import about
 from runward.daemon.worker.followed_rows import after_reading, changed, forgotten, mistaken, placed
 from runward.daemon.worker.look import Looked
 from runward.daemon.worker.places import Hinted, Known
@@ -183,6 +184,7 @@ class _Batch:
             scan=scan.dump(),
             activity=found.standing.activity if found.standing is not None else before.activity,
             problems=(*sight.hindrances, *told.complaints),
+            about=about(told),
             launcher=launcher,
             is_asked=before.is_asked or writer.process is not None,
         )

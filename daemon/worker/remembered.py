@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from pydantic import TypeAdapter
 
 from runward.daemon.rundir.sights import NOTHING_READ, FilesRead, brought_up
+from runward.daemon.worker.about import About
 from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, Followed
 from runward.handlers.sessions.over import Activity
@@ -17,7 +18,7 @@ class Remembered(NamedTuple):
 
     `scan` is the state of its layout's scanner; it is None before anything was read. `problems` are those of its files.
     `launcher` is the key of the launcher's session that it was started in, where that is known, and `is_asked` tells
-    that its process was asked for it.
+    that its process was asked for it. `about` is what commands show of it, and find by its place in the JSON.
     """
 
     root: str
@@ -30,6 +31,7 @@ class Remembered(NamedTuple):
     launcher: str | None = None
     is_asked: bool = False
     version: int = STATE_VERSION
+    about: About | None = None
 
 
 _ADAPTER: Final = TypeAdapter(Remembered)

@@ -1,0 +1,41 @@
+"""What a session of another tool is about, as lists show it: stored beside what is remembered of it, and small."""
+
+from typing import Final, NamedTuple
+
+from runward.daemon.redaction import text_without_secrets
+from runward.handlers.layouts.transcript import Told
+
+LONGEST_PROMPT: Final = 200
+_LONGEST_PATH: Final = 4096
+_LONGEST_NAME: Final = 128
+
+
+class About(NamedTuple):
+    """Where a session works, what it was asked for first, its model, and the tokens that it cost.
+
+    The prompt is shortened, stands on one line, and has nothing in it that looks like a secret. `reading.py` reads
+    these by their places.
+    """
+
+    cwd: str | None
+    prompt: str | None
+    model: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+def about(told: Told) -> About:
+    """What a session's files tell of it."""
+    usage = told.usage
+    return About(
+        None if told.cwd is None else told.cwd[:_LONGEST_PATH],
+        None if told.prompt is None else _shortened(told.prompt),
+        None if told.model is None else told.model[:_LONGEST_NAME],
+        None if usage is None else usage.input_tokens,
+        None if usage is None else usage.output_tokens,
+    )
+
+
+def _shortened(prompt: str) -> str:
+    line = " ".join(text_without_secrets(prompt).split())
+    return line if len(line) <= LONGEST_PROMPT else f"{line[: LONGEST_PROMPT - 1]}…"
