@@ -19,6 +19,7 @@ STEERING: Final = (
     "runward.db-shm",
     "lock",
     "epoch",
+    "clock",
     "status.json",
     "inbox",
     "rejected",

@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 from runward.config.counting import counted
 from runward.config.settings import Settings, settings_to_json
 from runward.daemon import __version__, notify
+from runward.daemon.clock_trust import ClockTrust
 from runward.daemon.known_roots import KnownRoots
 from runward.daemon.known_runs import KnownRuns
 from runward.daemon.ports import Clock, Files, Processes, Randomness
@@ -160,6 +161,7 @@ class Supervisor:
             log,
             lambda: self._is_busy() or self.worker.inbox_waits,
             settings.retention,
+            ClockTrust(state, world.clock),
         )
         self.reporting = self._make_reporting()
         self.alarm = make_alarm(self._due)

@@ -13,8 +13,10 @@ from typing import Final
 import anyio
 import structlog
 
+from runward.daemon.clock_trust import ClockTrust, Doubt, moment, patience
 from runward.daemon.ports import Clock
 from runward.daemon.queue.queue import Queue
+from runward.daemon.reading import in_thread
 from runward.daemon.store import pruning
 from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
 from runward.daemon.store.store import Store
@@ -46,6 +48,8 @@ class Pruner:
     """Whether verdicts, or their journals, are on their way."""
     retention: float | None
     """Seconds for which the record of a session is kept after its end; None: for ever."""
+    trust: ClockTrust
+    _doubt: Doubt | None = None
     _kept_at: float = -math.inf
     _trouble: str | None = None
     _wake: anyio.Event = field(default_factory=anyio.Event)
@@ -62,14 +66,24 @@ class Pruner:
 
     def degraded(self) -> list[str]:
         """What puts the pruning off, for `status`."""
-        return [] if self._trouble is None else [f"pruning is put off: {self._trouble}"]
+        told = [] if self._trouble is None else [f"pruning is put off: {self._trouble}"]
+        if self._doubt is not None and self._doubt.leapt_from is not None:
+            told.append(
+                f"retention holds back: the clock is far ahead of {moment(self._doubt.leapt_from)}, when it was last looked at;"
+                f" correct it, or wait until it says {moment(self._doubt.until)}; `runward prune` works meanwhile"
+            )
+        return told
 
     async def run(self) -> None:
         """Prune until cancelled."""
         while True:
             self._wake = anyio.Event()
             await self.drain()
-            wait = TROUBLED if self._trouble is not None else self._kept_at + PERIOD - self.clock.monotonic()
+            wait = (
+                TROUBLED
+                if self._trouble is not None
+                else self._kept_at + self._period - self.clock.monotonic()
+            )
             with anyio.move_on_after(max(TROUBLED, wait)):
                 await self._wake.wait()
 
@@ -80,18 +94,37 @@ class Pruner:
             for owed in await pruning.owed_prunings(self.store):
                 await self._prune(owed.before, owed.event)
                 did = True
-            if self.retention is not None and self.clock.monotonic() >= self._kept_at + PERIOD:
-                did = await self._prune(self.clock.now() - self.retention, None) > 0 or did
+            if self.retention is not None and self.clock.monotonic() >= self._kept_at + self._period:
+                if await self._believes_clock(self.retention):
+                    did = await self._prune(self.clock.now() - self.retention, None) > 0 or did
                 self._kept_at = self.clock.monotonic()
         except EpochRefused:
             raise
-        except (CommitUnknown, Fenced, sqlite3.Error, ValueError) as error:
+        except (CommitUnknown, Fenced, sqlite3.Error, ValueError, OSError) as error:
             if self._trouble != str(error):
                 self.log.warning("prune.put_off", why=str(error))
             self._trouble = str(error)
             return False
         self._trouble = None
         return did
+
+    @property
+    def _period(self) -> float:
+        """Seconds between two looks: no gap between them may look like a leap of the clock."""
+        return PERIOD if self.retention is None else min(PERIOD, patience(self.retention) / 4)
+
+    async def _believes_clock(self, retention: float) -> bool:
+        """Whether the clock has gone on for long enough without a leap to say what is old."""
+        doubt = await in_thread(self.trust.doubt, retention)
+        if doubt != self._doubt and doubt is not None and doubt.leapt_from is not None:
+            self.log.warning(
+                "retention.held_back",
+                clock_leapt_from=moment(doubt.leapt_from),
+                until=moment(doubt.until),
+                mend="correct the clock; `runward prune` works meanwhile",
+            )
+        self._doubt = doubt
+        return doubt is None
 
     async def _prune(self, before: float, event: int | None) -> int:
         """Prune what ended before this moment (Unix seconds), as `event` asked; returns how many sessions."""

@@ -26,6 +26,7 @@ from tests.daemon.worker.in_process import StillClock, ToldProcesses
 from tests.daemon.worker.in_process import daemon as daemon_in_process
 
 from runward.daemon.clock import SystemClock, SystemRandomness
+from runward.daemon.clock_trust import ClockTrust
 from runward.daemon.queue.queue import Queue
 from runward.daemon.store.checkpoint import Checkpointer
 from runward.daemon.store.store import Store, connect
@@ -200,7 +201,13 @@ async def _prune_half(name: str, place: Scratch, sessions: int) -> Figure:
     ) as running:
         supervisor = running.supervisor
         pruner = Pruner(
-            running.store, supervisor.queue, SystemClock(), _SILENT, lambda: supervisor.worker.busy, None
+            running.store,
+            supervisor.queue,
+            SystemClock(),
+            _SILENT,
+            lambda: supervisor.worker.busy,
+            None,
+            ClockTrust(None, SystemClock()),
         )
         asked = "insert into prunings (event, before, said_by) values (0, ?, 'bench')"
         await running.store.run([Statement(asked, [(middle,)])], "bench")

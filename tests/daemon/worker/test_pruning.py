@@ -168,9 +168,8 @@ async def test_where_all_events_are_gone_the_next_one_follows_from_the_last(tmp_
     clock = StillClock()
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
         await run(tmp_path, running, "old")
-        clock.move(2 * DAY)
-        running.supervisor.pruner.keep(DAY)
-        assert await running.supervisor.pruner.drain()
+        running.supervisor.pruner.keep(8 * DAY)
+        await live(running, 9)
         assert await running.rows("select count(*) from events") == [(0,)]
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
         await run(tmp_path, running, "new")
@@ -208,16 +207,72 @@ async def test_a_pruned_session_that_is_resumed_goes_on_under_its_contract(tmp_p
         assert await running.rows("select session_key, attempt from tombstones") == [(KEY, 2)]
 
 
+async def live(running: Daemon, days: int) -> None:
+    """Days go by, in each of which the daemon looks for what is old."""
+    for _ in range(days):
+        running.clock.move(DAY)
+        await running.settle()  # pruning waits for what is going on
+        await running.supervisor.pruner.drain()
+
+
 async def test_retention_prunes_what_is_older_and_never_prunes_nothing(tmp_path: Path) -> None:
     clock = StillClock()
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
         await run(tmp_path, running, "old")
         assert await running.rows("select finished_at < 1790000000.0 - 100 * 86400 from sessions") == [(1,)]
-        for days, retention, kept in ((0, 30, 1), (29, 30, 1), (2, None, 1), (0, 400, 1), (0, 30, 0)):
-            clock.move(days * DAY)
+        running.supervisor.pruner.keep(400 * DAY)
+        for days, retention, kept in ((10, 30, 1), (19, 30, 1), (2, None, 1), (0, 400, 1), (0, 30, 0)):
             running.supervisor.pruner.keep(None if retention is None else retention * DAY)
+            await live(running, days)
             await running.supervisor.pruner.drain()
             assert len(await sessions(running)) == kept
+
+
+async def test_a_clock_that_is_far_ahead_at_a_start_prunes_nothing_however_often_it_is_started(
+    tmp_path: Path,
+) -> None:
+    clock = StillClock()
+    async with daemon(tmp_path, clock, ToldProcesses()) as running:
+        running.supervisor.pruner.keep(365 * DAY)
+        await run(tmp_path, running, "kept")
+        await live(running, 30)
+        assert running.supervisor.pruner.degraded() == []
+    right = clock.wall
+    clock.wall += 548 * DAY
+    for _ in range(2):
+        async with daemon(tmp_path, clock, ToldProcesses()) as running:
+            running.supervisor.pruner.keep(365 * DAY)
+            await run(tmp_path, running, f"later-{clock.wall}")
+            await live(running, 3)
+            assert await tombs(running) == []
+            (told,) = running.supervisor.pruner.degraded()
+            assert told.startswith("retention holds back: the clock is far ahead of 20")
+            assert "`runward prune` works meanwhile" in told
+    clock.wall = right + 6 * DAY
+    async with daemon(tmp_path, clock, ToldProcesses()) as running:
+        running.supervisor.pruner.keep(365 * DAY)
+        await live(running, 30)
+        assert await tombs(running) == []
+        assert running.supervisor.pruner.degraded() == []
+
+
+async def test_a_clock_that_goes_on_for_a_week_is_believed_and_a_person_at_once(tmp_path: Path) -> None:
+    clock = StillClock()
+    async with daemon(tmp_path, clock, ToldProcesses()) as running:
+        running.supervisor.pruner.keep(365 * DAY)
+        await run(tmp_path, running, "one")
+        await live(running, 30)
+        clock.move(500 * DAY)
+        await live(running, 6)
+        assert await tombs(running) == []
+        await prune(running, 400 * DAY)
+        assert await tombs(running) == ["native:runs/one"]
+        assert len(running.supervisor.pruner.degraded()) == 1
+        await run(tmp_path, running, "two")
+        await live(running, 2)
+        assert running.supervisor.pruner.degraded() == []
+        await live(running, 365)
+        assert await tombs(running) == ["native:runs/one", "native:runs/two"]
 
 
 async def test_requests_of_old_go_too(tmp_path: Path) -> None:
