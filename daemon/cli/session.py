@@ -29,8 +29,8 @@ FAILED: Final = ("failed", "timed_out", "aborted")
 _HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
 _ABOUT_HEADS: Final = ("CWD", "MODEL", "TOKENS", "PROMPT")
 """What is shown as well where a session of another tool is among them."""
-_SHOWN: Final = 40
-"""Characters of a directory, its end, and of a prompt, its beginning."""
+_SHOWN: Final = 32
+"""Characters of a prompt, and of a directory before only its last two names are shown."""
 _SPARE: Final = (
     *("EVIDENCE", "VERIFIED", "TOKENS", "MODEL", "TOOK", "CWD", "DELIVERY", "PROMPT", "STARTED"),
 )
@@ -190,7 +190,7 @@ def _about(row: reading.SessionRow) -> tuple[str, ...]:
     told = about_of(row)
     cwd, prompt = told.cwd or "-", told.prompt or "-"
     return (
-        safe(cwd if len(cwd) <= _SHOWN else f"…{cwd[1 - _SHOWN :]}"),
+        safe(cwd if len(cwd) <= _SHOWN else "/".join(("…", *cwd.rsplit("/", 2)[1:]))),
         safe(told.model or "-"),
         tokens_of(told) or "-",
         safe(prompt if len(prompt) <= _SHOWN else f"{prompt[: _SHOWN - 1]}…"),

@@ -71,7 +71,9 @@ def test_a_command_says_what_it_said_before(recorded: Place, packed: Place, comm
     before, after = recorded.call(*command), packed.call(*command)
     assert after.code == before.code
     said = [
-        _without_ages(each.out).replace(str(packed.state), "STATE").replace(str(recorded.state), "STATE")
+        _without_ages(each.out)
+        .replace(str(packed.directory), "PLACE")
+        .replace(str(recorded.directory), "PLACE")
         for each in (before, after)
     ]
     assert said[1] == said[0]

@@ -50,7 +50,7 @@ def test_list_and_show_say_what_it_is_about(claude: Place) -> None:
     assert (facts["Model"], facts["Tokens"]) == (MODEL, "111 in, 20 out")
     head, row = claude.call("session", "list").out.splitlines()
     assert head.split()[-4:] == ["CWD", "MODEL", "TOKENS", "PROMPT"]
-    assert "Fix the parser and its tests, please: i…" in row
+    assert "Fix the parser and its tests, p…" in row
 
 
 def test_a_prompt_steers_no_terminal_and_its_secrets_are_neither_shown_nor_stored_for_it(
