@@ -1,15 +1,15 @@
 """Notifications: whether they come, the system's limits, and what these suffice for."""
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
-
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.report import read_report
 from runward.daemon.store.ownership import holder
+from runward.daemon.watch.directories import Directories
 from runward.daemon.watch.notifications import LIMITS, watch_limit
 
 INSTANCES: Final = Path("/proc/sys/fs/inotify/max_user_instances")
@@ -17,9 +17,9 @@ NARROW: Final = 0.8
 """The share of what may be taken from which on it is said that it runs short."""
 
 INSTANCES_NEEDED: Final = 2
-"""A daemon watches deep and flat, each with an instance of its own."""
+"""A daemon has one, and two for a moment while its watch is set up anew."""
 
-_NOTICED_WITHIN_MS: Final = 10_000
+_NOTICED_WITHIN: Final = 10.0
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
@@ -39,8 +39,8 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
 def _comes(installation: Installation) -> Finding:
     with installation.scratch() as scratch:
         try:
-            watcher = RustNotify([str(scratch)], False, False, 0, True, True)
-        except (OSError, WatchfilesRustInternalError) as error:
+            watcher = Directories([str(scratch)])
+        except OSError as error:
             return Finding(
                 "failed",
                 f"nothing can be watched: {error}",
@@ -48,10 +48,10 @@ def _comes(installation: Installation) -> Finding:
             )
         try:
             (scratch / "file").touch()
-            changes = watcher.watch(20, 5, _NOTICED_WITHIN_MS, None)
+            changes = watcher.wait(_NOTICED_WITHIN, 0.005, 0.02, threading.Event())
         finally:
             watcher.close()
-        if isinstance(changes, str):
+        if not changes:
             return Finding(
                 "warning",
                 f"a new file in {scratch.parent} was told by nobody",

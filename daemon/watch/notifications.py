@@ -5,6 +5,7 @@ in it blocks. It filters nothing but Runward's own and the agents' growing files
 that are known already.
 """
 
+import errno
 import os
 import threading
 import time
@@ -17,25 +18,18 @@ from typing import Final, Protocol
 import anyio
 import anyio.from_thread
 import anyio.to_thread
-from watchfiles import Change
-from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
+from runward.daemon.watch.directories import Directories, Overflow
 from runward.daemon.watch.hints import ITSELF, Target
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.watch.undecodable import Undecodable
 from runward.handlers.layouts.native import is_untelling
+from runward.handlers.layouts.places import is_storable
 
 TIMEOUT_MS: Final = 5000
 """How long the watcher waits at most before it looks at its stop flag; waking costs idle time."""
 
 COST_FACTOR: Final = 100.0
 """The plan is looked through again after at least this many times its cost."""
-
-QUIET_STEP_MS: Final = 20
-"""The step after a wait in which nothing happened: the first change may be seen this much later."""
-
-RENEWED_AFTER: Final = 30_000
-"""Names that may be deleted before the watcher is made anew: it keeps a little of every directory."""
 
 FLAT_COST_FACTOR: Final = 1000.0
 """Where roots are watched flat only for their size, they are counted again after at least this many times the cost."""
@@ -108,7 +102,6 @@ class Inotify:
         self.pulse: Pulse | None = None
         self._refused_until = 0.0
         self._refused = ""
-        self._undecodable = Undecodable()
 
     async def watch(
         self,
@@ -133,59 +126,44 @@ class Inotify:
         """When the thread that watches showed last that it gets on (monotonic clock); None where none watches."""
         return self.pulse.at if self.pulse is not None else None
 
-    def set_up(self, roots: Sequence[WatchedRoot], pulse: Pulse) -> tuple[list[RustNotify], Watching, float]:
-        """The watchers: one to the bottom of every root that can afford it, one flat for the others."""
+    def set_up(self, roots: Sequence[WatchedRoot], pulse: Pulse) -> tuple[Directories, Watching, float]:
+        """What watches: every root that can afford it to the bottom, the others flat."""
         began = time.monotonic()
         plan, _ = self.plan(roots, pulse)
         try:
-            watchers = self._watchers(plan)
+            directories = self._watched(plan, pulse)
         except CannotWatch as error:
             # The limit was reached after all, or directories came and went: flat is better than nothing.
             pause = REFUSED_PAUSE if error.for_long else self._plan_period
             self._refused_until = time.monotonic() + pause
             self._refused = f"{error}; {error.mend}"
             plan, _ = self.plan(roots, pulse)
-            watchers = self._watchers(plan)
-        watching = Watching(plan.watches, plan.flat_names, plan.why, plan.unwatched)
-        return watchers, watching, self._next_plan(began, watching)
+            directories = self._watched(plan, pulse)
+        watching = Watching(plan.watches, plan.flat_names, plan.why)
+        return directories, watching, self._next_plan(began, watching)
 
-    def _watchers(self, plan: "Plan") -> list[RustNotify]:
-        flat = [root.path for root in plan.flat if root.name not in plan.unwatched]
-        if not plan.deep:
-            return [flat_watcher([self.inbox, *flat])]
-        watchers = [_deep_watcher([*(root.path for root in plan.deep), self.inbox])]
-        watchers += [flat_watcher(flat)] if flat else []
-        self.check_limit()
-        return watchers
-
-    def check_limit(self) -> None:
-        """Raises `CannotWatch` where not one watch more can be had: watchfiles says nothing of those that it lacks."""
+    def _watched(self, plan: "Plan", pulse: Pulse) -> Directories:
+        deep, flat = [root.path for root in plan.deep], [root.path for root in plan.flat]
+        limit, name = watch_limit() or OLDEST_LIMIT
         try:
-            flat_watcher([self.inbox]).close()
-        except CannotWatch as error:
-            if error.for_long:
-                raise  # out of instances says nothing of watches
+            most = max(int(limit * self._limit_share), 1 + len(flat))
+            return Directories(deep, [self.inbox, *flat], most, pulse.beat)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise CannotWatch(error.strerror or str(error)) from error
+            why = f"no more than {limit} directories can be watched, by all programs of this user together"
+            raise CannotWatch(why, f"raise it by {_more(name, limit)}", for_long=True) from error
 
     def plan(self, roots: Sequence[WatchedRoot], pulse: Pulse) -> tuple["Plan", float]:
         """What to watch how, and when to think of it again: it never takes more than 1 % of a core."""
         began = time.monotonic()
         limit, name = watch_limit() or OLDEST_LIMIT
         mend = f"raise it by {_more(name, limit)}"
-        met = {root.name: met for root in roots if (met := self._undecodable.lately(root.path, began))}
-        flat = {root: each.why for root, each in met.items() if each.is_flat}
-        unwatched = tuple(root for root, each in met.items() if each.is_unwatched)
+        flat: dict[str, str] = {}
         if began < self._refused_until:
             flat = dict.fromkeys((root.name for root in roots), self._refused)
         plan = plan_watches(roots, int(limit * self._limit_share), mend, pulse.beat, flat)
-        plan = replace(plan, watches=plan.watches - len(unwatched), unwatched=unwatched)
         return plan, self._next_plan(began, Watching(0, plan.flat_names))
-
-    def lose(self, error: WatchfilesRustInternalError, roots: Sequence[WatchedRoot]) -> str:
-        """A watcher came to an end by itself; returns why. Raises `CannotWatch` where setting it up anew won't do."""
-        path, met = self._undecodable.meet(str(error), roots, time.monotonic())
-        if path is None and met.is_flat:
-            raise CannotWatch(str(error), "rename what is no UTF-8") from error
-        return met.why
 
     def _next_plan(self, began: float, watching: Watching) -> float:
         now = time.monotonic()
@@ -212,78 +190,56 @@ class _Watch:
         self._standing = standing
         self._hint = hint
         self._inbox = inbox
-        self._is_quiet = False
         self._changed = False
-        self._deleted = 0
 
     def run(self) -> None:
         there = [root for root in self._roots if os.path.isdir(root.path)]
         lost: str | None = None
         while not self.stop.is_set():
-            watchers, watching, next_plan = self._inotify.set_up(there, self.pulse)
+            directories, watching, next_plan = self._inotify.set_up(there, self.pulse)
             try:
                 anyio.from_thread.run_sync(self._standing, replace(watching, lost=lost))
-                lost = self._watch(watchers, watching, next_plan, there)
+                lost = self._watch(directories, watching, next_plan, there)
             finally:
-                for watcher in watchers:
-                    watcher.close()
+                directories.close()
 
     def _watch(
-        self,
-        watchers: Sequence[RustNotify],
-        watching: Watching,
-        next_plan: float,
-        there: Sequence[WatchedRoot],
+        self, directories: Directories, watching: Watching, next_plan: float, there: Sequence[WatchedRoot]
     ) -> str | None:
-        """Wait for changes until the watchers are to be set up anew; returns why one came to an end by itself, if so."""
-        self._deleted = 0
+        """Wait for changes until the watch is to be set up anew; returns what it lost, if anything."""
         while not self.stop.is_set():
             try:
-                for watcher in watchers:
-                    # With a second, flat watcher each gets its turn; alone, one waits as long as it likes.
-                    self._wait(watcher, TIMEOUT_MS if len(watchers) == 1 else 500)
-            except WatchfilesRustInternalError as error:
-                return self._inotify.lose(error, there)
+                self._wait(directories)
+            except Overflow as error:
+                return str(error)
+            if directories.lacks:
+                break
             if not self._may_differ(watching) or time.monotonic() < next_plan:
                 continue
             self._changed = False
             plan, next_plan = self._inotify.plan(there, self.pulse)
-            if self._must_differ(plan, watching):
+            if plan.flat_names != watching.flat:
                 break
         return None
 
-    def _wait(self, watcher: RustNotify, patience_ms: int) -> None:
+    def _wait(self, directories: Directories) -> None:
         """Wait for changes and pass them on."""
         self.pulse.beat()
-        step = QUIET_STEP_MS if self._is_quiet else self._inotify.step
-        changes = watcher.watch(max(step, self._inotify.debounce), step, patience_ms, self.stop)
-        self._is_quiet = isinstance(changes, str)
-        if isinstance(changes, str) or self.stop.is_set():
+        step, debounce = self._inotify.step / 1000, self._inotify.debounce / 1000
+        changes = directories.wait(TIMEOUT_MS / 1000, step, max(step, debounce), self.stop)
+        if not changes or self.stop.is_set():
             return
         self._changed = True
-        self._deleted += sum(change == Change.deleted for change, _ in changes)
-        targets, in_inbox = self._translate(path for _, path in changes)
+        targets, in_inbox = self._translate(changes)
         if targets:
             anyio.from_thread.run_sync(self._hint, targets)
         if in_inbox:
             anyio.from_thread.run_sync(self._inbox)
 
-    def _must_differ(self, plan: "Plan", watching: Watching) -> bool:
-        """Whether the watchers are to be set up anew."""
-        stands = (watching.flat, watching.unwatched)
-        if (plan.flat_names, plan.unwatched) != stands or self._deleted > RENEWED_AFTER:
-            return True
-        try:
-            self._inotify.check_limit()
-        except CannotWatch:
-            return bool(plan.deep)
-        return False
-
     def _may_differ(self, watching: Watching) -> bool:
         """Whether another plan than the one that stands may be right.
 
-        Directories become more, and the watcher follows a link that lies in a directory that is moved in. But where
-        all is watched to the bottom and nothing changed, the plan is as good as ever.
+        Directories become more. But where all is watched to the bottom and nothing changed, the plan is as good as ever.
         """
         return not self.stop.is_set() and (self._changed or bool(watching.flat))
 
@@ -297,34 +253,6 @@ class CannotWatch(Exception):
         super().__init__(why)
         self.mend = mend
         self.for_long = for_long
-
-
-def flat_watcher(paths: list[str]) -> RustNotify:
-    """A watcher over these directories alone. Raises `CannotWatch`."""
-    try:
-        return RustNotify(paths, False, False, 0, False, False)
-    except (OSError, WatchfilesRustInternalError) as error:
-        if _LIMIT_REACHED in str(error):
-            limit, name = watch_limit() or OLDEST_LIMIT
-            why = f"no more than {limit} directories can be watched, by all programs of this user together"
-            raise CannotWatch(why, f"raise it by {_more(name, limit)}", for_long=True) from error
-        if not isinstance(error, OSError):
-            raise CannotWatch(str(error)) from error
-    try:
-        return RustNotify(paths, False, False, 0, False, True)  # what may not be read needs no watch
-    except (OSError, WatchfilesRustInternalError) as error:
-        raise CannotWatch(str(error)) from error
-
-
-def _deep_watcher(paths: list[str]) -> RustNotify:
-    try:
-        return RustNotify(paths, False, False, 0, True, True)
-    except (OSError, WatchfilesRustInternalError) as error:
-        raise CannotWatch(str(error)) from error
-
-
-_LIMIT_REACHED: Final = "watch limit reached"
-"""What watchfiles' core says of ENOSPC, where it says anything."""
 
 
 class Translator:
@@ -348,7 +276,7 @@ class Translator:
                     break
             else:
                 in_inbox = in_inbox or path.startswith(self._inbox)
-        return [target for target in found if not target[1].startswith(".")], in_inbox
+        return [target for target in found if _may_be_a_place(target[1])], in_inbox
 
     def _place(self, root: WatchedRoot, path: str, held: dict[str, frozenset[str]]) -> str | None:
         """The place whose change a changed path (relative to the root) tells of, if any.
@@ -363,11 +291,17 @@ class Translator:
         if place is not None:
             return place
         # It may be a directory that came, maybe full, or one that went, with places in it.
-        if os.path.isdir(f"{root.path}/{path}"):
+        whole = f"{root.path}/{path}"
+        if os.path.isdir(whole) and not os.path.islink(whole):
             return ITSELF
         if root.name not in held:
             held[root.name] = self._held.setdefault(root.name, _Held()).directories(root)
         return ITSELF if path in held[root.name] else None
+
+
+def _may_be_a_place(name: str) -> bool:
+    """Names that begin with a dot are nobody's; of those that are no UTF-8 the scan tells."""
+    return not name.startswith(".") and is_storable(name)
 
 
 class _Held:
@@ -395,13 +329,12 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which roots are watched to the bottom, which only flat, which of these not at all, and how many watches that takes."""
+    """Which roots are watched to the bottom, which only flat, and how many watches that takes."""
 
     deep: tuple[WatchedRoot, ...]
     flat: tuple[WatchedRoot, ...]
     watches: int
     why: Mapping[str, str] = field(default_factory=dict)
-    unwatched: tuple[str, ...] = ()
 
     @property
     def flat_names(self) -> tuple[str, ...]:
@@ -415,7 +348,7 @@ def plan_watches(
     beat: Callable[[], None] = lambda: None,
     flat: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
-    """Stay within `allowed` watches, and out of what a link inside a root would drag in.
+    """Stay within `allowed` watches.
 
     `beat` is called for every directory that is looked into. `flat` names roots that are to be watched flat, and why.
     """
@@ -427,10 +360,7 @@ def plan_watches(
             continue
         left = allowed - watches
         needed = _directories(root.path, left, beat)
-        if needed is None:
-            why[root.name] = "a link in it leads outside"
-            watches += 1
-        elif needed > left:
+        if needed > left:
             why[root.name] = f"it has more directories than the {max(0, left)} that may be watched; {mend}"
             watches += 1
         else:
@@ -454,26 +384,16 @@ def _more(name: str, limit: int) -> str:
     return f"`sysctl -w {name}={max(4 * limit, 8192)}`"
 
 
-def _directories(path: str, most: int, beat: Callable[[], None]) -> int | None:
-    """How many directories there are from `path` down, counted no further than above `most`; None where a link leads out.
-
-    The watcher follows links to directories, and an agent may have made one to anywhere.
-    """
-    count, waiting, inside = 1, [path], os.path.realpath(path) + "/"
+def _directories(path: str, most: int, beat: Callable[[], None]) -> int:
+    """How many directories there are from `path` down, counted no further than above `most`; no link is followed."""
+    count, waiting = 1, [path]
     while waiting and count <= most:
         beat()
         try:
             with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                        count += 1
-                    elif entry.is_symlink() and entry.is_dir() and _leads_out(entry.path, inside):
-                        return None
+                below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError:
             continue  # gone or forbidden: nothing to watch there
+        waiting += below
+        count += len(below)
     return count
-
-
-def _leads_out(link: str, inside: str) -> bool:
-    return not (os.path.realpath(link) + "/").startswith(inside)

@@ -184,13 +184,18 @@ async def test_the_watchers_pulse_beats_with_its_passes_and_with_nothing_else(
         def __init__(self, *arguments: object) -> None:
             pass
 
-        def watch(self, *arguments: object) -> str:
+        lacks = False
+
+        def close(self) -> None:
+            pass
+
+        def wait(self, *arguments: object) -> set[str]:
             begun.append(arguments)
             while not release.is_set() and not passes.acquire(timeout=0.05):
                 pass
-            return "timeout"
+            return set()
 
-    monkeypatch.setattr(notifications, "RustNotify", Hangs)
+    monkeypatch.setattr(notifications, "Directories", Hangs)
     inotify = Inotify(tmp_path, 5, 20, 0.5, 1e9)
     assert inotify.seen() is None
     async with anyio.create_task_group() as tasks:

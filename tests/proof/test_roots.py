@@ -203,7 +203,6 @@ def test_a_root_that_was_restored_into_another_directory_is_known_by_its_runs(pl
 
 
 def test_a_root_that_is_deleted_and_made_again_is_watched_again(place: Place) -> None:
-    # watchfiles reports a deleted root once and is silent for good, also when it is made again.
     with place.serving():
         place.finished_run("before")
         place.wait_ended(1)
@@ -262,7 +261,7 @@ def test_a_root_that_may_not_be_read_ends_nothing_and_is_scanned_when_it_may(pla
 
 @pytest.mark.parametrize("when", ["before", "moved in", "made later"])
 def test_a_run_with_a_link_to_the_whole_machine_does_not_have_it_watched(place: Place, when: str) -> None:
-    """watchfiles follows links to directories, and whoever makes runs may make one to anywhere."""
+    """Whoever makes runs may make a link to anywhere."""
     place.set_up(further='scan.period = "1s"')  # as often it is asked whether the watch is still right
     machine = place.directory / "machine"
     for number in range(300):
@@ -284,3 +283,23 @@ def test_a_run_with_a_link_to_the_whole_machine_does_not_have_it_watched(place: 
         place.finish_run(far)
         place.wait_ended(2)
         wait_for(lambda: _watches(daemon) < 50, f"few watches, not {_watches(daemon)}")
+
+
+@pytest.mark.parametrize("when", ["before", "moved in"])
+def test_a_run_with_a_maze_of_links_holds_nobody_up(place: Place, when: str) -> None:
+    """24 directories with two links each to the next one are 2^24 paths."""
+    maze = (place.start_run("maze", root=place.runs if when == "before" else place.directory)) / "artifacts"
+    for number in range(24):
+        (maze / f"d{number}").mkdir()
+        for name in ("left", "right"):
+            (maze / f"d{number}" / name).symlink_to(f"../d{number + 1}")
+    with place.serving() as daemon:
+        if when == "moved in":
+            (place.directory / "maze").rename(place.runs / "maze")
+        wait_for(lambda: place.statuses() == {"maze": "running"}, "the start")
+        place.finished_run("beside")
+        place.finish_run(place.runs / "maze")
+        place.wait_ended(2)
+        assert place.status()["degraded"] == []
+        assert _watches(daemon) < 50
+    assert set(place.statuses().values()) == {"completed"}
