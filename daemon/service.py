@@ -28,6 +28,7 @@ from runward.daemon.store.checkpoint import Checkpointer
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.reading import STORE
+from runward.daemon.store.schema import refuse_strange
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import EpochRefused, malformed_is_told
 from runward.daemon.supervisor import SettingsNotTaken, Supervisor, World
@@ -86,7 +87,7 @@ async def _serve(
         stack.callback(hold(state).release)
         notify.extend(MIGRATION)
         with malformed_is_told():
-            migrate(state / STORE)
+            refuse_strange(state / STORE, migrate(state / STORE))
         (state / STORE).chmod(0o600)
         declarer = Declarer(settings)
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.store import reading
-from runward.daemon.store.soundness import Soundness, quick_check, soundness
+from runward.daemon.store.soundness import Soundness, quick_check, soundness, strange_schema
 
 LARGE_LOG: Final = 256 << 20
 """Bytes from which on the log is one that isn't moved into the database any more: at most 64 MiB are kept."""
@@ -14,6 +14,9 @@ LARGE_LOG: Final = 256 << 20
 SHOWN: Final = 3
 """Complaints of SQLite's that are named: the others tell no more."""
 
+_TAMPERED: Final = (
+    "find out who changed it; stop the daemon, keep a copy of the file, then `runward restore BACKUP`"
+)
 _MIB: Final = 1 << 20
 _MARGIN_S: Final = 1.0
 
@@ -26,6 +29,10 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
             return
         found = soundness(installation.state)
         yield _version(found)
+        if found.version <= found.known and (strange := strange_schema(installation.state, found.version)):
+            yield Finding(
+                "failed", f"the store has another schema than Runward gave it: {strange}", _TAMPERED
+            )
         yield _pages(found)
         yield _checked(installation, patience)
     except reading.StoreUnreadable as error:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from runward.daemon.store.chain import BrokenChain, ChainedEvent, Head, follow
 from runward.daemon.store.migrate import migrations
 from runward.daemon.store.reading import StoreTooNew, uri_of
+from runward.daemon.store.schema import difference
 
 _EVENTS: Final = (
     "select seq, hash, key, type, version, recorded_at, cause, depth, payload from events order by seq"
@@ -47,9 +48,19 @@ def examine(path: Path) -> Examined:
         raise Damaged(f"{path} was not copied by `runward backup`: it lacks what is in {path.name}-wal")
     try:
         with unchanging(path) as connection:
+            _check_schema(connection, path)
             return examined(connection, path, size)
     except sqlite3.Error as error:
         raise Damaged(f"{path} is no store that can be read: {error}") from error
+
+
+def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises `Damaged` where somebody else's triggers, views or tables are in a store of a version that is known."""
+    (version,) = connection.execute("pragma user_version").fetchone()
+    if 0 < version <= migrations()[-1].number:
+        different = difference(connection, version)
+        if different is not None:
+            raise Damaged(f"{path} has another schema than Runward gave it: {different}")
 
 
 def _has_log(path: Path) -> bool:

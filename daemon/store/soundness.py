@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from runward.daemon.store.migrate import migrations
 from runward.daemon.store.reading import STORE, uri_of
+from runward.daemon.store.schema import difference
 
 _INSTRUCTIONS: Final = 100_000
 """SQLite's steps between two looks at the time."""
@@ -39,6 +40,12 @@ def soundness(state: Path) -> Soundness:
     except FileNotFoundError:
         log = 0
     return Soundness(version, migrations()[-1].number, page_size, pages, free, str(mode), log)
+
+
+def strange_schema(state: Path, version: int) -> str | None:
+    """How the schema of the store at `state` differs from what Runward gave it. Raises `sqlite3.Error`."""
+    with _reading(state) as connection:
+        return difference(connection, version)
 
 
 def quick_check(state: Path, within: float) -> list[str] | None:

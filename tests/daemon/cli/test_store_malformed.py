@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.daemon.store.test_schema import LIE, change
 from tests.waiting import PATIENCE_S
 
-from runward.daemon.cli.exits import TRY_AGAIN
+from runward.daemon.cli.exits import NOT_SO, TRY_AGAIN
 
 PAGES = ("sqlite_schema", "daemon", "cursors", "sessions", "jobs_open", "journal_lines", "cancellations_of")
 """Read when the connection is set up, when the store is taken over, at a start, in a turn, beside it, or never."""
@@ -66,3 +67,24 @@ def test_no_command_calls_it_a_mistake_of_its_own_or_hangs(
     if told.code == TRY_AGAIN:
         assert "malformed" in told.err
         assert "runward restore BACKUP" in told.err
+
+
+def test_a_backup_with_a_trigger_of_somebody_elses_is_not_restored(ended: Place, tmp_path: Path) -> None:
+    place = ended.copy_to(tmp_path)
+    assert place.call("backup", "copy.db").code == 0
+    before = place.rows("select count(*) from sqlite_schema")
+    change(place.directory / "copy.db", LIE)
+    (place.directory / "copy.db-wal").unlink(missing_ok=True)
+    told = place.call("restore", "copy.db")
+    assert told.code == NOT_SO
+    assert "nothing was changed" in told.err
+    assert "the trigger 'lie' is not Runward's" in told.err
+    assert place.rows("select count(*) from sqlite_schema") == before
+
+
+def test_the_daemon_does_not_work_with_one(ended: Place, tmp_path: Path) -> None:
+    place = ended.copy_to(tmp_path)
+    change(place.state / "runward.db", LIE)
+    told = place.call("daemon", "--once", "--quiet")
+    assert told.code == TRY_AGAIN
+    assert "somebody changed its schema: the trigger 'lie' is not Runward's" in told.err

@@ -1,0 +1,62 @@
+"""Whether a store has the schema that the migrations make: triggers and views of somebody else's would change its record."""
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from runward.daemon.store.migrate import migrations
+from runward.daemon.store.reading import uri_of
+from runward.daemon.store.transaction import StoreMalformed
+
+_ROWS: Final = "select type, name, tbl_name, sql from sqlite_schema where name not like 'sqlite_stat%'"
+_SHOWN: Final = 3
+KINDS: Final = ("table", "index", "trigger", "view")
+ACTING: Final = ("trigger", "view")
+"""What changes the record by itself, or what is read of it."""
+
+Schema: TypeAlias = frozenset[tuple[str, str, str, str | None]]
+"""What `sqlite_schema` says: each row's type, name, table and text."""
+
+
+def difference(connection: sqlite3.Connection, version: int, kinds: Sequence[str] = KINDS) -> str | None:
+    """How the store's schema differs from that of `version`; None where it doesn't. Raises `sqlite3.Error`."""
+    found, made = (
+        frozenset(row for row in rows if row[0] in kinds)
+        for rows in (connection.execute(_ROWS), _made(version))
+    )
+    there, missing = _names(found - made), _names(made - found)
+    changed = sorted(there & missing)
+    told = [
+        *(f"{name} is not as Runward makes it" for name in changed),
+        *(f"{name} is not Runward's" for name in sorted(there - missing)),
+        *(f"{name} is missing" for name in sorted(missing - there)),
+    ]
+    more = [f"and {len(told) - _SHOWN} more"] if len(told) > _SHOWN else []
+    return ", ".join([*told[:_SHOWN], *more]) or None
+
+
+def _names(rows: Schema) -> set[str]:
+    return {f"the {kind} {name!r}" for kind, name, _, _ in rows}
+
+
+@cache
+def _made(version: int) -> Schema:
+    """The schema that the migrations up to this version make."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for step in migrations():
+            if step.number <= version:
+                connection.executescript(step.sql)
+        return frozenset(connection.execute(_ROWS))
+
+
+def refuse_strange(store: Path, version: int) -> None:
+    """Raises `StoreMalformed` where triggers or views of the store are not Runward's, and `sqlite3.Error`."""
+    with closing(sqlite3.connect(f"{uri_of(str(store))}?mode=ro", uri=True)) as connection:
+        strange = difference(connection, version, ACTING)
+    if strange is not None:
+        raise StoreMalformed(
+            f"somebody changed its schema: {strange}: keep a copy of the store, then `runward restore BACKUP`"
+        )
