@@ -140,7 +140,7 @@ class Supervisor:
         self.queue = Queue(store, world.clock, world.randomness)
         self.outbox = Outbox(world.files, store, world.clock, log, lambda: self.worker.busy)
         self.orders = CancelOrders(world.files, world.processes, store, world.clock, log)
-        self.starts = Starts(world.processes, store, world.clock, log, self._run_begun)
+        self.starts = Starts(world.processes, store, world.clock, log, self._run_begun, world.files.away)
         self.comparison = Comparison(
             world.files, store, world.clock, log, self.outbox, self._damaged, self.outbox.busy
         )

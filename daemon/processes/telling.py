@@ -39,6 +39,15 @@ def tell_to_end(processes: RunProcesses, place: RunPlace) -> Told | NotTold:
     return NotTold("; ".join(whys) or "its files name no process", too_late)
 
 
+def _signal(process: int, number: int) -> None:
+    """Send the signal, and have a stopped process go on to answer it. Raises as pidfd_send_signal(2) does."""
+    signal.pidfd_send_signal(process, number)
+    try:
+        signal.pidfd_send_signal(process, signal.SIGCONT)
+    except ProcessLookupError:
+        pass  # the first one ended it: it was told
+
+
 def _tell(recorded: RecordedProcess, place: RunPlace) -> str | None:
     """Why the process was not told, None where it was. Raises ProcessLookupError, PermissionError and OSError."""
     if recorded.boot_id != current_boot_id():
@@ -58,11 +67,9 @@ def _tell(recorded: RecordedProcess, place: RunPlace) -> str | None:
             return f"belongs to user {owner}, and the run directory to user {place.owner}"
         if not blocked >> (CANCEL - 1) & 1:
             # No launcher of Runward's, which keeps this signal for itself: anybody else would just die of it.
-            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-            signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # a stopped process can't answer
+            _signal(descriptor, signal.SIGTERM)
         elif _holds(recorded.pid, place):
-            signal.pidfd_send_signal(descriptor, CANCEL)
-            signal.pidfd_send_signal(descriptor, signal.SIGCONT)
+            _signal(descriptor, CANCEL)
         else:
             return "is the launcher of another run"
     finally:

@@ -11,6 +11,7 @@ from runward.daemon.inbox.spool import InboxFile
 from runward.daemon.ports import (
     Appended,
     Compared,
+    EpochPassed,
     Gone,
     JournalLine,
     Listing,
@@ -127,6 +128,13 @@ class RealFiles:
             away = self.away(line.directory)
             return appended if away is None else NotAppended(away)
         return appended
+
+    def check_epoch(self, epoch: int) -> None:
+        current = read_epoch(self._state)
+        if current != epoch:
+            raise EpochPassed(
+                f"another daemon took the state directory over: this one's epoch is {epoch}, now it is {current}"
+            )
 
     def leave_word(self, directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone:
         away = self.away(directory)

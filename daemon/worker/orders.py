@@ -115,6 +115,7 @@ class CancelOrders:
         if host is not None and host != self.processes.host():
             return NotTold(f"its processes run on {host}")
         word = to_json({"said_by": owed.said_by, "reason": owed.reason}) + b"\n"
+        self.files.check_epoch(self.store.epoch)  # a successor may have found already that it is too late
         place = self.files.leave_word(owed.directory, WORD, word)
         if isinstance(place, Gone):
             return NotTold("its directory is gone", too_late=True)

@@ -82,6 +82,8 @@ class Outbox:
     _owed: dict[Journal, deque[OwedLine]] = field(default_factory=dict)
     _delayed: dict[Journal, Delayed] = field(default_factory=dict)
     _written: list[Written] = field(default_factory=list)
+    _adopted: dict[int, bytes] = field(default_factory=dict)
+    """What stands in place of owed lines that are not synced yet, by their rows: the same facts under other hashes."""
     _given_up: list[tuple[OwedLine, str]] = field(default_factory=list)
     _not_synced: dict[Journal, str] = field(default_factory=dict)
     _count: int = 0
@@ -248,10 +250,15 @@ class Outbox:
         results: list[tuple[OwedLine, Appended | NotAppended]] = []
         for line in lines:
             point("outbox.before")
-            owed = JournalLine(line.directory, line.name, line.content, line.check, line.live)
-            if known is not None:
+            stands = self._adopted.get(line.id)
+            content = line.content if stands is None else stands
+            owed = JournalLine(line.directory, line.name, content, line.check, line.live)
+            if known is not None and stands is None:
                 owed = owed._replace(known=known[line.journal])
-            results.append((line, self.files.append(owed, epoch)))
+            result = self.files.append(owed, epoch)
+            if stands is not None and isinstance(result, Appended):
+                result = result._replace(adopted=stands)
+            results.append((line, result))
             point("outbox.after")
         return results
 
@@ -262,7 +269,9 @@ class Outbox:
             match result:
                 case Appended():
                     self._written.append(Written(line, result))
-                    adopted += result.adopted is not None
+                    if result.adopted is not None:
+                        self._adopted[line.id] = result.adopted
+                        adopted += 1
                     self._done_with(journal)
                     written += 1
                     if result.closed:
@@ -330,6 +339,8 @@ class Outbox:
             done |= marked
             if len(marked) < len(part):
                 break
+        for number in done:
+            self._adopted.pop(number, None)
         self._written = [each for each in self._written if each.line.id not in done]
         for each in synced:
             self._not_synced.pop(each.line.journal, None)

@@ -41,6 +41,8 @@ class Starts:
     log: structlog.typing.FilteringBoundLogger
     begun: Callable[[StartRun], None] = lambda order: None
     """Called for each run that began: its directory is worth a look."""
+    away: Callable[[str], str | None] = lambda path: None
+    """Why nothing may be started below a path now: another directory stands in for its root."""
     _delayed: dict[str, Delayed] = field(default_factory=dict)
     _trouble: str | None = None
     _wake: anyio.Event = field(default_factory=anyio.Event)
@@ -118,6 +120,9 @@ class Starts:
         return [(order, answers[order.key]) for order in orders]
 
     def _ask(self, order: StartRun, epoch: int) -> Begun | NotBegun:
+        away = self.away(order.root)
+        if away is not None:
+            return NotBegun(away)
         point("start.before")
         answer = self.processes.start(order, epoch)
         point("start.after")

@@ -15,6 +15,7 @@ from runward.handlers.events import (
     JobRetryRequested,
     PlayRunRequested,
     PruneRequested,
+    RootAcceptRequested,
     ScanRequested,
     SessionCancelRequested,
 )
@@ -53,6 +54,15 @@ class People:
                 self._scene.universe.errands.by_key[lane].free = True
             request = JobDiscardRequested(self._uuid(), self._scene.universe.clock.now(), number, "no use")
             self.request(request)
+
+    def accept_roots(self) -> None:
+        """Somebody says that the directories which are there now are the roots."""
+        universe = self._scene.universe
+        for root in universe.settings.roots:
+            if universe.kernel.exists(root.path):
+                status = universe.kernel.stat(root.path)
+                identity = f"{status.st_dev}:{status.st_ino}"
+                self.request(RootAcceptRequested(self._uuid(), universe.clock.now(), root.name, identity))
 
     def ask_for_scan(self) -> None:
         self.request(ScanRequested(self._uuid(), self._scene.universe.clock.now()))

@@ -108,6 +108,7 @@ class Ending:
         universe.start_if_none()
         self._story.people.take_all_roots()
         self._story.people.retry_held()
+        self._story.people.accept_roots()
         self._story.people.ask_for_scan()
         universe.timeline.after(20.0, self._rest)
 
