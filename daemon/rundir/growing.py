@@ -212,9 +212,10 @@ class Growing:
         """Put the last line among `lines` where only its newline is missing."""
         whole = self._rest.rstrip(b"\0 \t\r")
         if is_object(whole):
-            lines.append(LogLine(self._cursor.lines + 1, whole))
+            further = 0 if self._cursor.unended else 1  # it may go on where one was given already
+            lines.append(LogLine(self._cursor.lines + further, whole))
             self._rest = self._rest[len(whole) :]
-            self._move(whole, 1, unended=True)
+            self._move(whole, further, unended=True)
 
     def _pass_over_hole(self) -> None:
         length = self._source.pass_over_hole()
