@@ -49,14 +49,17 @@ async def serve(
     reload: Load,
     signals: Signals,
     once: bool = False,
+    waits: bool = True,
 ) -> None:
     """Be the daemon of `settings.state_dir` until it is told to stop; with `once`, until nothing is due.
+
+    If it `waits`, `once` also goes on until the runs that it started are over.
 
     Raises `StateDirectoryUnsafe`, `StateDirectoryHeld`, `StoreTooNew`, `EpochRefused` or `EpochPassed` (a successor took over),
     `StoreMalformed`, and `OSError` or `sqlite3.Error` where the state directory can't be used.
     """
     try:
-        await _serve(settings, log, sinks, reload, signals, once)
+        await _serve(settings, log, sinks, reload, signals, once, waits)
     except BaseExceptionGroup as group:
         cause = _cause(group)
         if isinstance(cause, EpochRefused | EpochPassed):
@@ -79,6 +82,7 @@ async def _serve(
     reload: Load,
     signals: Signals,
     once: bool,
+    waits: bool,
 ) -> None:
     state = Path(settings.state_dir)
     prepare(state)
@@ -111,7 +115,7 @@ async def _serve(
                 tasks.start_soon(Upkeep(store, checkpointer, giver_back(), log).run)
                 if notify.is_asked() and not once:
                     tasks.start_soon(Watchdog(store, inotify.seen, supervisor, log).run)
-                await (supervisor.once() if once else supervisor.run())
+                await (supervisor.once(waits) if once else supervisor.run())
                 tasks.cancel_scope.cancel()
         finally:
             await store.close()

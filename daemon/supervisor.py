@@ -387,9 +387,12 @@ class Supervisor:
         ):
             tasks.start_soon(part)
 
-    async def once(self) -> None:
-        """Scan everything, and work until nothing is due within `SOON` seconds and the runs begun here are judged."""
-        self._begun_here = set()
+    async def once(self, waits: bool = True) -> None:
+        """Scan everything, and work until nothing is due within `SOON` seconds.
+
+        If it `waits`, it goes on until the runs that were begun here are judged.
+        """
+        self._begun_here = set() if waits else None
         with self._going_on:
             await self.start()
             await self.rounds.check_roots()

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group, invoke_without_command=True)
 @click.option("--once", is_flag=True, help="Scan every root, work until nothing is due soon, and end.")
+@click.option("--no-wait", is_flag=True, help="With --once: do not wait for runs that it starts.")
 @click.option(
     "--check", is_flag=True, help="Read and check all configuration, print every complaint, and end."
 )
 @click.option("--quiet", is_flag=True, help="Log to the file only.")
 @click.pass_context
-def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None:
+def daemon(context: click.Context, once: bool, no_wait: bool, check: bool, quiet: bool) -> None:
     """Run the daemon in the foreground, as systemd does.
 
     It ends with 0 on SIGTERM and SIGINT and when its terminal is closed, within ten seconds and at a
@@ -41,8 +42,10 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
       runward daemon install
     """
     if context.invoked_subcommand is not None:
-        if once or check or quiet:
-            raise click.UsageError("--once, --check and --quiet are for the daemon itself", context)
+        if once or no_wait or check or quiet:
+            raise click.UsageError(
+                "--once, --no-wait, --check and --quiet are for the daemon itself", context
+            )
         return
     if check and once:
         raise click.UsageError("--check only checks, --once also works: give one of them", context)
@@ -60,7 +63,7 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
 
     root = context.find_root().obj
     try:
-        _be(settings, root["config"], signals, once, "debug" if root["debug"] else "info", quiet)
+        _be(settings, root["config"], signals, once, not no_wait, "debug" if root["debug"] else "info", quiet)
     except _refusals() as error:
         if once and isinstance(error, StateDirectoryHeld) and _ask_for_scan(settings.state_dir):
             return
@@ -73,7 +76,13 @@ def daemon(context: click.Context, once: bool, check: bool, quiet: bool) -> None
 
 
 def _be(
-    settings: Settings, config: str | None, signals: Signals, once: bool, level: str, quiet: bool
+    settings: Settings,
+    config: str | None,
+    signals: Signals,
+    once: bool,
+    waits: bool,
+    level: str,
+    quiet: bool,
 ) -> None:
     """Be the daemon to its end. Of a crash the terminal gets one line, the log all of it."""
     import os
@@ -96,7 +105,7 @@ def _be(
     try:
         faults.from_environment(_fault())
         signals.hold()
-        anyio.run(serve, settings, log, sinks, lambda: read_settings_of(config), signals, once)
+        anyio.run(serve, settings, log, sinks, lambda: read_settings_of(config), signals, once, waits)
     except StoreMalformed as error:
         log.critical("store.malformed", why=str(error))
         raise

@@ -74,6 +74,7 @@ class Place:
         process = self.forks.start(
             "daemon",
             *arguments,
+            *(("--no-wait",) if "--once" in arguments else ()),  # a proof lets its runs end when it wants
             environment=environment,
             output=output,
             fences_out=fences_out,
