@@ -78,6 +78,14 @@ class FoldContract(NamedTuple):
     contract_basis: ContractBasis | None
 
 
+class HoldToLaunch(NamedTuple):
+    """Put the contract that a session's launcher recorded in place of what its files said, once."""
+
+    key: str
+    contract_json: str | None
+    problem: str
+
+
 class RefuseFold(NamedTuple):
     """Keep with the session why the legs of a plan are not in its contract, beside what may be wrong with it already."""
 
@@ -250,6 +258,7 @@ Effect: TypeAlias = (
     | OpenAttempt
     | FoldContract
     | RefuseFold
+    | HoldToLaunch
     | EndAttempt
     | RecordFiles
     | AppendLines

@@ -388,6 +388,33 @@ class RootAcceptRequested(Request):
         return "root"
 
 
+@dataclass(frozen=True, slots=True)
+class RunLaunched(OfSession):
+    """A launcher is about to let a command go. Only it may say how the run ended, and under which contract it runs.
+
+    `launch` is the launch's own id, `at` its time (Unix seconds), `seal` the SHA-256 (hex) of the secret that its
+    `exit.json` reveals. `launcher` and `process` are pid, start ticks and boot id of the launcher and of its command;
+    `timeout` and `grace` are seconds.
+    """
+
+    type: ClassVar[str] = "RunLaunched"
+    version: ClassVar[int] = 1
+
+    session_key: str
+    launch: str
+    at: float
+    seal: str
+    launcher: tuple[int, int, str]
+    process: tuple[int, int, str]
+    contract: JsonValue = None
+    timeout: float | None = None
+    grace: float | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.session_key}#0/launched/{self.launch}"
+
+
 Event: TypeAlias = (
     AttemptStarted
     | FlowPlanned
@@ -403,6 +430,7 @@ Event: TypeAlias = (
     | ScanRequested
     | PruneRequested
     | RootAcceptRequested
+    | RunLaunched
 )
 
 _CLASSES: Final[tuple[type[Event], ...]] = (
@@ -420,6 +448,7 @@ _CLASSES: Final[tuple[type[Event], ...]] = (
     ScanRequested,
     PruneRequested,
     RootAcceptRequested,
+    RunLaunched,
 )
 _ADAPTERS: Final[dict[str, TypeAdapter[Event]]] = {each.type: TypeAdapter(each) for each in _CLASSES}
 _DUMPERS: Final = {kind: adapter.serializer.to_json for kind, adapter in _ADAPTERS.items()}

@@ -43,6 +43,7 @@ class Session(NamedTuple):
     origin: Origin
     contract_problem: str | None = None
     folded: bool = False
+    contract_basis: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +327,26 @@ class RootFacts(NamedTuple):
     files: tuple[FileFact, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchOf(Question["Launch | None"]):
+    """Question: what the launcher of a session's run recorded last. Answer: `Launch`, or None without a launcher."""
+
+    key: str
+
+
+class Launch(NamedTuple):
+    """What a launcher recorded before it let its command go.
+
+    `seal` is the SHA-256 (hex) of the secret that its `exit.json` reveals. `at` is in Unix seconds.
+    """
+
+    at: float
+    seal: str
+    contract_json: str | None
+    launcher: RecordedProcess
+    process: RecordedProcess
+
+
 QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
     SessionOf,
     DeclaredContract,
@@ -341,5 +362,6 @@ QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
     RootOf,
     DeclaredToHook,
     LinkedSessionsOf,
+    LaunchOf,
 )
 """Every kind of question. Each must have somebody who answers it, or the daemon does not start."""

@@ -16,6 +16,7 @@
 | `ScanRequested`       | `requests/scan`   | has every root scanned                              |
 | `PruneRequested`      | `requests/prune`  | has the record of old sessions pruned               |
 | `RootAcceptRequested` | `requests/accept` | has a root be the directory that stands at its path |
+| `RunLaunched`         |                   | recorded: what later handlers ask for with `LaunchOf` |
 
 A handler is `decide(event, given)`. It returns effects; one that has to ask first is a generator that yields its
 questions (`asking.py`). It raises `TryLater` where the world must be tried again.
@@ -38,6 +39,7 @@ from runward.handlers.events import (
     PlayRunRequested,
     PruneRequested,
     RootAcceptRequested,
+    RunLaunched,
     ScanRequested,
     SessionCancelRequested,
     SessionFinished,
@@ -64,6 +66,7 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     ScanRequested.type: ("requests/scan",),
     PruneRequested.type: ("requests/prune",),
     RootAcceptRequested.type: ("requests/accept",),
+    RunLaunched.type: (),
 }
 """The names of the handlers of each event type; each gets a job of its own, as `duties` says."""
 

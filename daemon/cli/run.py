@@ -210,6 +210,8 @@ def _order(arguments: Arguments, cwd: str) -> Order:
         containment=means,
         low_disk=terms.low_disk,
         log_limit=next(each for each in (log_limit, terms.log_limit, DEFAULT_LOG_LIMIT) if each is not None),
+        state=terms.state,
+        root_name=terms.root_name,
     )
 
 

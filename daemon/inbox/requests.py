@@ -7,6 +7,7 @@ from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.hook_notes import HOOK, load_note
+from runward.daemon.inbox.launches import LAUNCH, load_launch
 from runward.daemon.inbox.spool import InboxFile
 from runward.handlers.events import (
     Event,
@@ -63,6 +64,8 @@ def load_request(file: InboxFile) -> Event | str | None:
         return "holds no JSON object"
     if HOOK in value:
         return load_note(file, value)
+    if LAUNCH in value:
+        return load_launch(value)
     kind, version, payload = value.get("type"), value.get("version"), value.get("payload")
     if kind not in [each.type for each in REQUESTS] or not isinstance(version, int):
         return f"asks for {kind!r}, which is no request"

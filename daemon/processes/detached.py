@@ -105,10 +105,10 @@ def _carry_out(ordered: Ordered, state: Path, epoch: int, answer: Answer) -> Non
         answer.give(FAILED, str(error))
     else:
         _leave_service(ordered.name)
-        _launch(ordered, claim, answer)
+        _launch(ordered, state, claim, answer)
 
 
-def _launch(ordered: Ordered, claim: "Claim", answer: Answer) -> None:
+def _launch(ordered: Ordered, state: Path, claim: "Claim", answer: Answer) -> None:
     from runward.daemon.processes.launch import launch
     from runward.daemon.processes.means import ContainmentUnavailable
 
@@ -118,7 +118,7 @@ def _launch(ordered: Ordered, claim: "Claim", answer: Answer) -> None:
 
     environment = {**os.environ, **dict(ordered.environment)}
     try:
-        launched = launch(_order(ordered), environment, claim.directory, before_release)
+        launched = launch(_order(ordered, state), environment, claim.directory, before_release)
     except (OSError, ContainmentUnavailable) as error:
         answer.give(FAILED, str(error))
         return
@@ -127,7 +127,7 @@ def _launch(ordered: Ordered, claim: "Claim", answer: Answer) -> None:
         _complain(ordered.name, complaint)
 
 
-def _order(ordered: Ordered) -> "Order":
+def _order(ordered: Ordered, state: Path) -> "Order":
     from runward.daemon.processes.launch import Order
     from runward.daemon.processes.record import START
 
@@ -141,6 +141,8 @@ def _order(ordered: Ordered) -> "Order":
         timeout=ordered.timeout,
         cwd=ordered.cwd,
         metadata={**dict(ordered.metadata), START: ordered.key},
+        state=str(state),
+        root_name=ordered.session.removeprefix("native:").removesuffix(f"/{ordered.name}"),
     )
     return order if ordered.grace is None else order._replace(grace=ordered.grace)
 

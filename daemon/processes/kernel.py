@@ -16,6 +16,7 @@ CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 0x2, 0x4, 0x8
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
@@ -29,6 +30,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def become_subreaper() -> None:
     """From now on orphans below this process become its own children, however often they forked."""
     _checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0), "prctl")
+
+
+def hide_memory() -> None:
+    """From now on no other process of the same user may read this one's memory or trace it; root may."""
+    _checked(_libc.prctl(_PR_SET_DUMPABLE, ctypes.c_ulong(0), 0, 0, 0), "prctl")
 
 
 def open_signal_descriptor(signals: Iterable[int]) -> int:

@@ -11,11 +11,13 @@ import time
 
 from runward.daemon.faults import point
 from runward.daemon.processes import record
+from runward.daemon.processes.announcement import Announcement
 from runward.daemon.processes.cancelling import read_word
 from runward.daemon.processes.command import NOT_EXECUTABLE, GatedCommand, StartFailure, fork_command
 from runward.daemon.processes.containment import contain
 from runward.daemon.processes.ending import BY_THE_SYSTEM, SHUTDOWN, Ending
 from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.kernel import hide_memory
 from runward.daemon.processes.means import Held
 from runward.daemon.processes.output import PassedStream, open_sink
 from runward.daemon.processes.requests import SignalInbox
@@ -43,6 +45,7 @@ _LOGS = {1: record.LOGS[0], 2: record.LOGS[1]}
 class Order(Value):
     """What to launch. `root` is where run directories lie, `artifacts` absolute or None for the run's own.
 
+    `state` is the state directory of the daemon that watches the root, which it calls `root_name`; None for nobody's.
     `cwd` is the command's directory, None for the launcher's own. `metadata` is for `run.json`,
     `low_disk` the setting, where there are settings, `log_limit` the bytes of each log.
     """
@@ -61,6 +64,8 @@ class Order(Value):
     metadata: Mapping[str, JsonValue] | None = None
     low_disk: int | None = None
     log_limit: int = DEFAULT_LOG_LIMIT
+    state: str | None = None
+    root_name: str = "runs"
 
 
 class Launched(Value):
@@ -118,6 +123,7 @@ class _Launch:
         self._environment = {**environment, **self._session_variables(environment)}
         self._streams: list[PassedStream] = []
         self._complaints: list[str] = []
+        self._announcement: Announcement | None = None
 
     def run(self) -> Launched:
         command, containment, room = self._prepare()
@@ -126,8 +132,16 @@ class _Launch:
         ending = _by_whom(ending)
         point("launch.ended")
         complaints = [*self._complaints, *([ending.error] if ending.error is not None else [])]
+        secret = None
+        if self._announcement is not None:
+            secret = self._announcement.secret
+            try:
+                self._announcement.put()  # all of the run is dead by now, and can't take it away
+            except OSError as error:
+                complaints.append(f"the inbox can't be written: {error}")
+        point("launch.announced_again")
         try:
-            self._directory.write_exit(room, ending)
+            self._directory.write_exit(room, ending, secret)
         except OSError as error:
             complaints.append(f"exit.json can't be written: {error}")
         point("launch.exit_json")
@@ -152,6 +166,8 @@ class _Launch:
             containment = self._contain(command)
             point("launch.contained")
             room = self._directory.reserve_exit()
+            self._announce(command)
+            point("launch.announced")
             self._directory.write_json(record.RUN, self._run_json(containment.name))
         except BaseException:
             if command is not None:
@@ -162,6 +178,24 @@ class _Launch:
             raise
         point("launch.run_json")
         return command, containment, room
+
+    def _announce(self, command: GatedCommand) -> None:
+        """Tell the daemon, past the run. The command was forked before, so it has no copy of the secret."""
+        order = self._order
+        if order.state is None:
+            return
+        hide_memory()
+        self._announcement = Announcement(
+            order.state,
+            f"native:{order.root_name}/{self._directory.name}",
+            self._started_at,
+            identity_of(os.getpid()),
+            identity_of(command.pid),
+            order.contract,
+            order.timeout,
+            order.grace,
+        )
+        self._announcement.put()
 
     def _perform(self, command: GatedCommand, containment: Containment) -> tuple[Ending, frozenset[int]]:
         """Lets the command run, and watches it to its end and that of all its tree."""

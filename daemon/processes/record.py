@@ -53,9 +53,9 @@ class RunDirectory:
         """Room for `exit.json`, taken while there is some."""
         return ReservedFile(self.descriptor, EXIT, _EXIT_ROOM)
 
-    def write_exit(self, room: ReservedFile, ending: Ending) -> None:
-        """Writes `exit.json`, against what the command may have put in the way. Raises OSError."""
-        content = _encoded(_exit_json(ending))
+    def write_exit(self, room: ReservedFile, ending: Ending, secret: str | None = None) -> None:
+        """Writes `exit.json`, with the secret that the launch was sealed with, against what the command may have put in the way. Raises OSError."""
+        content = _encoded(_exit_json(ending) | ({} if secret is None else {"secret": secret}))
         try:
             room.write(content)
         except OSError:

@@ -43,6 +43,8 @@ class Terms(Value):
     warnings: tuple[str, ...] = ()
     low_disk: int | None = None
     log_limit: int | None = None
+    state: str | None = None
+    root_name: str = _OWN_ROOTS
 
 
 class TermsRefused(Exception):
@@ -62,7 +64,8 @@ def begin_terms(
     That raises TermsRefused. In between the launcher has something better to do.
     """
     if playbook is None and agent is None and not _has_settings(config, environment, cwd):
-        return lambda: Terms(default_root(environment, cwd))
+        root = default_root(environment, cwd)
+        return lambda: Terms(root, state=os.path.dirname(root))
     answer = _begin_in_a_child(lambda: _read(playbook, agent, config, environment, cwd))
     return lambda: _understood(answer())
 
@@ -117,7 +120,13 @@ def _read_declarations(
     if root is None:
         message = "no root of the settings has the layout 'native': add one for new runs to go to"
         return {"refused": "settings", "messages": [message]}
-    terms = Terms(root.path, low_disk=settings.low_disk, log_limit=settings.log_limit)
+    terms = Terms(
+        root.path,
+        low_disk=settings.low_disk,
+        log_limit=settings.log_limit,
+        state=settings.state_dir,
+        root_name=root.name,
+    )
     expected = defaults = None
     if playbook is not None:
         read = find_playbook(settings, playbook)

@@ -67,6 +67,7 @@ _OF_SESSIONS: Final = (
     "delete from decisions where subject in (select 'start ' || name from starts where session_key = ?)",
     "delete from starts where session_key = ?",
     "delete from hooks where session_key = ?",
+    "delete from launches where session_key = ?",
     "delete from links where linked = ?1 and launcher not in (select key from sessions)",
     "delete from links where launcher = ?1 and linked not in (select key from sessions)",
     "delete from attempts where session_key = ?",

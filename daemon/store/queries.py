@@ -18,6 +18,7 @@ from runward.handlers.facts import (
     Cancellation,
     HookDeclaration,
     JobState,
+    Launch,
     LinkedSession,
     LinkedSessions,
     Produced,
@@ -284,10 +285,29 @@ async def sessions(store: Store, keys: Iterable[str]) -> dict[str, Session]:
     """The sessions with these keys, as handlers see them."""
     rows = await store.read(
         "select key, session_id, layout, path, status, attempt, artifacts_path, artifact_contract_json,"
-        " playbook, agent, started_at, origin, contract_problem, folded from sessions where key in (select value from json_each(?))",
+        " playbook, agent, started_at, origin, contract_problem, folded, contract_basis from sessions where key in (select value from json_each(?))",
         (listed(keys),),
     )
     return {str(row[0]): Session(*row) for row in rows}  # type: ignore[arg-type] # the schema's own types
+
+
+async def launches(store: Store, keys: Iterable[str]) -> dict[str, Launch]:
+    """What the launchers of these sessions' runs recorded last, by session key."""
+    rows = await store.read(
+        "select session_key, at, seal, contract_json, launcher, process from json_each(?) asked"
+        " join launches on session_key = asked.value order by at, launches.rowid",
+        (listed(keys),),
+    )
+    return {
+        str(key): Launch(
+            as_float(at),
+            str(seal),
+            None if contract is None else str(contract),
+            RecordedProcess(*json.loads(str(launcher))),
+            RecordedProcess(*json.loads(str(process))),
+        )
+        for key, at, seal, contract, launcher, process in rows
+    }
 
 
 async def cursors(store: Store, keys: Iterable[str]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from runward.handlers.effects import (
     EvidenceRef,
     Explain,
     FoldContract,
+    HoldToLaunch,
     NoteHook,
     OpenAttempt,
     OpenSession,
@@ -55,6 +56,14 @@ _INSERT_ATTEMPT: Final = (
 _FOLD_CONTRACT: Final = (
     "update sessions set folded = 1, artifact_contract_json = ?, contract_basis = coalesce(contract_basis, ?)"
     " where key = ? and status = 'running' and attempt = 1 and folded = 0"
+)
+_HOLD_TO_LAUNCH: Final = (
+    "update sessions set artifact_contract_json = ?1, contract_basis = iif(?1 is null, null, 'launcher'),"
+    " contract_problem = coalesce(contract_problem, ?2) where key = ?3"
+)
+INSERT_LAUNCH: Final = (
+    "insert into launches (id, session_key, at, seal, contract_json, timeout, grace, launcher, process)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing"
 )
 _REFUSE_FOLD: Final = "update sessions set contract_problem = coalesce(contract_problem, ?) where key = ?"
 _RESUME_SESSION: Final = (
@@ -268,6 +277,8 @@ class Batch:
                 self._resume(effect)
             case FoldContract():
                 self._row(_FOLD_CONTRACT, (effect.contract_json, effect.contract_basis, effect.key))
+            case HoldToLaunch():
+                self._row(_HOLD_TO_LAUNCH, (effect.contract_json, effect.problem, effect.key))
             case RefuseFold():
                 self._row(_REFUSE_FOLD, (effect.problem, effect.key))
             case RecordFiles():
@@ -461,6 +472,7 @@ _ORDER: Final[tuple[tuple[str, bool], ...]] = (
     (UPSERT_PLACE, False),
     (FORGET_PLACE, False),
     (INSERT_LINK, False),
+    (INSERT_LAUNCH, False),
     (DELETE_PROBLEMS, False),
     (INSERT_PROBLEM, True),
     (_FINISH_JOB, True),
@@ -470,6 +482,7 @@ _ORDER: Final[tuple[tuple[str, bool], ...]] = (
     (MOVE_SESSION, False),
     (_INSERT_ATTEMPT, True),
     (_FOLD_CONTRACT, True),
+    (_HOLD_TO_LAUNCH, True),
     (_REFUSE_FOLD, True),
     (_RESUME_SESSION, True),
     (_END_SESSION, True),

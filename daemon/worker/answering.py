@@ -13,6 +13,7 @@ from runward.handlers.effects import (
     Effect,
     EndAttempt,
     FoldContract,
+    HoldToLaunch,
     OpenAttempt,
     OpenSession,
     RefuseFold,
@@ -31,6 +32,8 @@ from runward.handlers.facts import (
     HookDeclaration,
     JobState,
     JobStateOf,
+    Launch,
+    LaunchOf,
     LegsBefore,
     LinkedSessionsOf,
     Play,
@@ -71,6 +74,7 @@ FOLDS: Final[Mapping[type[Effect], Fold]] = {
     OpenAttempt: _OF_SESSION,
     EndAttempt: _OF_SESSION,
     FoldContract: _OF_SESSION,
+    HoldToLaunch: _OF_SESSION,
     RefuseFold: _OF_SESSION,
     ReleaseJob: Fold(lambda effect: JobStateOf(effect.job), lambda state, effect: JobState(effect.state)),
 }
@@ -139,6 +143,10 @@ def _ask_store(answers: Answers, store: Store, agents: AgentsInRuns) -> None:
         found = await queries.cancellations_of(store, [each.key for each in asked])
         return {each: found.get((each.key, each.attempt)) for each in asked}
 
+    async def launches(asked: Sequence[LaunchOf], jobs: Sequence[Job]) -> Mapping[LaunchOf, Launch | None]:
+        found = await queries.launches(store, [each.key for each in asked])
+        return {each: found.get(each.key) for each in asked}
+
     async def hooked(
         asked: Sequence[DeclaredToHook], jobs: Sequence[Job]
     ) -> Mapping[DeclaredToHook, HookDeclaration | None]:
@@ -156,5 +164,6 @@ def _ask_store(answers: Answers, store: Store, agents: AgentsInRuns) -> None:
     answers.from_store(ProcessesOf, processes)
     answers.from_store(CancellationOf, orders)
     answers.from_store(DeclaredToHook, hooked)
+    answers.from_store(LaunchOf, launches)
     answers.from_store(ProducedBy, produced)
     answers.from_store(LinkedSessionsOf, agents.linked)

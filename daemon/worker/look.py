@@ -4,7 +4,7 @@ Runs in a thread. Nothing here writes; what is returned becomes a transaction.
 """
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runward.daemon.ports import Clock, Files, Gone, Processes, Sight
@@ -13,7 +13,7 @@ from runward.daemon.store.rows import DELETE_PROBLEMS, INSERT_PROBLEM, UPSERT_CU
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, trusted_mark
-from runward.handlers.facts import Unreadable
+from runward.handlers.facts import Launch, Unreadable
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Ended, Item, RecordedProcess, Started
 from runward.handlers.sessions.observe import (
@@ -72,6 +72,20 @@ class Looked(NamedTuple):
         return Observation(f"{self.root.name}/{self.place}", self.events, self.statements)
 
 
+AT_ONCE: Final = 32
+"""Directories whose files are in memory at the same time."""
+
+
+class _Read(NamedTuple):
+    """What was read of a run directory."""
+
+    root: WatchedRoot
+    directory: str
+    why: int
+    watched: Watched
+    sight: Sight | Gone | Unreadable
+
+
 class Looker:
     """Looks at run directories of the roots that it is given."""
 
@@ -85,27 +99,46 @@ class Looker:
         hints: Sequence[Hint],
         roots: Mapping[str, WatchedRoot],
         remembered: Mapping[str, str],
+        launches: Callable[[], Mapping[str, Launch]],
     ) -> list[Looked]:
-        """A look at each hinted directory whose root is still watched."""
-        found = []
-        for (name, directory), why in hints:
-            if name not in roots:
-                continue
-            text = remembered.get(f"{name}/{directory}")
-            try:
-                found.append(self._one(roots[name], directory, why, text))
-            except Exception:  # noqa: BLE001 - a mistake of ours in one run's look harms no other
-                unreadable = traceback.format_exc(limit=-6)
-                found.append(_nothing(roots[name], directory, why)._replace(unreadable=unreadable))
+        """A look at each hinted directory whose root is still watched.
+
+        `launches` is asked what launchers recorded, by session key, after the files were read: a launcher records
+        its launch before the command can write any.
+        """
+        found: list[Looked] = []
+        watched = [each for each in hints if each[0][0] in roots]
+        for first in range(0, len(watched), AT_ONCE):
+            some = watched[first : first + AT_ONCE]
+            read = [
+                self._read(roots[name], directory, why, remembered.get(f"{name}/{directory}"))
+                for (name, directory), why in some
+            ]
+            known = launches()
+            found += [each if isinstance(each, Looked) else self._observed(each, known) for each in read]
         return found
 
-    def _one(self, root: WatchedRoot, directory: str, why: int, text: str | None) -> Looked:
-        watched = read_watched(text) if text is not None else NEVER_SEEN
-        if watched is None:
-            return _nothing(root, directory, why)._replace(is_forgotten=True)
+    def _read(self, root: WatchedRoot, directory: str, why: int, text: str | None) -> "_Read | Looked":
+        try:
+            watched = read_watched(text) if text is not None else NEVER_SEEN
+            if watched is None:
+                return _nothing(root, directory, why)._replace(is_forgotten=True)
+            sight = self._files.look(root.path, directory, native.DOCUMENTS, dict(watched.signatures))
+        except Exception:  # noqa: BLE001 - a mistake of ours in one run's look harms no other
+            return _nothing(root, directory, why)._replace(unreadable=traceback.format_exc(limit=-6))
+        return _Read(root, directory, why, watched, sight)
+
+    def _observed(self, read: "_Read", launches: Mapping[str, Launch]) -> Looked:
+        try:
+            return self._one(read, launches)
+        except Exception:  # noqa: BLE001 - likewise
+            nothing = _nothing(read.root, read.directory, read.why)
+            return nothing._replace(unreadable=traceback.format_exc(limit=-6))
+
+    def _one(self, read: "_Read", launches: Mapping[str, Launch]) -> Looked:
+        root, directory, why, watched, sight = read
         key = native.session_key(root.name, directory)
         now = self._clock.now()
-        sight = self._files.look(root.path, directory, native.DOCUMENTS, dict(watched.signatures))
         if isinstance(sight, Unreadable):
             return _looked(root, directory, why, watched, (), (), UNTRUSTED)._replace(unreadable=sight.why)
         events: tuple[Seen, ...]
@@ -113,7 +146,7 @@ class Looker:
             after, events = vanish(watched, key, now)
             trusted = None
         else:
-            after, events = self._see(root, directory, key, watched, sight)
+            after, events = self._see(root, directory, key, watched, sight, launches.get(key))
             trusted = UNTRUSTED if after.complaints else trusted_mark(sight.directory, now)
             if after.unplanned is not None and after.phase == "open" and not after.plans:
                 run, artifacts = f"{root.path}/{directory}", after.unplanned.artifacts
@@ -125,7 +158,13 @@ class Looker:
         return _looked(root, directory, why, after, events, changes, trusted)
 
     def _see(
-        self, root: WatchedRoot, directory: str, key: str, watched: Watched, sight: Sight
+        self,
+        root: WatchedRoot,
+        directory: str,
+        key: str,
+        watched: Watched,
+        sight: Sight,
+        launch: Launch | None,
     ) -> tuple[Watched, tuple[Seen, ...]]:
         if sight.signatures == watched.signatures and not sight.documents:
             return watched, ()
@@ -133,7 +172,7 @@ class Looker:
         rule = RootRule(root.records_history, root.first_seen_at)
         items = list(native.scan(root.name, path, sight.documents))
         watched = _in_todays_digests(watched, sight, items)
-        return see(watched, key, rule, sight.signatures, items)
+        return see(watched, key, rule, sight.signatures, items, launch)
 
     def _state(self, watched: Watched) -> ProcessState:
         if watched.host is not None and watched.host != self._processes.host():

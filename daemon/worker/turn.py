@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from runward.daemon.inbox.launches import launch_in, launch_of, record
 from runward.daemon.inbox.requests import load_request
 from runward.daemon.inbox.spool import InboxFile
 from runward.daemon.ports import Clock, Files, Journal
@@ -33,7 +34,8 @@ from runward.daemon.worker.look import Looked, Looker
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
 from runward.daemon.worker.places import known_places
 from runward.handlers.effects import CancelRun, EndAttempt, NoteHook, PruneSessions, StartRun
-from runward.handlers.events import AttemptEnded, Event, HookSpoke
+from runward.handlers.events import AttemptEnded, Event, HookSpoke, RunLaunched
+from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import RecordedProcess
 
@@ -175,7 +177,7 @@ class Worker:
         while self.outbox.behind > MANY_OWED and not self.stopping.is_set():
             await self.outbox.less_owed()
         looked = await self._look(hints)
-        requests = await self._requests() if inbox_waits else []
+        requests = await self._requests() if inbox_waits or self.inbox_waits else []
         observed = [each for look in looked if (each := look.observation()) is not None]
         observed += [request for _, request in requests if request is not None]
         findings = self.findings[: self.batch]
@@ -198,19 +200,29 @@ class Worker:
         looked: list[Looked] = []
         if of_native:
             self._native_at = self.clock.monotonic()
-            remembered = await queries.cursors(
-                self.store, [f"{root}/{name}" for (root, name), _ in of_native]
-            )
-            looked = await in_thread(self._look_at, of_native, remembered)
+            names = [f"{root}/{name}" for (root, name), _ in of_native]
+            remembered = await queries.cursors(self.store, names)
+            launches = await queries.launches(self.store, [f"{_OF_NATIVE}{name}" for name in names])
+            looked, is_long = await in_thread(self._look_at, of_native, remembered, launches)
             if any(look.is_forgotten for look in looked):
-                looked = await self._look_anew(looked, of_native, remembered)
+                looked = await self._look_anew(looked, of_native, remembered, launches)
+            if is_long:  # a launch may be in what is not read yet, so nothing can be said of runs without one
+                left = [
+                    each for each in looked if f"{_OF_NATIVE}{each.root.name}/{each.place}" not in launches
+                ]
+                self.hints.add_to_backlog([(each.root.name, each.place) for each in left], Why.AGAIN)
+                looked = [each for each in looked if each not in left]
         foreign = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is not None]
         if foreign:
             looked += await self._follow(foreign)
         return looked
 
     async def _look_anew(
-        self, looked: Sequence[Looked], hints: Sequence[Hint], remembered: Mapping[str, str]
+        self,
+        looked: Sequence[Looked],
+        hints: Sequence[Hint],
+        remembered: Mapping[str, str],
+        launches: Mapping[str, Launch],
     ) -> list[Looked]:
         """The looks, those at runs of which what is remembered can't be read begun again from the record."""
         lost = {(look.root.name, look.place) for look in looked if look.is_forgotten}
@@ -224,11 +236,25 @@ class Worker:
             for key, cursor in keys.items()
         }
         again = [each for each in hints if each[0] in lost]
-        found = await in_thread(self._look_at, again, {**remembered, **anew})
+        found, _ = await in_thread(self._look_at, again, {**remembered, **anew}, launches)
         return [look for look in looked if not look.is_forgotten] + found
 
-    def _look_at(self, hints: Sequence[Hint], remembered: Mapping[str, str]) -> list[Looked]:
-        return self._judged(self.looker.look(hints, self.roots, remembered))
+    def _look_at(
+        self, hints: Sequence[Hint], remembered: Mapping[str, str], launches: Mapping[str, Launch]
+    ) -> tuple[list[Looked], bool]:
+        """The looks, and whether there was more in the inbox than is taken up at once."""
+        is_long = False
+
+        def known() -> Mapping[str, Launch]:
+            nonlocal is_long
+            waiting = self.files.inbox()
+            self.inbox_waits = self.inbox_waits or bool(waiting)
+            is_long = is_long or len(waiting) > self.batch
+            told = [event for file in waiting if (event := launch_in(file)) is not None]
+            return {**launches, **{event.session_key: launch_of(event) for event in told}}
+
+        looked = self._judged(self.looker.look(hints, self.roots, remembered, known))
+        return looked, is_long
 
     def _judged(self, looked: Sequence[Looked]) -> list[Looked]:
         """The looks at places of roots that are themselves. The others are looked at again when their roots are back."""
@@ -263,7 +289,8 @@ class Worker:
                 requests.append((file, None))
             else:
                 said = () if event is None or file.name in known else (event,)
-                requests.append((file, Observation(file.name, said)))
+                kept = (record(event),) if isinstance(event, RunLaunched) else ()
+                requests.append((file, Observation(file.name, said, kept)))
         self.inbox_waits = self.agents.inbox_is_long = len(found) > self.batch
         return requests
 

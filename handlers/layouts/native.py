@@ -189,7 +189,7 @@ def _exit(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
     if cause == "exited" and exit_code is None:
         yield _bad_exit("it names neither exit_code nor signal", 'write "exit_code": 0')
         return
-    error = value.get("error")
+    error, secret = value.get("error"), value.get("secret")
     at = parse_time(value.get("finished_at"))
     status, code, summary = _conclusion(
         str(cause),
@@ -207,6 +207,7 @@ def _exit(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
         exit_code if isinstance(exit_code, int) else None,
         signal if isinstance(signal, int) else None,
         "launcher" if "cause" in value else "daemon",
+        secret if isinstance(secret, str) else None,
     )
 
 

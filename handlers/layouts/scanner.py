@@ -54,7 +54,10 @@ class ProcessNamed(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """`file` says that the run is over, and how. `digest` tells one end from another."""
+    """`file` says that the run is over, and how. `digest` tells one end from another.
+
+    `secret` is what only the launcher of the run could know, if the file says it.
+    """
 
     file: str
     digest: str
@@ -65,6 +68,7 @@ class Ended(NamedTuple):
     exit_code: int | None
     signal: int | None
     declared_by: Literal["daemon", "launcher"]
+    secret: str | None = None
 
 
 class Planned(NamedTuple):

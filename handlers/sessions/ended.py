@@ -5,7 +5,7 @@ keeps that cause, and the verification is recorded beside it.
 """
 
 from dataclasses import replace
-from typing import Literal
+from typing import Final, Literal
 
 from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
@@ -27,6 +27,7 @@ from runward.handlers.effects import (
     EndAttempt,
     EvidenceRef,
     Explain,
+    HoldToLaunch,
     Reason,
 )
 from runward.handlers.events import AttemptEnded, SessionFinished, Status
@@ -34,6 +35,7 @@ from runward.handlers.facts import (
     ArtifactsUnder,
     Cancellation,
     CancellationOf,
+    LaunchOf,
     LinkedSession,
     LinkedSessionsOf,
     RootFacts,
@@ -44,7 +46,12 @@ from runward.handlers.facts import (
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native
+from runward.handlers.sessions.launched import is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
+
+_NOT_AS_LAUNCHED: Final = (
+    "the run's files said another contract than its launcher recorded; the launcher's holds"
+)
 
 
 def decide(event: AttemptEnded, given: Given) -> Deciding:
@@ -69,6 +76,17 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
             event = _as_ordered(event, order)
     if event.status == "completed" and session.layout == native.LAYOUT:
         event = yield from _by_those_inside(event, given.tries)
+    held: Effects = ()
+    if session.layout == native.LAYOUT:
+        launch = yield from ask(LaunchOf(event.session_key))
+        if launch is not None and not is_as_launched(session, launch):
+            held = (HoldToLaunch(session.key, launch.contract_json, _NOT_AS_LAUNCHED),)
+            session = session._replace(contract_json=launch.contract_json)
+    return held + (yield from _held_to_contract(event, given, session))
+
+
+def _held_to_contract(event: AttemptEnded, given: Given, session: Session) -> Deciding:
+    """The end, with the verification of the session's contract."""
     if session.contract_json is None or event.origin == "history":
         return _conclude(event, given.event_hash, session, None, None, None)
     contract = stored_contract(session.contract_json)

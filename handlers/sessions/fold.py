@@ -4,6 +4,7 @@ from runward.handlers.effects import (
     Effects,
     EndAttempt,
     FoldContract,
+    HoldToLaunch,
     OpenAttempt,
     OpenSession,
     RefuseFold,
@@ -34,13 +35,21 @@ def fold(session: Session | None, effects: Effects) -> Session | None:
                     effect.at,
                     effect.origin,
                     effect.contract_problem,
+                    contract_basis=effect.contract_basis,
                 )
             case OpenAttempt():
                 assert session is not None
                 session = session._replace(status="running", attempt=effect.attempt)
             case FoldContract():
                 assert session is not None
-                session = session._replace(contract_json=effect.contract_json, folded=True)
+                basis = session.contract_basis or effect.contract_basis
+                session = session._replace(
+                    contract_json=effect.contract_json, folded=True, contract_basis=basis
+                )
+            case HoldToLaunch():
+                assert session is not None
+                basis = None if effect.contract_json is None else "launcher"
+                session = session._replace(contract_json=effect.contract_json, contract_basis=basis)
             case RefuseFold():
                 assert session is not None
                 session = session._replace(contract_problem=session.contract_problem or effect.problem)

@@ -8,6 +8,7 @@ An attempt ends once. A declared end that comes after weaker evidence opens and 
 attempt, as a correction; a directory that was made again, or came back, opens the next one too.
 """
 
+import hashlib
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -24,6 +25,7 @@ from runward.handlers.events import (
     Origin,
     SessionDeclaration,
 )
+from runward.handlers.facts import Launch
 from runward.handlers.layouts.native import PROCESS
 from runward.handlers.layouts.scanner import (
     Complaint,
@@ -53,6 +55,9 @@ MOST_FILLED: Final = 16 << 10
 """Characters of the names of directories that are remembered of a flow without a plan."""
 
 
+_NOT_THE_LAUNCHERS: Final = "was not written by the launcher of this run, so it ends nothing"
+
+
 class Unplanned(NamedTuple):
     """A run that says it is a flow: where its artifacts lie, and the directories in there that held something when
     there was no plan yet.
@@ -67,6 +72,7 @@ class Watched(NamedTuple):
 
     `signatures` are the documents' as last read, `gone_since` the time (Unix seconds) at which its
     process was first seen gone, `complaints` what is wrong with its files now, `plans` the digests of its plans.
+    `sealed` says that the launcher itself declared the end.
     """
 
     signatures: tuple[tuple[str, Signature], ...] = ()
@@ -84,6 +90,7 @@ class Watched(NamedTuple):
     complaints: tuple[Complaint, ...] = ()
     plans: tuple[str, ...] = ()
     unplanned: Unplanned | None = None
+    sealed: bool = False
     version: int = STATE_VERSION
 
 
@@ -110,8 +117,12 @@ def see(
     rule: RootRule,
     signatures: tuple[tuple[str, Signature], ...],
     items: Sequence[Item],
+    launch: Launch | None = None,
 ) -> Observed:
-    """Fold what the files say into what is remembered, and name the events that follow."""
+    """Fold what the files say into what is remembered, and name the events that follow.
+
+    What the launcher of the run recorded, `launch`, goes before what the run's files say.
+    """
     events: list[Seen] = []
     complaints = _standing(watched, signatures)
     after = watched
@@ -123,15 +134,17 @@ def see(
                     # About to be used again, or only touched: read it anew until the old end is gone.
                     signatures = tuple(each for each in signatures if each[0] != item.file)
             case Started():
-                after = _started(after, key, rule, item, end, events)
-            case ProcessNamed(process=process):
+                after = _started(after, key, rule, item, end, events, launch)
+            case ProcessNamed(process=process) if launch is None:
                 after = after._replace(process=process, gone_since=None)
             case Planned():
                 after = _planned(after, key, item, end, events, complaints)
             case Ended():
-                after = _ended(after, key, item, events, complaints)
+                after = _ended(after, key, item, events, complaints, launch)
             case Complaint():
                 complaints.append(item)
+            case _:
+                pass  # the launcher said whose process it is
     if after.phase == "none":
         # Nothing began yet, so nothing is settled: all of it is read again at the next look.
         signatures = ()
@@ -172,6 +185,7 @@ def _started(
     item: Started,
     end: Ended | None,
     events: list[Seen],
+    launch: Launch | None,
 ) -> Watched:
     again = watched.phase == "over" and (watched.vanished or item.digest != watched.start_digest)
     if watched.phase != "none" and not again:
@@ -189,8 +203,9 @@ def _started(
         end_digest="",
         ended_by=None,
         vanished=False,
-        launcher=item.launcher,
-        process=None,  # the one that it names is read after it
+        sealed=False,
+        launcher=launch.launcher if launch is not None else item.launcher,
+        process=launch.process if launch is not None else None,  # the one that it names is read after it
         host=item.host,
         gone_since=None,
         unplanned=Unplanned(item.declaration.artifacts_path) if item.declaration.kind == "flow" else None,
@@ -250,13 +265,19 @@ def _ended(
     item: Ended,
     events: list[Seen],
     complaints: list[Complaint],
+    launch: Launch | None,
 ) -> Watched:
     attempt = watched.attempt
     if watched.phase == "none":
         return watched  # an end without a run.json that counts: nothing that could be held to anything
+    sealed = launch is not None and _reveals(item, launch)
+    if launch is not None and not sealed:
+        complaints.append(Complaint(item.file, None, _NOT_THE_LAUNCHERS, "leave it to the launcher"))
+        return watched
     if watched.phase == "over":
         assert watched.ended_by is not None
-        if EVIDENCE_STRENGTH[watched.ended_by] >= EVIDENCE_STRENGTH["declared"]:
+        is_final = EVIDENCE_STRENGTH[watched.ended_by] >= EVIDENCE_STRENGTH["declared"]
+        if is_final and (watched.sealed or not sealed):
             if item.digest != watched.end_digest:
                 complaints.append(
                     Complaint(item.file, None, "was written again after the end", "start a new run instead")
@@ -273,7 +294,14 @@ def _ended(
         end_digest=item.digest,
         vanished=False,
         gone_since=None,
+        sealed=sealed,
     )
+
+
+def _reveals(item: Ended, launch: Launch) -> bool:
+    """Whether the end says what only the launcher could know."""
+    secret = (item.secret or "").encode(errors="replace")
+    return hashlib.sha256(secret).hexdigest() == launch.seal
 
 
 def _declared_end(key: str, attempt: int, item: Ended, origin: Origin) -> AttemptEnded:
@@ -355,8 +383,8 @@ def together(states: Sequence[ProcessState]) -> ProcessState:
 
 
 _ADAPTER: Final = TypeAdapter(Watched)
-_FIRST_LENGTH: Final = 14
-"""So much was remembered before flows' plans were, under the same version."""
+_LENGTHS: Final[dict[int, tuple[JsonValue, ...]]] = {14: ([], None, False), 16: (False,)}
+"""So much was remembered before flows' plans, and before seals, under the same version; and what came since."""
 
 
 def dump_watched(watched: Watched) -> str:
@@ -393,7 +421,7 @@ def forgotten(attempt: int) -> Watched:
 
 def _lifted(value: JsonValue) -> JsonValue:
     """What stores of version 1 remember, with what came before its last word since; None for anything else."""
-    if not isinstance(value, list) or len(value) != _FIRST_LENGTH:
+    if not isinstance(value, list) or len(value) not in _LENGTHS:
         return None
     *remembered, version = value
-    return [*remembered, [], None, version]
+    return [*remembered, *_LENGTHS[len(value)], version]

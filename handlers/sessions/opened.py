@@ -7,6 +7,7 @@ missing or wrong is the operator's mistake: no contract, and the problem shown.
 """
 
 from dataclasses import replace
+from typing import Final
 
 from runward.config.contract import Contract
 from runward.config.counting import counted
@@ -22,15 +23,19 @@ from runward.handlers.effects import (
     Effects,
     EvidenceRef,
     Explain,
+    HoldToLaunch,
     OpenAttempt,
     OpenSession,
     Reason,
 )
 from runward.handlers.events import AttemptStarted, SessionDeclaration
-from runward.handlers.facts import DeclaredToHook, Session, SessionOf
+from runward.handlers.facts import DeclaredToHook, LaunchOf, Session, SessionOf
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts.native import LAYOUT
+from runward.handlers.sessions.launched import is_as_launched
+
+_LAUNCHED_ANEW: Final = "it was launched again under another contract, which holds from that attempt on"
 
 
 def decide(event: AttemptStarted, given: Given) -> Deciding:
@@ -38,7 +43,13 @@ def decide(event: AttemptStarted, given: Given) -> Deciding:
     session = yield from ask(SessionOf(event.session_key))
     if session is None:
         return (yield from _open(event, given.event_hash))
-    return _resume(event, given.event_hash, session)
+    resumed = _resume(event, given.event_hash, session)
+    if session.layout != LAYOUT:
+        return resumed
+    launch = yield from ask(LaunchOf(event.session_key))
+    if launch is None or is_as_launched(session, launch):
+        return resumed
+    return (HoldToLaunch(session.key, launch.contract_json, _LAUNCHED_ANEW), *resumed)
 
 
 def _open(event: AttemptStarted, event_hash: str) -> Deciding:
@@ -50,10 +61,16 @@ def _open(event: AttemptStarted, event_hash: str) -> Deciding:
         return _opening(event, event_hash, declaration, NO_CONTRACT, None)
     if declaration.launcher is not None:
         return _opening(event, event_hash, declaration, NO_CONTRACT, None)
-    if declaration.has_snapshot:
+    basis: ContractBasis
+    launch = (yield from ask(LaunchOf(event.session_key))) if declaration.layout == LAYOUT else None
+    if launch is not None:
+        text = launch.contract_json
+        kept = NO_CONTRACT if text is None else Snapshot(stored_contract(text), text, None)
+        return _opening(event, event_hash, declaration, kept, None if text is None else "launcher")
+    if declaration.has_snapshot:  # somebody wrote run.json by hand
         snapshot = snapshot_from_run(declaration.contract)
-        basis: ContractBasis | None = "launcher" if snapshot.contract is not None else None
-        return _opening(event, event_hash, declaration, snapshot, basis)
+        basis = "late" if event.seen_over else "first_look"
+        return _opening(event, event_hash, declaration, snapshot, basis if snapshot.contract else None)
     declared = None if declaration.layout == LAYOUT else (yield from _told_to_hook(event))
     if declared is not None:
         basis = "hook"

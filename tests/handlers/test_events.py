@@ -21,6 +21,7 @@ from runward.handlers.events import (
     PlayRunRequested,
     PruneRequested,
     RootAcceptRequested,
+    RunLaunched,
     ScanRequested,
     SessionCancelRequested,
     SessionFinished,
@@ -64,6 +65,7 @@ EXAMPLES: list[Event] = [
     ScanRequested("r", 1.0),
     PruneRequested("r", 1.0, 5.0, "ann"),
     RootAcceptRequested("r", 1.0, "runs", "1:2", "ann"),
+    RunLaunched("k", "l", 1.0, "5e", (7, 70, "b"), (8, 80, "b"), {"expected": []}, 60.0, 5.0),
 ]
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)

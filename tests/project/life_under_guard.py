@@ -23,6 +23,7 @@ from runward.handlers.facts import (
     DeclaredContract,
     EarlyLegs,
     FileFact,
+    LaunchOf,
     LegsBefore,
     LinkedSessions,
     LinkedSessionsOf,
@@ -137,6 +138,8 @@ def answer(question: Question[Any], session: Session | None) -> object:
             return session
         case ArtifactsUnder(paths=paths):
             return RootFacts(True, (FileFact("empty"),) * len(paths))
+        case LaunchOf():
+            return None
         case LinkedSessionsOf():
             return LinkedSessions()
         case LegsBefore():

@@ -5,7 +5,7 @@ runs; afterwards it goes on under the daemon's eyes, until it ends by itself or 
 """
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,17 +17,19 @@ from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.processes.tree import send_signal
 
-NO_SESSION: Final = ("launch.directory", "launch.forked", "launch.contained")
+NO_SESSION: Final = ("launch.directory", "launch.forked", "launch.contained", "launch.announced")
 """Points before `run.json`: what is left is no session."""
 
-GONE: Final = ("launch.run_json", "launch.process_json", "launch.ended")
+GONE: Final = ("launch.run_json", "launch.process_json", "launch.ended", "launch.announced_again")
 """Points at which nobody lives and no end is written."""
 
 COMMAND: Final = 'echo ran > "$RUNWARD_ARTIFACTS_DIR/ran"; {then}'
 LIVES_ON: Final = "exec sleep 1000"
 
 
-def launched(place: Place, name: str, *command: str, fault: str | None, means: str) -> Process:
+def launched(
+    place: Place, name: str, *command: str, fault: str | None, means: str, options: Sequence[str] = ()
+) -> Process:
     """`runward run`, killed at the point `fault`."""
     environment = {
         "HOME": str(place.directory),
@@ -37,7 +39,7 @@ def launched(place: Place, name: str, *command: str, fault: str | None, means: s
     if fault is not None:
         environment["RUNWARD_RUN_FAULT"] = f"kill@{fault}"
     process = place.forks.start(
-        "run", "--name", name, "--containment", means, "--", *command,
+        "run", "--name", name, "--containment", means, *options, "--", *command,
         environment=environment, output=place.directory / f"output-of-{name}",
     )  # fmt: skip
     place.started.append(process)
@@ -73,7 +75,7 @@ def verdicts(place: Place) -> Mapping[str, tuple[object, ...]]:
 
 def check(place: Place) -> None:
     """What must have come of the killed launchers, and then of the command that lives on."""
-    expected = 5
+    expected = 6
     wait_for(lambda: len(verdicts(place)) == expected, f"{expected} sessions, not {verdicts(place)}")
     place.wait_ended(expected - 1)
     found = verdicts(place)

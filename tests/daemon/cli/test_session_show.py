@@ -16,7 +16,7 @@ from runward.daemon.cli.output import moment_of
 def test_the_json_has_contract_verification_and_history_in_their_promised_shapes(recorded: Place) -> None:
     session = recorded.call("session", "show", "silent", "--json").object()
     assert session["contract"] == CONTRACT
-    assert (session["contract_basis"], session["contract_problem"]) == ("launcher", None)
+    assert (session["contract_basis"], session["contract_problem"]) == ("late", None)
     verification = session["verification"]
     assert isinstance(verification, dict)
     assert list(verification) == ["status", "checked_at", "missing_required", "missing_optional", "produced"]

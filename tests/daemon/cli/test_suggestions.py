@@ -13,7 +13,7 @@ from tests.daemon.cli.calling import Place
             "no such command 'lsit'; did you mean 'list'? (see `runward session --help`)",
         ),
         (("queue", "rety"), "no such command 'rety'; did you mean 'retry'? (see `runward queue --help`)"),
-        (("root", "xyz"), "no such command 'xyz'; there are list (see `runward root --help`)"),
+        (("root", "xyz"), "no such command 'xyz'; there are accept, list (see `runward root --help`)"),
         (("zzzz",), "no such command 'zzzz'; there are run, session, why"),
     ],
 )

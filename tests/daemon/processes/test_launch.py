@@ -29,6 +29,7 @@ def test_a_command_that_ends_well_leaves_its_whole_record(launcher: Launcher) ->
         "finished_at": launcher.ending("good")["finished_at"],
         "duration_s": launcher.ending("good")["duration_s"],
         "survivors_killed": 0,
+        "secret": launcher.ending("good")["secret"],
     }
     run = launcher.read("good", "run.json")
     assert run["schema"] == "runward-run-v1"
@@ -327,9 +328,12 @@ print(*calls)
         check=True,
     )
 
-    assert result.stdout.decode().split() == [
-        *("directory", "file", "run.json", "directory"),
+    calls = ["launch" if each.startswith("launch-") else each for each in result.stdout.decode().split()]
+    assert calls == [
+        *("directory", "file", "launch", "directory"),
+        *("file", "run.json", "directory"),
         *("file", "process.json", "directory", "start"),
+        *("file", "launch", "directory"),
         *("file", "exit.json", "directory"),
     ]
 

@@ -82,6 +82,7 @@ class Story:
     attempts: list[Attempt] = field(default_factory=list)
     history: list[tuple[int, str, str]] = field(default_factory=list)
     contract: Contract | None = None
+    basis: str = ""
     start: tuple[int | None, bytes] | None = None
     """What of `run.json` the last attempt goes by."""
     end_content: bytes | None = None
@@ -133,6 +134,7 @@ class Story:
                 return False
         else:
             self.contract = run.contract
+            self.basis = "late" if place.exit() is not None else "first_look"
         self._open(place)
         self.start = start
         self.launcher, self.process = run.launcher, None

@@ -18,6 +18,7 @@ from runward.handlers.events import MAXIMUM_DEPTH, AttemptEnded, AttemptStarted,
 from runward.handlers.facts import (
     Declarations,
     DeclaredContract,
+    LaunchOf,
     LinkedSessions,
     LinkedSessionsOf,
     ProcessesOf,
@@ -39,6 +40,7 @@ class Told:
         self.answers = Answers(folds=dict(FOLDS))
         self.answers.from_store(SessionOf, self._none)
         self.answers.from_store(LinkedSessionsOf, self._nothing_linked)
+        self.answers.at_once(LaunchOf, lambda question: None)
         self.answers.at_once(DeclaredContract, lambda question: Declarations(None, None))
 
     async def decide(self, jobs: Sequence[Job]) -> list[Outcome]:

@@ -145,7 +145,7 @@ class State:
     verification: str | None = None
     delivery: str | None = None
     missing: Missing = Missing()
-    basis: str | None = "launcher"
+    basis: str | None = "first_look"
     problem: str | None = None
     root: bool = True
 

@@ -172,9 +172,7 @@ async def test_a_session_without_a_contract_gets_one_by_the_fold(
 
 
 @pytest.mark.parametrize("explicit", [False, True])
-async def test_a_launchers_snapshot_stays_the_launchers_with_the_legs_behind_it(
-    tmp_path: Path, explicit: bool
-) -> None:
+async def test_a_snapshot_in_run_json_stays_with_the_legs_behind_it(tmp_path: Path, explicit: bool) -> None:
     snapshot: JsonValue = None if explicit else {"expected": [{"id": "own", "path": "own.md"}]}
     async with daemon(tmp_path, StillClock(), ToldProcesses(), declared=declared) as running:
         directory = begin(tmp_path, {"schema": "runward-run-v1", "contract": snapshot})
@@ -183,7 +181,7 @@ async def test_a_launchers_snapshot_stays_the_launchers_with_the_legs_behind_it(
         await running.settle()
         own = [] if explicit else [("own", "own.md", True, "", "playbook")]
         assert await contract(running) == own + FOLDED[1:]
-        assert await one(running, "contract_basis") == ("first_look" if explicit else "launcher",)
+        assert await one(running, "contract_basis") == ("first_look",)
 
 
 async def test_legs_whose_agents_declare_nothing_change_nothing_and_the_plan_counts_all_the_same(

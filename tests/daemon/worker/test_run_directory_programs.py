@@ -78,7 +78,7 @@ async def compare_the_sessions(machine: Machine, running: Daemon) -> None:
             story.attempts[-1].ended_by,
             story.attempts[-1].delivery,
             story.contract,
-            "launcher" if story.contract is not None else None,
+            story.basis if story.contract is not None else None,
         )
         for name, story in sorted(machine.stories.items())
         if story.attempts

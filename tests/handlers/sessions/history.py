@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from runward.config.json_value import JsonValue
 from runward.handlers.events import AttemptStarted, FlowPlanned
+from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Document, Signature
 from runward.handlers.sessions.observe import (
@@ -36,6 +37,8 @@ class History:
     watched: Watched = NEVER_SEEN
     events: list[Seen] = field(default_factory=list)
     files: dict[str, tuple[Signature, bytes]] = field(default_factory=dict)
+    launch: Launch | None = None
+    """What the launcher recorded."""
     _version: int = 0
 
     def put(self, name: str, value: JsonValue | bytes) -> "History":
@@ -73,7 +76,7 @@ class History:
                 if known.get(name) != signature:
                     documents.append(Document(name, signature, signature[2] / 1e9, content))
         items = list(native.scan("runs", "/runs/alpha", documents))
-        return self._keep(see(self.watched, KEY, self.rule, tuple(signatures), items))
+        return self._keep(see(self.watched, KEY, self.rule, tuple(signatures), items, self.launch))
 
     def vanish(self, now: float = 50.0) -> "History":
         return self._keep(vanish(self.watched, KEY, now))

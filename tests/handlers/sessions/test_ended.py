@@ -10,13 +10,23 @@ from tests.handlers.played import Answer, AnyQuestion, Need, played
 from runward.config.contract import Contract
 from runward.handlers.asking import TryLater
 from runward.handlers.contracts.snapshots import BrokenSnapshot
-from runward.handlers.effects import AppendLines, Effects, Emit, EndAttempt, EvidenceRef, Explain
+from runward.handlers.effects import (
+    AppendLines,
+    Effects,
+    Emit,
+    EndAttempt,
+    EvidenceRef,
+    Explain,
+    HoldToLaunch,
+)
 from runward.handlers.events import AttemptEnded, Evidence, SessionFinished, Status
 from runward.handlers.facts import (
     ArtifactsUnder,
     Cancellation,
     CancellationOf,
     FileFact,
+    Launch,
+    LaunchOf,
     LinkedSession,
     LinkedSessions,
     LinkedSessionsOf,
@@ -25,6 +35,7 @@ from runward.handlers.facts import (
     SessionOf,
     Unreadable,
 )
+from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions import ended as handler
 from runward.handlers.sessions.reasons import status_of
 
@@ -114,6 +125,7 @@ def answers(
     order: Cancellation | None = None,
     inside: LinkedSessions = LinkedSessions(),  # noqa: B008 - a value
     tries: int = 0,
+    launch: Launch | None = None,
 ) -> Effects | TryLater:
     """Ask and answer as the worker does, at most four rounds."""
     known: dict[AnyQuestion, Answer] = {}
@@ -128,6 +140,8 @@ def answers(
                 known[decision.question] = inside
             case CancellationOf():
                 known[decision.question] = order
+            case LaunchOf():
+                known[decision.question] = launch
             case _:
                 known[decision.question] = facts
     raise AssertionError("it still asks after four rounds")
@@ -251,6 +265,7 @@ def test_a_snapshot_that_is_no_contract_is_a_mistake_of_ours() -> None:
 def test_artifacts_below_the_run_may_not_leave_it_and_others_are_where_the_launcher_said() -> None:
     def asks(**changed: object) -> object:
         known: dict[AnyQuestion, Answer] = {
+            LaunchOf(KEY): None,
             SessionOf(KEY): session(CONTRACT, **changed),
             LinkedSessionsOf(KEY): LinkedSessions(),
         }
@@ -380,3 +395,14 @@ def test_a_later_attempt_has_a_replay_of_its_own() -> None:
     assert isinstance(decision, tuple)
     names = [effect.name for effect in decision if isinstance(effect, AppendLines)]
     assert names == ["events.jsonl", "REPLAY.3.jsonl"]
+
+
+def test_a_run_whose_files_said_another_contract_is_verified_by_what_its_launcher_recorded() -> None:
+    text = session(CONTRACT).contract_json
+    process = RecordedProcess(7, 70, "b")
+    launch = Launch(100.0, "5" * 64, text, process, process)
+    decision = answers(ended(), session(None), RootFacts(True, (ABSENT, ABSENT)), launch=launch)
+    assert isinstance(decision, tuple)
+    (held,) = [effect for effect in decision if isinstance(effect, HoldToLaunch)]
+    assert held.contract_json == text
+    assert the_end(decision).reason.code == "run.failed.missing_artifact"

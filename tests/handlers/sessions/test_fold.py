@@ -5,14 +5,18 @@ from tests.handlers.played import Answer, AnyQuestion, played
 
 from runward.handlers.effects import Effects, Explain, FoldContract, RefuseFold
 from runward.handlers.events import AttemptEnded, AttemptStarted
-from runward.handlers.facts import LinkedSessions, LinkedSessionsOf, Session, SessionOf
+from runward.handlers.facts import LaunchOf, LinkedSessions, LinkedSessionsOf, Session, SessionOf
 from runward.handlers.sessions import ended as ending
 from runward.handlers.sessions import opened
 from runward.handlers.sessions.fold import fold
 
 
 def decide(event: AttemptStarted | AttemptEnded, known: Session | None) -> Effects:
-    facts: dict[AnyQuestion, Answer] = {SessionOf(KEY): known, LinkedSessionsOf(KEY): LinkedSessions()}
+    facts: dict[AnyQuestion, Answer] = {
+        SessionOf(KEY): known,
+        LaunchOf(KEY): None,
+        LinkedSessionsOf(KEY): LinkedSessions(),
+    }
     decision = (
         played(opened.decide)(event, HASH, facts, NOW)
         if isinstance(event, AttemptStarted)
@@ -34,7 +38,12 @@ def test_a_whole_life_is_folded_job_by_job() -> None:
 
 def test_an_opened_session_is_as_its_row_will_be() -> None:
     effects = decide(started(has_snapshot=True, contract={"expected": []}, session_id="s-1"), None)
-    expected = session(contract_json='{"expected":[]}', session_id="s-1", path=declaration().path)
+    expected = session(
+        contract_json='{"expected":[]}',
+        session_id="s-1",
+        path=declaration().path,
+        contract_basis="first_look",
+    )
     assert fold(None, effects) == expected
 
 
@@ -45,7 +54,9 @@ def test_explanations_change_nothing() -> None:
 
 def test_a_fold_and_its_refusal_are_seen_by_the_next_job() -> None:
     folded = fold(session(), (FoldContract(KEY, '{"expected":[]}', "late"),))
-    assert folded == session(contract_json='{"expected":[]}', folded=True)
+    assert folded == session(contract_json='{"expected":[]}', folded=True, contract_basis="late")
     refused = fold(folded, (RefuseFold(KEY, "why"),))
-    assert refused == session(contract_json='{"expected":[]}', folded=True, contract_problem="why")
+    assert refused == session(
+        contract_json='{"expected":[]}', folded=True, contract_problem="why", contract_basis="late"
+    )
     assert fold(refused, (RefuseFold(KEY, "another"),)) == refused

@@ -1,5 +1,7 @@
 """Histories of looks at one run directory, and the events that follow from them."""
 
+import hashlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from tests.handlers.sessions.history import BROKEN, CLEAN, RUN, History
 
 from runward.config.json_value import JsonValue
 from runward.handlers.events import AttemptEnded, AttemptStarted, FlowPlanned
+from runward.handlers.facts import Launch
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import (
     GRACE,
@@ -26,6 +29,12 @@ LAUNCHED: JsonValue = {
     "launcher": {"pid": 7, "start_ticks": 1, "boot_id": "b"},
     "host": "box",
 }
+
+
+SECRET = "only the launcher knows"
+LAUNCHER, COMMAND = RecordedProcess(70, 1, "b"), RecordedProcess(71, 2, "b")
+LAUNCH = Launch(1.0, hashlib.sha256(SECRET.encode()).hexdigest(), None, LAUNCHER, COMMAND)
+TRUE_END: JsonValue = {"exit_code": 1, "cause": "exited", "secret": SECRET}
 
 
 def running() -> History:
@@ -139,6 +148,29 @@ def test_a_running_run_whose_start_is_rewritten_goes_on() -> None:
     history = running().put("run.json", LAUNCHED).look()
     assert history.told == ["1 started"]
     assert history.put("exit.json", CLEAN).look().told == ["1 started", f"1 {OK}"]
+
+
+@pytest.mark.parametrize("forged", [CLEAN, {"exit_code": 0, "cause": "exited", "secret": "a guess"}])
+def test_only_the_launcher_ends_a_run_that_it_recorded(forged: JsonValue) -> None:
+    history = History(launch=LAUNCH).put("run.json", RUN).put("exit.json", forged).look()
+    assert history.told == ["1 started"]
+    assert len(history.complaints) == 1
+    assert history.put("exit.json", TRUE_END).look().told == ["1 started", "1 run.failed.exit_nonzero"]
+    assert history.complaints == []
+
+
+def test_the_processes_are_those_that_the_launcher_recorded_whatever_the_files_say() -> None:
+    history = History(launch=LAUNCH).put("run.json", LAUNCHED).look()
+    history.put("process.json", {"pid": 9, "start_ticks": 1, "boot_id": "b"}).look()
+    assert (history.watched.launcher, history.watched.process) == (LAUNCHER, COMMAND)
+    assert history.weigh("gone", 50.0).weigh("gone", 56.0).told == ["1 started", f"1 {GONE}"]
+
+
+def test_a_forged_end_that_was_believed_is_corrected_by_the_launcher_s_own() -> None:
+    history = finished()
+    history.launch = LAUNCH
+    assert history.put("exit.json", TRUE_END).look().told[2:] == ["2 started", "2 run.failed.exit_nonzero"]
+    assert history.put("exit.json", {"exit_code": 0, "secret": SECRET}).look().told[4:] == []
 
 
 def test_a_second_end_changes_nothing_and_is_complained_of() -> None:

@@ -1,6 +1,7 @@
 """The contract in force, and where it came from, for every way that a session can begin."""
 
 import json
+from collections.abc import Mapping
 
 import pytest
 from tests.handlers.examples import HASH, KEY, NOW, PATH, session, started
@@ -8,20 +9,33 @@ from tests.handlers.played import Answer, AnyQuestion, Need, played
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
-from runward.handlers.effects import AppendLines, Effects, Explain, OpenAttempt, OpenSession
+from runward.handlers.asking import TryLater
+from runward.handlers.contracts.snapshots import snapshot_from_run
+from runward.handlers.effects import AppendLines, Effects, Explain, HoldToLaunch, OpenAttempt, OpenSession
 from runward.handlers.events import AttemptStarted
 from runward.handlers.facts import (
     Declarations,
     DeclaredContract,
     DeclaredToHook,
     HookDeclaration,
+    Launch,
+    LaunchOf,
     Ruled,
     RuledPlaybook,
     SessionOf,
 )
+from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions import opened as handler
 
-decide = played(handler.decide)
+play = played(handler.decide)
+
+
+def decide(
+    event: AttemptStarted, event_hash: str, known: Mapping[AnyQuestion, Answer], now: float
+) -> Effects | Need | TryLater:
+    """What comes of it where no launcher recorded a launch, unless that is known."""
+    return play(event, event_hash, {LaunchOf(KEY): None, **known}, now)
+
 
 SNAPSHOT: JsonValue = {"expected": [{"id": "review", "path": "review.md", "source": "agent_profile"}]}
 REVIEW = ExpectedArtifact("review", "review.md")
@@ -101,15 +115,49 @@ def expected_of(opened: OpenSession) -> list[tuple[str, bool, str]]:
     ]
 
 
-def test_the_launchers_snapshot_is_the_contract_and_nothing_else_is_asked() -> None:
-    opened = opening(started(has_snapshot=True, contract=SNAPSHOT, playbook="other"))
+PROCESS = RecordedProcess(7, 70, "b")
+
+
+def launched(contract: JsonValue) -> Launch:
+    return Launch(100.0, "5" * 64, snapshot_from_run(contract).text, PROCESS, PROCESS)
+
+
+@pytest.mark.parametrize("forged", [None, {"expected": []}, {"expected": "nonsense"}])
+@pytest.mark.parametrize("seen_over", [False, True])
+def test_the_contract_that_the_launcher_recorded_holds_whatever_the_run_s_files_say(
+    forged: JsonValue, seen_over: bool
+) -> None:
+    event = started(has_snapshot=True, contract=forged, playbook="other", seen_over=seen_over)
+    decision = decide(event, HASH, {SessionOf(KEY): None, LaunchOf(KEY): launched(SNAPSHOT)}, NOW)
+    assert isinstance(decision, tuple)
+    (opened,) = [effect for effect in decision if isinstance(effect, OpenSession)]
     assert expected_of(opened) == [("review", True, "agent_profile")]
     assert (opened.contract_basis, opened.contract_problem) == ("launcher", None)
 
 
-def test_a_launchers_snapshot_stays_the_launchers_however_late_it_is_seen() -> None:
-    event = started(seen_over=True, has_snapshot=True, contract=SNAPSHOT)
-    assert opening(event).contract_basis == "launcher"
+def test_a_launch_without_a_contract_has_none_whatever_the_run_s_files_say() -> None:
+    event = started(has_snapshot=True, contract=SNAPSHOT)
+    decision = decide(event, HASH, {SessionOf(KEY): None, LaunchOf(KEY): launched(None)}, NOW)
+    assert isinstance(decision, tuple)
+    (opened,) = [effect for effect in decision if isinstance(effect, OpenSession)]
+    assert (opened.contract_json, opened.contract_basis) == (None, None)
+
+
+@pytest.mark.parametrize(("seen_over", "basis"), [(False, "first_look"), (True, "late")])
+def test_a_snapshot_that_was_written_by_hand_is_the_contract_and_says_so(seen_over: bool, basis: str) -> None:
+    opened = opening(started(has_snapshot=True, contract=SNAPSHOT, playbook="other", seen_over=seen_over))
+    assert expected_of(opened) == [("review", True, "agent_profile")]
+    assert (opened.contract_basis, opened.contract_problem) == (basis, None)
+
+
+def test_a_run_that_is_launched_again_under_another_contract_is_held_to_that_and_says_so() -> None:
+    before = session(status="completed", contract_json='{"expected":[]}', contract_basis="launcher")
+    launch = launched(SNAPSHOT)
+    decision = decide(started(attempt=2), HASH, {SessionOf(KEY): before, LaunchOf(KEY): launch}, NOW)
+    assert isinstance(decision, tuple)
+    (held,) = [effect for effect in decision if isinstance(effect, HoldToLaunch)]
+    assert held.contract_json == launch.contract_json
+    assert "launched again" in held.problem
 
 
 def test_an_explicit_null_is_no_contract_whatever_the_playbook_declares() -> None:
@@ -119,7 +167,7 @@ def test_an_explicit_null_is_no_contract_whatever_the_playbook_declares() -> Non
 
 def test_a_contract_that_expects_nothing_is_a_contract() -> None:
     opened = opening(started(has_snapshot=True, contract={"expected": []}))
-    assert (opened.contract_json, opened.contract_basis) == ('{"expected":[]}', "launcher")
+    assert (opened.contract_json, opened.contract_basis) == ('{"expected":[]}', "first_look")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,57 @@
+"""What a launcher puts into the inbox before it lets its command go, and again when all of it is over."""
+
+from pydantic_core import to_json
+
+from runward.config.json_value import JsonValue
+from runward.daemon.inbox.spool import InboxFile
+from runward.daemon.store.rows import INSERT_LAUNCH
+from runward.daemon.store.transaction import Statement
+from runward.handlers.contracts.snapshots import snapshot_from_run
+from runward.handlers.events import RunLaunched, UnknownEvent, load_payload
+from runward.handlers.facts import Launch
+from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.layouts.scanner import RecordedProcess
+
+LAUNCH = "runward-launch"
+"""The key by which such a file is known. Its value is the version of the rest."""
+
+VERSION = 1
+
+
+def load_launch(value: dict[str, JsonValue]) -> RunLaunched | str:
+    """The event that a launcher's file tells of; why it tells of none."""
+    if value[LAUNCH] != VERSION:
+        return f"is a launch of version {value[LAUNCH]!r}, which this daemon does not know"
+    payload = {name: each for name, each in value.items() if name != LAUNCH}
+    try:
+        event = load_payload(RunLaunched.type, RunLaunched.version, to_json(payload).decode())
+    except UnknownEvent as error:
+        return str(error)
+    assert isinstance(event, RunLaunched)
+    return event
+
+
+def launch_in(file: InboxFile) -> RunLaunched | None:
+    """The launch that this file tells of; None for any other file, and for one that will be rejected."""
+    if not file.is_ours or LAUNCH.encode() not in file.content[:64]:
+        return None
+    value = read_json(file.content)
+    if isinstance(value, NotJson) or not isinstance(value, dict) or LAUNCH not in value:
+        return None
+    event = load_launch(value)
+    return event if isinstance(event, RunLaunched) else None
+
+
+def launch_of(event: RunLaunched) -> Launch:
+    """What handlers get to know of it."""
+    contract = snapshot_from_run(event.contract).text
+    launcher, process = RecordedProcess(*event.launcher), RecordedProcess(*event.process)
+    return Launch(event.at, event.seal, contract, launcher, process)
+
+
+def record(event: RunLaunched) -> Statement:
+    """What is kept of it beside the event."""
+    contract = snapshot_from_run(event.contract).text
+    launcher, process = to_json(event.launcher).decode(), to_json(event.process).decode()
+    row = (event.launch, event.session_key, event.at, event.seal, contract)
+    return Statement(INSERT_LAUNCH, [(*row, event.timeout, event.grace, launcher, process)])
