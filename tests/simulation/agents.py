@@ -294,7 +294,8 @@ class Agent:
         drawn, begun, most = [], [], 1
         for content in self._contents():
             turn, turns = self._turn(content)
-            attempts = turns if self.headless else min(turns, 1)
+            # Without its head a log may not say that nobody sits before it: then its turns are one attempt.
+            attempts = turns if self.headless and not self.shaken else min(turns, 1)
             most = max(most, turns if self.headless or not self.is_traced else 1)
             begun.append(turn is not None)
             drawn.append(attempts)
@@ -306,8 +307,11 @@ class Agent:
             verdicts |= self.ever | {VANISHED, GONE}
         # What the power cut took from the log may have been read before: an attempt ends once.
         verdicts |= self.ends_before_cut
-        if self.is_copied and self.shaken:
-            verdicts |= _RUNS  # an older copy stood in for it, and went on in nobody's hands
+        if self.is_copied:
+            # An older copy stood in for it, and went on in nobody's hands: also where the first reading of the copy
+            # failed, or its root was away. That is a known weakness and not a law.
+            verdicts |= _RUNS
+            most += 1
         if self.cut and stepped:
             # What the power cut took back may look like another attempt, whose process nobody knows; and whether the
             # machine started since its files changed can't be told. Replies older than their prompt end nothing.
