@@ -103,6 +103,10 @@ EXIT_SCHEMA: Final[dict[str, JsonValue]] = {
         "error": {"type": ["string", "null"], "description": "What went wrong, in words."},
         "finished_at": _time("When it was over. Default: when this file was written."),
         "duration_s": {"type": "number", "minimum": 0, "description": "How long it took, in seconds."},
+        "secret": {
+            "type": "string",
+            "description": "What only the launcher of this run could know: it sealed the launch with its hash.",
+        },
         "survivors_killed": {
             "type": "integer",
             "minimum": 0,
