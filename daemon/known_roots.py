@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from runward.config.settings import Root, Settings
 from runward.config.settings_keys import AUTO
 from runward.daemon.ports import Clock
-from runward.daemon.store import queries
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import cursors, places, roots
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.roots import WatchedRoot, mark
 from runward.daemon.worker.following import written_by
@@ -30,9 +30,9 @@ class KnownRoots:
         """Have these roots, keeping what is known of those that stay. Raises `CommitUnknown` and `sqlite3.Error`."""
         now = self.clock.now()
         rows = [(root.name, root.path, root.layout, now) for root in settings.roots]
-        await self.store.run([Statement(queries.ROOT_SEEN, rows)], "roots")
-        first_seen = await queries.roots_seen(self.store)
-        open_cursors = await queries.open_cursors(self.store)
+        await self.store.run([Statement(roots.SEEN, rows)], "roots")
+        first_seen = await roots.first_seen(self.store)
+        open_cursors = await cursors.open_cursors(self.store)
         wanted = {root.name: await self._as_wanted(root, first_seen[root.name]) for root in settings.roots}
         self.roots.clear()
         self.roots.update(wanted)
@@ -57,7 +57,7 @@ class KnownRoots:
         if root.layout == native.LAYOUT:
             return WatchedRoot(root.name, root.path, root.layout)
         made = WatchedRoot(root.name, root.path, root.layout, _shape(root.layout))
-        read = await queries.places_read(self.store, root.name)
+        read = await places.read(self.store, root.name)
         made.seen = {place: mark(signature) for place, signature in read}
         return made
 

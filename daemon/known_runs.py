@@ -10,8 +10,8 @@ from typing import Final
 
 from runward.daemon.ports import Files
 from runward.daemon.reading import in_thread
-from runward.daemon.store import queries
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import cursors
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Signature
@@ -34,7 +34,7 @@ class KnownRuns:
         for start in range(0, len(names), SLICE):
             keys = {f"{root.name}/{name}": name for name in names[start : start + SLICE]}
             try:
-                states = await queries.cursors(self.store, keys)
+                states = await cursors.remembered(self.store, keys)
             except sqlite3.Error:
                 break  # the worker meets the same trouble, and tells
             found |= await in_thread(

@@ -18,6 +18,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.turn import Worker
+from runward.daemon.worker.verdicts import Verdicts
 
 PROGRESS_PERIOD: Final = 5
 """Reports between two lines in the log about the same long reading."""
@@ -35,6 +36,7 @@ class Reporting:
     store: Store
     queue: Queue
     worker: Worker
+    verdicts: Verdicts
     coverage: Coverage
     roots: dict[str, WatchedRoot]
     settings: Callable[[], SettingsReport]
@@ -92,7 +94,7 @@ class Reporting:
 
     def _lag(self) -> tuple[int, float | None, float | None]:
         """How many verdicts there were, and p50 and p99 of the last ones' lag (seconds)."""
-        if self._lags[0] != self.worker.verdicts:
-            lags = sorted(self.worker.lag)
-            self._lags = (self.worker.verdicts, percentile(lags, 0.5), percentile(lags, 0.99))
+        if self._lags[0] != self.verdicts.count:
+            lags = sorted(self.verdicts.lag)
+            self._lags = (self.verdicts.count, percentile(lags, 0.5), percentile(lags, 0.99))
         return self._lags

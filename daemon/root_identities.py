@@ -11,10 +11,9 @@ from typing import Final
 
 from runward.daemon.ports import Files, Sight
 from runward.daemon.reading import in_thread
-from runward.daemon.store import queries
-from runward.daemon.store.queries import OpenCursor
-from runward.daemon.store.rows import ROOT_IS
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import cursors, roots
+from runward.daemon.store.tables.cursors import OpenCursor
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts import native
@@ -39,29 +38,29 @@ class RootIdentities:
         """
         assert root.stands is not None
         found = root.stands.identity
-        recorded = (await queries.root_identities(self.store)).get(root.name)
+        recorded = (await roots.identities(self.store)).get(root.name)
         if found != recorded:
             # What was never recorded, or only of another path that the settings had, is taken at their word.
             if recorded is not None and not await self._may_be(root, found, recorded):
                 return False
-            await self.store.run([Statement(ROOT_IS, [(found, root.name)])], "roots")
+            await self.store.run([Statement(roots.IS.sql, [(found, root.name)])], "roots")
         root.identity = found
         return True
 
     async def _may_be(self, root: WatchedRoot, found: str, recorded: str) -> bool:
-        known = await queries.known_in_root(self.store, root.name, MOST_KNOWN)
+        known = await cursors.known_in_root(self.store, root.name, MOST_KNOWN)
         if not known:
             return True  # nothing is known that it could contradict
-        cursors = [each for each in await queries.open_cursors(self.store) if each.root == root.name]
-        is_settled = not cursors and not await queries.owes_of_root(self.store, root.name)
+        open_here = [each for each in await cursors.open_cursors(self.store) if each.root == root.name]
+        is_settled = not open_here and not await cursors.owes_of_root(self.store, root.name)
         if is_settled and _device(found) == _device(recorded):
             return True  # a person made it anew; on another file system it is more likely a mount point
-        return await in_thread(self._shows, root, cursors, known)
+        return await in_thread(self._shows, root, open_here, known)
 
-    def _shows(self, root: WatchedRoot, cursors: Sequence[OpenCursor], known: Sequence[OpenCursor]) -> bool:
+    def _shows(self, root: WatchedRoot, open_here: Sequence[OpenCursor], known: Sequence[OpenCursor]) -> bool:
         """Whether every running session is there as it is known; where none runs, any session."""
-        if cursors:
-            return all(self._is_there(root, each) for each in cursors)
+        if open_here:
+            return all(self._is_there(root, each) for each in open_here)
         return any(self._is_there(root, each) for each in known)
 
     def _is_there(self, root: WatchedRoot, cursor: OpenCursor) -> bool:

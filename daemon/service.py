@@ -102,7 +102,7 @@ async def _serve(
         store = Store(await connect(state / STORE))
         try:
             supervisor = Supervisor(state, settings, _world(state, declarer, inotify), store, log, make_alarm)
-            supervisor.worker.tell = sinks.add
+            supervisor.verdicts.tell = sinks.add
             checkpointer = stack.enter_context(closing(Checkpointer(state / STORE)))
             _collect_rarely()
             async with anyio.create_task_group() as tasks:

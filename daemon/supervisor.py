@@ -28,10 +28,11 @@ from runward.daemon.report import Report, SettingsReport
 from runward.daemon.reporting import Reporting
 from runward.daemon.root_identities import RootIdentities
 from runward.daemon.schedule.alarm import Alarm
-from runward.daemon.store import journals, queries
+from runward.daemon.store import journals
 from runward.daemon.store.epoch import HeldEpoch
 from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import journal_lines
 from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.exits import Exits
@@ -55,14 +56,26 @@ from runward.daemon.worker.background import Background
 from runward.daemon.worker.comparison import Comparison
 from runward.daemon.worker.deciding import Answers, Decider
 from runward.daemon.worker.following import Follower
+from runward.daemon.worker.hook_hints import HookHints
 from runward.daemon.worker.look import Looker
 from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
 from runward.daemon.worker.packing import Packer
 from runward.daemon.worker.pruning import Pruner
+from runward.daemon.worker.reactions import Reactions
 from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import StoppedInTrouble, Worker
-from runward.handlers.effects import StartRun
+from runward.daemon.worker.verdicts import Verdicts
+from runward.handlers.effects import (
+    AppendLines,
+    CancelRun,
+    EndAttempt,
+    NoteHook,
+    PruneSessions,
+    RepairJournal,
+    ScanRoots,
+    StartRun,
+)
 from runward.handlers.events import JournalDamaged
 
 SOON: Final = 10.0
@@ -150,6 +163,7 @@ class Supervisor:
             world.notifications, self.roots, self.rounds, self.hints, self.coverage, log
         )
         self.agents = AgentsInRuns(store, self.roots)
+        self.verdicts = Verdicts(world.clock)
         decider = Decider(self._make_answers(), world.clock)
         self.worker = self._make_worker(decider)
         self.background = self._make_background(decider)
@@ -211,16 +225,26 @@ class Supervisor:
             self.coverage,
             self._log,
             self.roots,
-            lambda: self.rounds.request_scan(everything=True),
+            self._make_reactions(),
             self._settings.batch,
-            cancelled=self.orders.wake,
-            pruned=lambda: self.pruner.wake(),
-            ordered=self.starts.wake,
-            repaired=self.comparison.repaired,
             doubt=self.rounds.doubt,
             opened=self.exits.watch,
             closed=self.exits.forget,
         )
+
+    def _make_reactions(self) -> Reactions:
+        hooks = HookHints(self._store, self.hints, self.roots, self.agents)
+        reactions = Reactions()
+        reactions.to(AppendLines, lambda done: self.outbox.add(list(journal_lines.lines_of(done))))
+        reactions.to(RepairJournal, self.comparison.repaired)
+        reactions.to(ScanRoots, lambda done: self.rounds.request_scan(everything=True))
+        reactions.to(EndAttempt, self.verdicts.react)
+        reactions.to(CancelRun, lambda done: self.orders.wake())
+        reactions.to(StartRun, lambda done: self.starts.wake())
+        reactions.to(PruneSessions, lambda done: self.pruner.wake())
+        reactions.to(NoteHook, hooks.look)
+        reactions.then(NoteHook, hooks.look_again)
+        return reactions
 
     def _make_background(self, decider: Decider) -> Background:
         return Background(
@@ -244,6 +268,7 @@ class Supervisor:
             self._store,
             self.queue,
             self.worker,
+            self.verdicts,
             self.coverage,
             self.roots,
             lambda: self.settings_report,
@@ -313,7 +338,7 @@ class Supervisor:
         await self._use_roots(self._settings)
         self.outbox.restored = await journals.is_restored(self._store)
         await self.comparison.start()
-        owed = await queries.owed_lines(self._store)
+        owed = await journal_lines.owed(self._store)
         self.outbox.add(owed)
         await self.starts.begin()
         await self.orders.begin()

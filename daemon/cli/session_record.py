@@ -11,7 +11,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.output import align, coloured, safe
 from runward.daemon.ports import AlteredLine, Gone, StandingLines
 from runward.daemon.rundir.comparing import compare
-from runward.daemon.store.chain import BrokenChain
+from runward.daemon.store.hash_chain import BrokenChain
 from runward.daemon.store.journals import read_standing_lines
 from runward.daemon.store.reading_chain import broken_event, lines_off_the_chain
 from runward.handlers.facts import Unreadable

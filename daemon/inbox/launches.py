@@ -4,8 +4,8 @@ from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.spool import InboxFile
-from runward.daemon.store.rows import INSERT_LAUNCH
-from runward.daemon.store.transaction import Statement
+from runward.daemon.store.tables import launches
+from runward.daemon.store.tables.table import Rows
 from runward.handlers.contracts.snapshots import snapshot_from_run
 from runward.handlers.events import RunLaunched, UnknownEvent, load_payload
 from runward.handlers.facts import Launch
@@ -49,9 +49,9 @@ def launch_of(event: RunLaunched) -> Launch:
     return Launch(event.at, event.seal, contract, launcher, process)
 
 
-def record(event: RunLaunched) -> Statement:
+def record(event: RunLaunched) -> Rows:
     """What is kept of it beside the event."""
     contract = snapshot_from_run(event.contract).text
     launcher, process = to_json(event.launcher).decode(), to_json(event.process).decode()
     row = (event.launch, event.session_key, event.at, event.seal, contract)
-    return Statement(INSERT_LAUNCH, [(*row, event.timeout, event.grace, launcher, process)])
+    return Rows(launches.INSERT, [(*row, event.timeout, event.grace, launcher, process)])

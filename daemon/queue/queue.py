@@ -15,10 +15,13 @@ from typing import Final, NamedTuple, TypeVar
 import anyio
 
 from runward.daemon.ports import Clock, Randomness
-from runward.daemon.store import packing, pruning, queries
-from runward.daemon.store.chain import Head
-from runward.daemon.store.rows import Batch, Job, Outcome, OwedLine
+from runward.daemon.store import packing, pruning
+from runward.daemon.store.batch import Batch
+from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import events, jobs
+from runward.daemon.store.tables.jobs import Job, JobResult
+from runward.daemon.store.tables.table import Rows
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.handlers.effects import Emit
 from runward.handlers.events import AttemptStarted, Event
@@ -52,7 +55,7 @@ class Observation(NamedTuple):
 
     subject: str
     events: Sequence[Event]
-    statements: Sequence[Statement] = ()
+    rows: Sequence[Rows] = ()
 
 
 class Claim(NamedTuple):
@@ -68,12 +71,9 @@ class Claim(NamedTuple):
 
 @dataclass(slots=True)
 class Completed:
-    """What a completed batch hands on: lines for journals, journals to repair, whether a scan was asked for."""
+    """What became durable of a batch, for those who react to it."""
 
-    lines: list[OwedLine] = field(default_factory=list)
-    repaired: list[tuple[str, str]] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
-    scan: bool = False
+    results: list[JobResult] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -108,9 +108,9 @@ class Queue:
 
     async def start(self) -> None:
         """Free what an earlier daemon had claimed and find the ends of the tables."""
-        self.tally.stolen = await queries.take_back(self._store, self._clock.now())
-        self._head = await queries.head(self._store)
-        self._open = await queries.open_lanes(self._store)
+        self.tally.stolen = await jobs.take_back(self._store, self._clock.now())
+        self._head = await events.head(self._store)
+        self._open = await jobs.open_lanes(self._store)
         self._open_is_stale = False
 
     async def due(self, limit: int) -> list[Job]:
@@ -120,10 +120,10 @@ class Queue:
         now = self._clock.now()
         if now < self._latest:
             # The clock was stepped back, perhaps while no daemon ran: nobody shall wait for it to catch up.
-            await self._attempt([Statement(queries.RETRY_NOW, [(now, now)])], "clock", _unknowable)
+            await self._attempt([Statement(jobs.RETRY_NOW, [(now, now)])], "clock", _unknowable)
             self.wake_background()
         self._latest = now
-        due = await queries.due_jobs(self._store, now, limit)
+        due = await jobs.due_jobs(self._store, now, limit)
         await self._hold(due.broken, now)
         if not due.jobs and not due.broken:
             self.may_be_due = False
@@ -132,7 +132,7 @@ class Queue:
     async def due_in_background(self, limit: int, most_bytes: float) -> list[Job]:
         """Jobs that may run now in the background, none of which reads more than so many bytes."""
         now = self._clock.now()
-        due = await queries.due_in_background(self._store, now, limit, most_bytes)
+        due = await jobs.due_in_background(self._store, now, limit, most_bytes)
         await self._hold(due.broken, now)
         return due.jobs
 
@@ -140,17 +140,17 @@ class Queue:
         """Hold the jobs whose event can't be read."""
         if broken:
             rows = [(error, now, number) for number, error in broken]
-            await self._attempt([Statement(queries.HOLD, rows)], "hold", _unknowable)
+            await self._attempt([Statement(jobs.HOLD, rows)], "hold", _unknowable)
 
     async def next_due(self) -> float | None:
         """When a waiting job is due next (Unix seconds)."""
         if not self._open and not self._open_is_stale:
             return None  # nothing waits, so the store need not be asked
-        return await queries.next_due(self._store)
+        return await jobs.next_due(self._store)
 
     async def next_due_in_background(self, after: float) -> float | None:
         """When the first job in the background after this moment is due (both Unix seconds)."""
-        return await queries.next_due_in_background(self._store, after)
+        return await jobs.next_due_in_background(self._store, after)
 
     async def put(self, observed: Sequence[Observation], due: Sequence[Job]) -> Claim:
         """Record what was observed and claim its jobs, together with those that are due.
@@ -159,21 +159,21 @@ class Queue:
         refuses for good is left out and kept in `tally.refused`.
         """
         token = self._randomness.token()
-        jobs: list[Job] = []
+        mine: list[Job] = []
         trouble: str | None = None
         async with self._one_at_a_time:
             if self._open_is_stale:
-                self._open = await queries.open_lanes(self._store)
+                self._open = await jobs.open_lanes(self._store)
                 self._open_is_stale = False
             try:
                 await self._unpack(observed)
                 await self._reopen(observed)
-                await self._put(observed, due, token, jobs)
+                await self._put(observed, due, token, mine)
             except (StoreTrouble, sqlite3.Error) as error:
-                if not jobs:
+                if not mine:
                     raise
                 trouble = str(error)
-        return Claim(token, tuple(sorted(jobs, key=lambda job: job.id)), trouble)
+        return Claim(token, tuple(sorted(mine, key=lambda job: job.id)), trouble)
 
     async def _unpack(self, observed: Sequence[Observation]) -> None:
         """Have the rows of packed sessions again that something is said of. Nobody sees a difference."""
@@ -210,7 +210,7 @@ class Queue:
             return await work()
 
     async def _put(
-        self, observed: Sequence[Observation], due: Sequence[Job], token: str, jobs: list[Job]
+        self, observed: Sequence[Observation], due: Sequence[Job], token: str, mine: list[Job]
     ) -> None:
         batch = self._batch()
         claimed = Counter(job.lane for job in due)
@@ -218,12 +218,12 @@ class Queue:
             for event in each.events:
                 blocked = self._open.get(event.lane, 0) > claimed[event.lane]
                 batch.add_event(event, token, blocked)
-            for statement in each.statements:
-                batch.add(statement)
+            for rows in each.rows:
+                batch.add(rows)
         statements = batch.statements()
         if due:
-            rows = [(token, self._store.epoch, job.id) for job in due]
-            statements.append(Statement(queries.CLAIM, rows, exact=True))
+            taken = [(token, self._store.epoch, job.id) for job in due]
+            statements.append(Statement(jobs.CLAIM, taken, exact=True))
         if not statements:
             return
         try:
@@ -231,25 +231,25 @@ class Queue:
         except EpochRefused:
             raise
         except REFUSALS as error:
-            await self._put_apart(observed, due, token, jobs, error)
+            await self._put_apart(observed, due, token, mine, error)
             return
         self._head = batch.head
         for job in batch.waiting:
             self._opened(job.lane)
         for job in due:
             self._close(job.lane)
-        jobs += [*due, *batch.jobs]
+        mine += [*due, *batch.jobs]
 
     async def _put_apart(
         self,
         observed: Sequence[Observation],
         due: Sequence[Job],
         token: str,
-        jobs: list[Job],
+        mine: list[Job],
         error: Exception,
     ) -> None:
         """The database refused: leave known events out, then halve until the guilty one stands alone."""
-        known = await queries.known_events(
+        known = await events.known_events(
             self._store, [event.key for each in observed for event in each.events]
         )
         if known:
@@ -257,89 +257,86 @@ class Queue:
                 Observation(
                     each.subject,
                     [event for event in each.events if event.key not in known],
-                    each.statements,
+                    each.rows,
                 )
                 for each in observed
             ]
-            await self._put(unknown, due, token, jobs)
+            await self._put(unknown, due, token, mine)
         elif due and observed:
-            await self._put((), due, token, jobs)
-            await self._put(observed, (), token, jobs)
+            await self._put((), due, token, mine)
+            await self._put(observed, (), token, mine)
         elif len(observed) > 1:
             self.tally.halved += 1
             middle = len(observed) // 2
-            await self._put(observed[:middle], (), token, jobs)
-            await self._put(observed[middle:], (), token, jobs)
+            await self._put(observed[:middle], (), token, mine)
+            await self._put(observed[middle:], (), token, mine)
         elif due:
             raise error
         else:
             self.tally.refused.append((observed[0].subject, f"{type(error).__name__}: {error}"))
 
-    async def complete(self, claim: Claim, outcomes: Sequence[Outcome], completed: Completed) -> None:
+    async def complete(self, claim: Claim, results: Sequence[JobResult], completed: Completed) -> None:
         """Apply what was decided and complete the jobs under the claim's token.
 
         What is durable is added to `completed`, also where this raises `StoreTrouble`: the rest is to
         be tried again. Raises `EpochRefused` where this daemon's time is over.
         """
         async with self._one_at_a_time:
-            await self._complete(claim.token, outcomes, completed)
+            await self._complete(claim.token, results, completed)
 
-    async def _complete(self, token: str, outcomes: Sequence[Outcome], completed: Completed) -> None:
-        if not outcomes:
+    async def _complete(self, token: str, results: Sequence[JobResult], completed: Completed) -> None:
+        if not results:
             return
         batch = self._batch()
-        for outcome in outcomes:
-            batch.add_outcome(outcome, token)
+        for result in results:
+            batch.add_result(result, token)
         try:
-            await self._attempt(batch.statements(), "apply", lambda: self._was_applied(outcomes, token))
+            await self._attempt(batch.statements(), "apply", lambda: self._was_applied(results, token))
         except EpochRefused:
             raise
         except REFUSALS as error:
-            await self._complete_apart(token, outcomes, completed, error)
+            await self._complete_apart(token, results, completed, error)
             return
         self._head = batch.head
-        self._settle(outcomes, batch)
-        completed.lines += batch.lines
-        completed.repaired += batch.repaired
-        completed.outcomes += outcomes
-        completed.scan = completed.scan or batch.scan
+        self._settle(results, batch)
+        completed.results += results
 
     async def _complete_apart(
-        self, token: str, outcomes: Sequence[Outcome], completed: Completed, error: Exception
+        self, token: str, results: Sequence[JobResult], completed: Completed, error: Exception
     ) -> None:
-        known = await queries.known_events(self._store, _emitted(outcomes))
+        known = await events.known_events(self._store, _emitted(results))
         if known:
-            await self._complete(token, [_without(each, known) for each in outcomes], completed)
+            await self._complete(token, [_without(each, known) for each in results], completed)
             return
-        lanes = list(dict.fromkeys(outcome.job.lane for outcome in outcomes))
+        lanes = list(dict.fromkeys(result.job.lane for result in results))
         if len(lanes) > 1:
             self.tally.halved += 1
             half = set(lanes[: len(lanes) // 2])
-            await self._complete(token, [each for each in outcomes if each.job.lane in half], completed)
-            await self._complete(token, [each for each in outcomes if each.job.lane not in half], completed)
+            await self._complete(token, [each for each in results if each.job.lane in half], completed)
+            await self._complete(token, [each for each in results if each.job.lane not in half], completed)
             return
-        first, *rest = outcomes
+        first, *rest = results
         if rest:
-            before = len(completed.outcomes)
+            before = len(completed.results)
             await self._complete(token, [first], completed)
-            if completed.outcomes[before].state == "done":
+            if completed.results[before].state == "done":
                 await self._complete(token, rest, completed)
             else:
-                released = [Outcome(each.job, "waiting") for each in rest]
+                released = [JobResult(each.job, "waiting") for each in rest]
                 await self._complete(token, released, completed)
             return
         if first.state == "held":
             raise error
         reason = f"the store refused what was decided: {type(error).__name__}: {error}"
-        await self._complete(token, [Outcome(first.job, "held", error=reason)], completed)
+        await self._complete(token, [JobResult(first.job, "held", error=reason)], completed)
 
     def _batch(self) -> Batch:
         return Batch(self._head, self._store.epoch, self._clock.now())
 
-    def _settle(self, outcomes: Sequence[Outcome], batch: Batch) -> None:
-        for outcome in outcomes:
-            if outcome.state in ("waiting", "held"):
-                self._opened(outcome.job.lane)
+    def _settle(self, results: Sequence[JobResult], batch: Batch) -> None:
+        for result in results:
+            if result.state in ("waiting", "held"):
+                self._opened(result.job.lane)
         for job in batch.waiting:
             self._opened(job.lane)
         if batch.released:
@@ -394,13 +391,13 @@ class Queue:
 
     async def _was_put(self, batch: Batch, due: Sequence[Job], token: str) -> bool:
         if batch.head.seq > self._head.seq:
-            return await queries.head(self._store) == batch.head
-        states = await queries.states_under(self._store, (job.id for job in due))
+            return await events.head(self._store) == batch.head
+        states = await jobs.states_under(self._store, (job.id for job in due))
         return bool(due) and all(job.id in states and states[job.id][1] == token for job in due)
 
-    async def _was_applied(self, outcomes: Sequence[Outcome], token: str) -> bool:
-        ids = [each.job.id for each in outcomes]
-        states = await queries.states_under(self._store, ids)
+    async def _was_applied(self, results: Sequence[JobResult], token: str) -> bool:
+        ids = [each.job.id for each in results]
+        states = await jobs.states_under(self._store, ids)
         # A job that is gone was packed or pruned under a successor, whose epoch refuses what is tried again.
         return states.keys() >= set(ids) and all(states[each][1] != token for each in ids)
 
@@ -410,13 +407,11 @@ async def _unknowable() -> bool:
     return False
 
 
-def _emitted(outcomes: Sequence[Outcome]) -> list[str]:
-    return [
-        effect.event.key for outcome in outcomes for effect in outcome.effects if isinstance(effect, Emit)
-    ]
+def _emitted(results: Sequence[JobResult]) -> list[str]:
+    return [effect.event.key for result in results for effect in result.effects if isinstance(effect, Emit)]
 
 
-def _without(outcome: Outcome, known: frozenset[str]) -> Outcome:
-    """The outcome without events that are recorded already: a second report is harmless."""
-    effects = [each for each in outcome.effects if not (isinstance(each, Emit) and each.event.key in known)]
-    return outcome._replace(effects=effects)
+def _without(result: JobResult, known: frozenset[str]) -> JobResult:
+    """The result without events that are recorded already: a second report is harmless."""
+    effects = [each for each in result.effects if not (isinstance(each, Emit) and each.event.key in known)]
+    return result._replace(effects=effects)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from runward.daemon.store.chain import BrokenChain, ChainedEvent, Head, follow
+from runward.daemon.store.hash_chain import BrokenChain, ChainedEvent, Head, follow
 from runward.daemon.store.migrate import migrations
 from runward.daemon.store.reading import StoreTooNew, uri_of
 from runward.daemon.store.schema import difference

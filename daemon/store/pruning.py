@@ -5,7 +5,6 @@ events holds over what is gone, because of each unbroken stretch the last event'
 """
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -13,6 +12,7 @@ from runward.daemon.store.absence import absent
 from runward.daemon.store.packing import packed_sessions
 from runward.daemon.store.reading_pruning import ASKED_LATELY, NOTHING_OWED, REQUESTS
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import all as tables
 from runward.daemon.store.transaction import Row, Statement, Value
 from runward.daemon.store.values import as_float, as_int, listed
 from runward.handlers.events import HookSpoke, PlayRunRequested
@@ -58,32 +58,11 @@ _ENTOMB: Final = (
     " finished_at = excluded.finished_at, event = excluded.event, hash = excluded.hash,"
     " pruned_at = excluded.pruned_at, kept = excluded.kept"
 )
-_OF_SESSIONS: Final = (
-    "delete from packed where session_key = ?",
-    "delete from files where session_key = ?",
-    "delete from cancellations where session_key = ?",
-    "delete from status_history where session_key = ?",
-    "delete from decisions where subject = ?",
-    "delete from decisions where subject in (select 'start ' || name from starts where session_key = ?)",
-    "delete from starts where session_key = ?",
-    "delete from hooks where session_key = ?",
-    "delete from launches where session_key = ?",
-    "delete from links where linked = ?1 and launcher not in (select key from sessions)",
-    "delete from links where launcher = ?1 and linked not in (select key from sessions)",
-    "delete from attempts where session_key = ?",
-)
+_OF_SESSIONS: Final = ("delete from packed where session_key = ?", *tables.GO_WITH_SESSION)
 _SESSION: Final = "delete from sessions where key = ?"
-_OF_EVENTS: Final = (
-    "delete from journal_lines where id between 256 * ?1 and 256 * ?1 + 255",
-    "delete from adopted_lines where id between 256 * ?1 and 256 * ?1 + 255",
-    "delete from jobs where id between 32 * ?1 and 32 * ?1 + 31",
-    "delete from prunings where event = ?",
-)
 _EVENT: Final = "delete from events where seq = ?"
 _DECISION: Final = "delete from decisions where subject = ? and event = ?"
 _HOOK: Final = "delete from hooks where session_key = ?"
-_COUNT: Final = "update prunings set sessions = sessions + ? where event = ?"
-_END: Final = "update prunings set ended_at = ? where event = ? and ended_at is null"
 
 _REOPEN: Final = (
     "insert into sessions (key, session_id, layout, root, path, kind, status, attempt, origin, started_at, finished_at,"
@@ -100,16 +79,6 @@ _REOPEN_ATTEMPT: Final = (
     " select session_key, attempt, kept ->> 'attempt_started_at', status, kept ->> 'ended_by', kept ->> 'reason_code',"
     " finished_at from tombstones where session_key = ?"
 )
-
-_SESSION_EVENT: Final = re.compile(r"(.+)#([0-9]{1,9})/.+", re.DOTALL)
-"""The key of an event of an attempt: its session's, and its attempt's number."""
-
-
-class Pruning(NamedTuple):
-    """What somebody asked to be pruned: sessions that ended before this moment (Unix seconds)."""
-
-    event: int
-    before: float
 
 
 class Place(NamedTuple):
@@ -143,22 +112,6 @@ class LooseSlice(NamedTuple):
 
     statements: Sequence[Statement]
     place: LoosePlace | None
-
-
-async def owed_prunings(store: Store) -> list[Pruning]:
-    """What was asked for and isn't pruned yet, in order."""
-    rows = await store.read("select event, before from prunings where ended_at is null order by event")
-    return [Pruning(as_int(event), as_float(before)) for event, before in rows]
-
-
-def pruning_ended(event: int, now: float) -> Statement:
-    """Say that it is done."""
-    return Statement(_END, [(now, event)])
-
-
-def counted(event: int, sessions: int) -> Statement:
-    """Say that so many more are done."""
-    return Statement(_COUNT, [(sessions, event)])
 
 
 async def sessions_to_prune(
@@ -221,7 +174,7 @@ async def _without(store: Store, events: dict[int, str]) -> list[Statement]:
         return []
     rows: list[Row] = [(seq,) for seq in sorted(events)]
     return [
-        *(Statement(sql, rows) for sql in _OF_EVENTS),
+        *(Statement(sql, rows) for sql in tables.GO_WITH_EVENT),
         Statement(_EVENT, rows, exact=True),
         *await absent(store, events),
     ]
@@ -236,9 +189,3 @@ async def reopened(store: Store, sessions: Iterable[str]) -> list[Statement]:
     )
     rows: list[Row] = [(str(key),) for (key,) in found]
     return [Statement(_REOPEN, rows, True), Statement(_REOPEN_ATTEMPT, rows, True)] if rows else []
-
-
-def attempts_of(keys: Iterable[str]) -> dict[str, tuple[str, int]]:
-    """Of those of these keys of events that belong to an attempt: whose it is, and its number."""
-    found = ((key, _SESSION_EVENT.fullmatch(key)) for key in keys)
-    return {key: (match[1], int(match[2])) for key, match in found if match is not None}

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from runward.daemon.store.chain import GENESIS_HEAD, BrokenChain, ChainedEvent, Head, follow
+from runward.daemon.store.hash_chain import GENESIS_HEAD, BrokenChain, ChainedEvent, Head, follow
 from runward.handlers.layouts.foreign_json import read_json
 
 

@@ -22,3 +22,8 @@ def as_float(value: object) -> float:
 def as_bytes(value: object) -> bytes:
     assert isinstance(value, bytes)
     return value
+
+
+def stored_text(value: object) -> str:
+    """A text that was read as bytes: one that was damaged must not keep all others of its query from being read."""
+    return as_bytes(value).decode(errors="replace")

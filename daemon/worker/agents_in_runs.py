@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from runward.daemon.store import queries
-from runward.daemon.store.rows import Job
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import links
+from runward.daemon.store.tables.jobs import Job
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.events import HookSpoke
 from runward.handlers.facts import LinkedSessions, LinkedSessionsOf
@@ -24,7 +24,7 @@ class AgentsInRuns:
 
     async def begin(self) -> None:
         """Find out whether an earlier daemon knew of any."""
-        self.known = await queries.has_links(self.store)
+        self.known = await links.has_links(self.store)
 
     async def linked(
         self, questions: Sequence[LinkedSessionsOf], jobs: Sequence[Job]
@@ -35,8 +35,8 @@ class AgentsInRuns:
         if not (self.known or self.inbox_is_long):
             return dict.fromkeys(questions, LinkedSessions())
         names = {asked: asked.launcher.rpartition("/")[2] for asked in questions}
-        linked = await queries.linked_sessions(self.store, {asked.launcher for asked in questions})
-        announced = await queries.announced_sessions(self.store, set(names.values()))
+        linked = await links.linked_sessions(self.store, {asked.launcher for asked in questions})
+        announced = await links.announced_sessions(self.store, set(names.values()))
         announced += [(each.launcher_session or "", each.session_key) for each in spoke]
         known = {each.key for sessions in linked.values() for each in sessions.sessions}
         awaited = [(name, key) for name, key in announced if key not in known and self._may_come(key)]

@@ -6,7 +6,7 @@ through the same queue under its own token; a stop puts back what wasn't come to
 
 import math
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Unpack
 
@@ -17,8 +17,8 @@ import structlog
 
 from runward.daemon.ports import Clock, Halted
 from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
-from runward.daemon.store.rows import Job, Outcome
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables.jobs import Job, JobResult
 from runward.daemon.worker.deciding import Arguments, Decider, Result, put_back
 from runward.handlers.effects import RecordFiles
 from runward.handlers.events import SessionFinished
@@ -64,7 +64,7 @@ class Background:
     log: structlog.typing.FilteringBoundLogger
     busy: Callable[[], bool]
     """Whether verdicts, or their journals, are on their way."""
-    report: Callable[[Completed], None]
+    report: Callable[[Completed], Awaitable[None]]
     """Told what is durable."""
     ended: anyio.Event = field(default_factory=_set_event)
     """Set while no loop runs."""
@@ -147,29 +147,29 @@ class Background:
         except (StoreTrouble, sqlite3.Error) as error:
             await self._put_off(str(error))
             return True
-        outcomes, took = await self._decide(claim.jobs, give_up)
-        if await self._complete(claim, outcomes):
-            self._say(outcomes, took)
+        results, took = await self._decide(claim.jobs, give_up)
+        if await self._complete(claim, results):
+            self._say(results, took)
             self.trouble = None
         return True
 
-    async def _decide(self, jobs: Sequence[Job], give_up: float) -> tuple[list[Outcome], float]:
+    async def _decide(self, jobs: Sequence[Job], give_up: float) -> tuple[list[JobResult], float]:
         """What is to become of the jobs, and the seconds that this took without the waiting in between."""
-        outcomes: list[Outcome] = []
+        results: list[JobResult] = []
         took = 0.0
         for first in range(0, len(jobs), FEW):
             await self._quiet(give_up)
             few = jobs[first : first + FEW]
             if self._halting:
-                outcomes += [put_back(job) for job in few]
+                results += [put_back(job) for job in few]
                 continue
             begin = self.clock.monotonic()
             try:
-                outcomes += await self.decider.decide(few, self._in_thread, self._wait_out)
+                results += await self.decider.decide(few, self._in_thread, self._wait_out)
             except Halted:
-                outcomes += [put_back(job) for job in few]
+                results += [put_back(job) for job in few]
             took += self.clock.monotonic() - begin
-        return outcomes, took
+        return results, took
 
     async def _in_thread(
         self, function: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments
@@ -181,18 +181,18 @@ class Background:
             raise Halted
         await self._put_off(trouble)
 
-    async def _complete(self, claim: Claim, outcomes: Sequence[Outcome]) -> bool:
+    async def _complete(self, claim: Claim, results: Sequence[JobResult]) -> bool:
         """Complete what was decided; returns whether it is durable, which it isn't in trouble at the stop."""
-        left = list(outcomes)
+        left = list(results)
         while left:
             completed, trouble = Completed(), None
             try:
                 await self.queue.complete(claim, left, completed)
             except (StoreTrouble, sqlite3.Error) as error:
                 trouble = str(error)
-            done = {outcome.job.id for outcome in completed.outcomes}
-            left = [outcome for outcome in left if outcome.job.id not in done]
-            self.report(completed)
+            done = {result.job.id for result in completed.results}
+            left = [result for result in left if result.job.id not in done]
+            await self.report(completed)
             if trouble is not None:
                 if self._halting:
                     return False
@@ -220,11 +220,11 @@ class Background:
             while not self._halting:
                 await self._woken.wait()
 
-    def _say(self, outcomes: Sequence[Outcome], took: float) -> None:
+    def _say(self, results: Sequence[JobResult], took: float) -> None:
         files = [
             file
-            for outcome in outcomes
-            for effect in outcome.effects
+            for result in results
+            for effect in result.effects
             if isinstance(effect, RecordFiles)
             for file in effect.files
         ]

@@ -17,11 +17,14 @@ import structlog
 
 from runward.daemon.faults import point
 from runward.daemon.ports import AlteredLine, Clock, Compared, Files, Gone, Journal, StandingLines
-from runward.daemon.store import journals, queries
+from runward.daemon.store import journals
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import journal_lines
 from runward.daemon.store.transaction import CommitUnknown, Statement
 from runward.daemon.worker.delayed import let_verdicts_pass
 from runward.daemon.worker.outbox import Outbox
+from runward.daemon.worker.reactions import Done
+from runward.handlers.effects import RepairJournal
 from runward.handlers.events import JournalDamaged
 from runward.handlers.facts import Unreadable
 
@@ -93,9 +96,9 @@ class Comparison:
             self._retry_at = self.clock.monotonic() + TROUBLE
             return False
 
-    def repaired(self, decided: Sequence[Journal]) -> None:
+    def repaired(self, decided: Done[RepairJournal]) -> None:
         """The repair of these journals is decided: their lines are owed again."""
-        self._repaired += decided
+        self._repaired += [(effect.directory, effect.name) for _, effect in decided]
         self._wake.set()
 
     def next_try(self, within: float) -> float | None:
@@ -158,7 +161,7 @@ class Comparison:
     async def _owe_again(self) -> None:
         """Have the outbox owe what was decided, and compare again: more may be gone since the damage was found."""
         decided = list(self._repaired)
-        lines = await queries.owed_lines(self.store, {directory for directory, _ in decided})
+        lines = await journal_lines.owed(self.store, {directory for directory, _ in decided})
         del self._repaired[: len(decided)]
         for journal in decided:
             self.outbox.owe_again(journal, [line for line in lines if line.journal == journal])

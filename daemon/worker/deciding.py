@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
 from runward.daemon.ports import Clock, Halted
-from runward.daemon.store.rows import Job, Outcome
+from runward.daemon.store.tables.jobs import Job, JobResult
+from runward.daemon.store.tables.table import Fold
 from runward.handlers import route
 from runward.handlers.asking import Given, Question, TryLater
-from runward.handlers.effects import Deciding, Effect, Effects, EndAttempt, OpenAttempt
+from runward.handlers.effects import Deciding, Effect, Effects
 from runward.handlers.events import MAXIMUM_DEPTH
 
 LONGEST_WAIT: Final = 60.0
@@ -38,13 +39,6 @@ class AtOnce(NamedTuple):
     """Answers one question in the deciding thread: from the disk or the settings."""
 
     answer: Callable[[Any], Any]
-
-
-class Fold(NamedTuple):
-    """What an effect that is decided but not applied yet means for the answer to a question."""
-
-    question: Callable[[Any], Asked]
-    apply: Callable[[Any, Any], Any]
 
 
 class NoAnswer(LookupError):
@@ -98,14 +92,14 @@ class Decider:
 
     async def decide(
         self, jobs: Sequence[Job], in_thread: InThread, wait_out: Callable[[str], Awaitable[None]]
-    ) -> list[Outcome]:
-        """An outcome for each job, in order. `wait_out` is awaited while the store does not answer."""
+    ) -> list[JobResult]:
+        """An result for each job, in order. `wait_out` is awaited while the store does not answer."""
         batch = _Batch(jobs, self._answers, self._clock)
         asked = batch.begin()
         while not batch.is_over:
             answered = await self._answered(asked, jobs, wait_out)
             asked = await in_thread(batch.go_on, answered)
-        return batch.outcomes()
+        return batch.results()
 
     async def _answered(
         self,
@@ -175,19 +169,19 @@ class _Batch:
                 self._lanes[job.lane] = _Lane(deque((job,)))
             else:
                 lane.jobs.append(job)
-        self._outcomes: dict[int, Outcome] = {}
+        self._results: dict[int, JobResult] = {}
         self._known: dict[Asked, object] = {}
         self._fresh: list[Effect] = []
         self._decided: dict[Asked, list[Effect]] = {}
 
     @property
     def is_over(self) -> bool:
-        """Whether every job has its outcome."""
-        return len(self._outcomes) == len(self._jobs)
+        """Whether every job has its result."""
+        return len(self._results) == len(self._jobs)
 
-    def outcomes(self) -> list[Outcome]:
+    def results(self) -> list[JobResult]:
         """What is to become of each job, in order."""
-        return [self._outcomes[job.id] for job in self._jobs]
+        return [self._results[job.id] for job in self._jobs]
 
     def begin(self) -> dict[type[Asked], list[Asked]]:
         """Call the first handler of each lane, which takes no time; returns what is asked of the store."""
@@ -272,7 +266,7 @@ class _Batch:
             self._fail(lane, error)
 
     def _done(self, lane: _Lane, effects: Effects) -> None:
-        self._next(lane, Outcome(lane.jobs[0], "done", effects))
+        self._next(lane, JobResult(lane.jobs[0], "done", effects))
         self._fresh += effects
 
     def _fold(self) -> None:
@@ -292,26 +286,26 @@ class _Batch:
         """Put off or hold the lane's first job; the others of the lane wait."""
         job = lane.jobs[0]
         if isinstance(error, Halted):
-            outcome = put_back(job)
+            result = put_back(job)
         elif isinstance(error, TryLater):
             wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(job.tries, 10))
-            outcome = Outcome(job, "waiting", error=error.why, run_after=lane.now + wait)
+            result = JobResult(job, "waiting", error=error.why, run_after=lane.now + wait)
         else:
             said = "".join(traceback.format_exception(error, limit=-6))
-            outcome = Outcome(job, "held", error=said)
-        self._next(lane, outcome)
+            result = JobResult(job, "held", error=said)
+        self._next(lane, result)
         while lane.jobs:
-            self._next(lane, Outcome(lane.jobs[0], "waiting"))
+            self._next(lane, JobResult(lane.jobs[0], "waiting"))
 
-    def _next(self, lane: _Lane, outcome: Outcome) -> None:
-        self._outcomes[outcome.job.id] = outcome
+    def _next(self, lane: _Lane, result: JobResult) -> None:
+        self._results[result.job.id] = result
         lane.jobs.popleft()
         lane.handler = lane.question = None
 
 
-def put_back(job: Job) -> Outcome:
-    """The outcome of a claimed job that was not come to: it waits again, and wasn't tried."""
-    return Outcome(job._replace(tries=job.tries - 1), "waiting")
+def put_back(job: Job) -> JobResult:
+    """The result of a claimed job that was not come to: it waits again, and wasn't tried."""
+    return JobResult(job._replace(tries=job.tries - 1), "waiting")
 
 
 class LoopOfEvents(RuntimeError):
@@ -320,26 +314,3 @@ class LoopOfEvents(RuntimeError):
 
 class TooManyQuestions(RuntimeError):
     """A handler asks again and again: a bug of ours."""
-
-
-def waves(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
-    """The outcomes as transactions, in order.
-
-    One is the rule. An attempt that opens after another of its session ended needs the next one,
-    because a transaction's statements run table by table.
-    """
-    found: list[list[Outcome]] = [[]]
-    wave_of: dict[str, int] = {}
-    ended: set[tuple[str, int]] = set()
-    for outcome in outcomes:
-        lane = outcome.job.lane
-        wave = wave_of.get(lane, 0)
-        if (lane, wave) in ended and any(isinstance(effect, OpenAttempt) for effect in outcome.effects):
-            wave += 1
-            wave_of[lane] = wave
-            if wave == len(found):
-                found.append([])
-        if any(isinstance(effect, EndAttempt) for effect in outcome.effects):
-            ended.add((lane, wave))
-        found[wave].append(outcome)
-    return found

@@ -2,27 +2,19 @@
 
 from pydantic_core import to_json
 
-from runward.daemon.store.rows import (
-    DELETE_PROBLEMS,
-    FORGET_PLACE,
-    INSERT_LINK,
-    INSERT_PROBLEM,
-    MOVE_SESSION,
-    UPSERT_CURSOR,
-    UPSERT_PLACE,
-)
-from runward.daemon.store.transaction import Statement
+from runward.daemon.store.tables import cursors, links, places, problems, sessions
+from runward.daemon.store.tables.table import Rows
 from runward.daemon.worker.places import Hinted
 from runward.daemon.worker.remembered import Remembered, dump_remembered
 from runward.handlers.layouts.registry import DirectoryLayout
 from runward.handlers.layouts.scanner import Signature
 
-Statements = tuple[Statement, ...]
+Change = tuple[Rows, ...]
 
 
 def after_reading(
     hinted: Hinted, key: str, stored: Remembered, after: Remembered, whole: Signature | None, now: float
-) -> Statements:
+) -> Change:
     """What changed of the session, and of the place where that is new, or was read to its end (`whole`)."""
     found, known = changed(hinted, key, stored, after, now), hinted.known
     if known.is_new or (whole is not None and whole != known.signature):
@@ -33,45 +25,45 @@ def after_reading(
     return found
 
 
-def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now: float) -> Statements:
+def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now: float) -> Change:
     """The row of the session and what hangs on it, where it isn't as it was."""
     if after == stored:
         return ()
     phase = after.followed.phase
     activity = after.activity if phase == "open" else None
     row = (key, after.root, after.place, key, phase, dump_remembered(after), activity)
-    found: Statements = (Statement(UPSERT_CURSOR, [row]),)
+    found: Change = (Rows(cursors.UPSERT, [row]),)
     if (stored.root, stored.place) != (after.root, after.place):
-        found += (Statement(MOVE_SESSION, [(after.root, hinted.path, key)]),)
+        found += (Rows(sessions.MOVE, [(after.root, hinted.path, key)]),)
     if after.launcher is not None and after.launcher != stored.launcher:
-        found += (Statement(INSERT_LINK, [(key, after.launcher)]),)
+        found += (Rows(links.INSERT, [(key, after.launcher)]),)
     if after.problems != stored.problems:
         found += _problems(hinted, stored, after, now)
     return found
 
 
-def placed(hinted: Hinted, key: str | None, signature: Signature | None) -> Statements:
+def placed(hinted: Hinted, key: str | None, signature: Signature | None) -> Change:
     """Whose this place is, and what its file was like when it was read to its end."""
     root, place = hinted.root.name, hinted.place
     text = None if signature is None else to_json(signature).decode()
-    return (Statement(UPSERT_PLACE, [(f"{root}/{place}", root, place, key, text)]),)
+    return (Rows(places.UPSERT, [(f"{root}/{place}", root, place, key, text)]),)
 
 
-def forgotten(hinted: Hinted) -> Statements:
+def forgotten(hinted: Hinted) -> Change:
     """There is nothing at this place any more."""
-    return (Statement(FORGET_PLACE, [(f"{hinted.root.name}/{hinted.place}",)]),)
+    return (Rows(places.FORGET, [(f"{hinted.root.name}/{hinted.place}",)]),)
 
 
-def mistaken(hinted: Hinted, message: str, mend: str, now: float) -> Statements:
+def mistaken(hinted: Hinted, message: str, mend: str, now: float) -> Change:
     """A problem of ours with this place, which the next whole reading clears."""
     return (
         *placed(hinted, hinted.known.session_key, None),
-        Statement(DELETE_PROBLEMS, [(hinted.path,)]),
-        Statement(INSERT_PROBLEM, [(hinted.path, None, message, mend, now)]),
+        Rows(problems.DELETE, [(hinted.path,)]),
+        Rows(problems.INSERT, [(hinted.path, None, message, mend, now)]),
     )
 
 
-def _problems(hinted: Hinted, stored: Remembered, after: Remembered, now: float) -> Statements:
+def _problems(hinted: Hinted, stored: Remembered, after: Remembered, now: float) -> Change:
     """The problems of the session's files, in place of those that there were."""
     path = hinted.path
     within = path if isinstance(hinted.layout, DirectoryLayout) else path.rpartition("/")[0]
@@ -79,6 +71,6 @@ def _problems(hinted: Hinted, stored: Remembered, after: Remembered, now: float)
     cleared = sorted({path, *(f"{within}/{name}" for name in files)})
     rows = [(f"{within}/{each.file}", each.line, each.message, each.mend, now) for each in after.problems]
     return (
-        Statement(DELETE_PROBLEMS, [(each,) for each in cleared]),
-        Statement(INSERT_PROBLEM, rows),
+        Rows(problems.DELETE, [(each,) for each in cleared]),
+        Rows(problems.INSERT, rows),
     )

@@ -79,7 +79,7 @@ class Follower:
                 rows = mistaken(hinted, message, _REPORT, self._clock.now())
                 looked.append(
                     _nothing(hinted)._replace(
-                        statements=rows, mark=UNTRUSTED, unreadable=traceback.format_exc(limit=-6)
+                        rows=rows, mark=UNTRUSTED, unreadable=traceback.format_exc(limit=-6)
                     )
                 )
         return Followings(looked, [])
@@ -119,7 +119,7 @@ class _Batch:
             return self._aside(hinted)
         if not self._is_there(moved):
             # Neither can be reached just now: with no mark it is looked at again, for it may be where the session is.
-            return _nothing(hinted)._replace(statements=forgotten(hinted))
+            return _nothing(hinted)._replace(rows=forgotten(hinted))
         return self._follow(hinted, key, stored, moved)
 
     def _aside(self, hinted: Hinted) -> Looked:
@@ -129,11 +129,11 @@ class _Batch:
         assert root.shape is not None, "native runs are looked at elsewhere"
         signature = self._files.place_signature(root.path, hinted.place, root.shape)
         if signature is None:
-            return looked._replace(statements=forgotten(hinted))
+            return looked._replace(rows=forgotten(hinted))
         if known.unreadable is not None:
             return looked
         if known.is_new or signature != known.signature:
-            looked = looked._replace(statements=placed(hinted, known.session_key, signature))
+            looked = looked._replace(rows=placed(hinted, known.session_key, signature))
         return looked._replace(mark=mark(signature))
 
     def _stored(self, key: str, hinted: Hinted) -> Remembered:
@@ -167,7 +167,7 @@ class _Batch:
         told = scan.tell()
         if told.is_subagent:
             return _nothing(hinted)._replace(
-                statements=placed(hinted, None, sight.signature), mark=mark(sight.signature)
+                rows=placed(hinted, None, sight.signature), mark=mark(sight.signature)
             )
         # The process is asked for after its files were read: it may have said its last word meanwhile, so the end of
         # a process is believed only after a time in which nothing more came.
@@ -195,7 +195,7 @@ class _Batch:
         whole = sight.signature if settled and again_in is None else None
         return _looked(hinted, after)._replace(
             events=found.events,
-            statements=after_reading(hinted, key, stored, after, whole, self._now),
+            rows=after_reading(hinted, key, stored, after, whole, self._now),
             mark=mark(sight.signature) if settled else UNTRUSTED,
             unsettled=sight.unsettled,
             again_in=again_in,
@@ -215,7 +215,7 @@ class _Batch:
         statements = changed(hinted, key, before, after, self._now)
         return _looked(hinted, after)._replace(
             events=found.events,
-            statements=statements if is_open else (*statements, *forgotten(hinted)),
+            rows=statements if is_open else (*statements, *forgotten(hinted)),
             again_in=found.again_in,
             lost=key if is_open else None,
         )

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from runward.daemon.ports import Clock, Files, Gone, Processes, Sight
 from runward.daemon.queue.queue import Observation
-from runward.daemon.store.rows import DELETE_PROBLEMS, INSERT_PROBLEM, UPSERT_CURSOR
-from runward.daemon.store.transaction import Statement
+from runward.daemon.store.tables import cursors, problems
+from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, trusted_mark
 from runward.handlers.facts import Launch, Unreadable
@@ -55,7 +55,7 @@ class Looked(NamedTuple):
     processes: tuple[RecordedProcess, ...]
     doubted: bool
     events: tuple[Seen, ...]
-    statements: tuple[Statement, ...]
+    rows: tuple[Rows, ...]
     mark: int | None
     unsettled: bool = False
     again_in: float | None = None
@@ -67,9 +67,9 @@ class Looked(NamedTuple):
 
     def observation(self) -> Observation | None:
         """What is to be recorded, if anything."""
-        if not self.events and not self.statements:
+        if not self.events and not self.rows:
             return None
-        return Observation(f"{self.root.name}/{self.place}", self.events, self.statements)
+        return Observation(f"{self.root.name}/{self.place}", self.events, self.rows)
 
 
 AT_ONCE: Final = 32
@@ -203,7 +203,7 @@ def _looked(
     why: int,
     after: Watched,
     events: tuple[Seen, ...],
-    statements: tuple[Statement, ...],
+    rows: tuple[Rows, ...],
     trusted: int | None,
 ) -> Looked:
     return Looked(
@@ -214,7 +214,7 @@ def _looked(
         recorded(after),
         after.gone_since is not None,
         events,
-        statements,
+        rows,
         trusted,
         unsettled=trusted == UNTRUSTED and after.phase != "over",
     )
@@ -234,23 +234,23 @@ def recorded(watched: Watched) -> tuple[RecordedProcess, ...]:
 
 def _changes(
     root: WatchedRoot, directory: str, key: str, before: Watched, after: Watched, now: float
-) -> tuple[Statement, ...]:
+) -> tuple[Rows, ...]:
     """What is to be remembered in the same transaction as the events."""
     if after is before or after == before:
         return ()
     row = (f"{root.name}/{directory}", root.name, directory, key, after.phase, dump_watched(after), None)
-    statements = [Statement(UPSERT_CURSOR, [row])]
+    rows = [Rows(cursors.UPSERT, [row])]
     if after.complaints != before.complaints:
         path = f"{root.path}/{directory}"
         files = {each.file for each in (*before.complaints, *after.complaints)}
-        statements.append(Statement(DELETE_PROBLEMS, [(f"{path}/{name}",) for name in sorted(files)]))
-        statements.append(
-            Statement(
-                INSERT_PROBLEM,
+        rows.append(Rows(problems.DELETE, [(f"{path}/{name}",) for name in sorted(files)]))
+        rows.append(
+            Rows(
+                problems.INSERT,
                 [
                     (f"{path}/{each.file}", each.line, each.message, each.mend, now)
                     for each in after.complaints
                 ],
             )
         )
-    return tuple(statements)
+    return tuple(rows)

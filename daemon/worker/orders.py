@@ -19,9 +19,9 @@ from pydantic_core import to_json
 from runward.daemon.faults import point
 from runward.daemon.ports import Clock, Files, Gone, NotTold, Processes, Told
 from runward.daemon.processes.cancelling import WORD
-from runward.daemon.store import queries
-from runward.daemon.store.queries import OwedCancellation
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import cancellations
+from runward.daemon.store.tables.cancellations import OwedCancellation
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.handlers.facts import Unreadable
 
@@ -56,7 +56,7 @@ class CancelOrders:
 
     async def begin(self) -> None:
         """Remember what the daemon before this one left."""
-        self.inherited = frozenset(each.event for each in await queries.owed_cancellations(self.store))
+        self.inherited = frozenset(each.event for each in await cancellations.owed(self.store))
 
     async def run(self) -> None:
         """Carry out until cancelled."""
@@ -70,7 +70,7 @@ class CancelOrders:
         """Carry out whatever is owed and can be."""
         self.trouble = None
         try:
-            for owed in await queries.owed_cancellations(self.store):
+            for owed in await cancellations.owed(self.store):
                 await self._one(owed)
         except (sqlite3.Error, CommitUnknown) as error:
             self.trouble = f"orders to cancel: {error}"
@@ -94,7 +94,7 @@ class CancelOrders:
         told, outcome = self._outcome(owed, answer)
         row = (self.clock.now(), told, outcome, owed.event)
         try:
-            await self.store.run([Statement(queries.CANCELLATION_DONE, [row], exact=True)], "cancel")
+            await self.store.run([Statement(cancellations.DONE, [row], exact=True)], "cancel")
         except EpochRefused:
             raise
         except Fenced:

@@ -28,9 +28,10 @@ from runward.daemon.ports import (
     StandingLines,
 )
 from runward.daemon.rundir.journals import MANY as SYNC_MANY
-from runward.daemon.store import journals, queries
-from runward.daemon.store.rows import LinePlace, OwedLine
+from runward.daemon.store import journals
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import journal_lines
+from runward.daemon.store.tables.journal_lines import LinePlace, OwedLine
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.delayed import Delayed, delayed, let_verdicts_pass
 
@@ -380,7 +381,7 @@ class Outbox:
     async def _mark(self, places: Sequence[LinePlace], adopted: Sequence[Row] = ()) -> frozenset[int]:
         """Mark these rows done; returns the numbers of those that are."""
         numbers = frozenset(place.id for place in places)
-        statements = [Statement(queries.LINE_STANDS, places, exact=True)]
+        statements = [Statement(journal_lines.STANDS, places, exact=True)]
         if adopted:
             statements.append(Statement(journals.ADOPTED, adopted))
         late = min(numbers)
@@ -402,7 +403,7 @@ class Outbox:
     async def _marked(self, numbers: frozenset[int]) -> frozenset[int]:
         """Those of the rows that are marked, after a commit whose result is uncertain."""
         try:
-            return numbers - await queries.still_owed(self.store, numbers)
+            return numbers - await journal_lines.still_owed(self.store, numbers)
         except sqlite3.Error as error:
             self.log.error("outbox.not_marked", why=str(error))
             return frozenset()

@@ -7,8 +7,8 @@ import anyio.to_thread
 
 from runward.config.settings_keys import AUTO
 from runward.daemon.ports import Files
-from runward.daemon.store import queries
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import cursors, hooks, places
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.facts import Unreadable
@@ -28,7 +28,7 @@ class Known(NamedTuple):
     state: str | None = None
     signature: Signature | None = None
     is_new: bool = True
-    hook: queries.Hook | None = None
+    hook: hooks.Hook | None = None
     unreadable: str | None = None
 
 
@@ -58,7 +58,7 @@ async def known_places(
     """What is known of these places; those that no session was seen at are looked at anew."""
     asked = {f"{name}/{place}": (name, place) for name, place in targets}
     known: dict[Target, Known] = {}
-    for key, found in (await queries.places(store, asked)).items():
+    for key, found in (await places.known(store, asked)).items():
         name, place = asked[key]
         if found.session_key is not None and roots[name].may_hold(found.session_key.partition(":")[0]):
             known[name, place] = Known(found.session_key, signature=found.signature, is_new=False)
@@ -68,10 +68,10 @@ async def known_places(
     keys = {each.session_key for each in known.values() if each.session_key is not None}
     if not keys:
         return known
-    states, hooks = await queries.cursors(store, keys), await queries.hooks(store, keys)
+    states, spoken = await cursors.remembered(store, keys), await hooks.last(store, keys)
     return {
         target: each._replace(
-            state=states.get(each.session_key or ""), hook=hooks.get(each.session_key or "")
+            state=states.get(each.session_key or ""), hook=spoken.get(each.session_key or "")
         )
         for target, each in known.items()
     }

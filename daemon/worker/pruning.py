@@ -20,6 +20,7 @@ from runward.daemon.reading import in_thread
 from runward.daemon.store import pruning
 from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import prunings
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
 from runward.daemon.worker.slices import Slices
 
@@ -91,7 +92,7 @@ class Pruner:
         """Prune all that is due now; returns whether anything was."""
         did = False
         try:
-            for owed in await pruning.owed_prunings(self.store):
+            for owed in await prunings.owed_prunings(self.store):
                 await self._prune(owed.before, owed.event)
                 did = True
             if self.retention is not None and self.clock.monotonic() >= self._kept_at + self._period:
@@ -141,7 +142,7 @@ class Pruner:
             loose = await self._prune_loose(loose, before, slices.size)
             await slices.end()
         if event is not None:
-            await self.store.run([pruning.pruning_ended(event, self.clock.now())], "prune")
+            await self.store.run([prunings.pruning_ended(event, self.clock.now())], "prune")
         if sessions or event is not None:
             self.log.info("sessions.pruned", sessions=sessions, before=before)
             await self._give_pages_back()
@@ -155,7 +156,7 @@ class Pruner:
                 self.store, place, before, recorded_before, most, self.clock.now()
             )
             if found.sessions:
-                count = [] if event is None else [pruning.counted(event, found.sessions)]
+                count = [] if event is None else [prunings.counted(event, found.sessions)]
                 await self.store.run([*found.statements, *count], "prune")
             return found
 

@@ -16,8 +16,8 @@ import structlog
 
 from runward.daemon.faults import point
 from runward.daemon.ports import Begun, Clock, NotBegun, Processes
-from runward.daemon.store.starts import START_ENDED, owed_starts
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables.starts import ENDED, owed_starts
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.delayed import Delayed, delayed
 from runward.handlers.effects import StartRun
@@ -159,7 +159,7 @@ class Starts:
     async def _mark(self, rows: Sequence[Row]) -> str | None:
         """Mark these starts; returns why that may not have happened, and then they are asked for again."""
         try:
-            await self.store.run([Statement(START_ENDED, rows, exact=True)], "start")
+            await self.store.run([Statement(ENDED, rows, exact=True)], "start")
         except EpochRefused:
             raise
         except (CommitUnknown, Fenced, sqlite3.Error) as error:

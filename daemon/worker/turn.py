@@ -6,7 +6,6 @@ run in a thread; nothing is acknowledged or performed before its commit returned
 
 import math
 import sqlite3
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,23 +17,23 @@ import structlog
 from runward.daemon.inbox.launches import launch_in, launch_of, record
 from runward.daemon.inbox.requests import load_request
 from runward.daemon.inbox.spool import InboxFile
-from runward.daemon.ports import Clock, Files, Journal
+from runward.daemon.ports import Clock, Files
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
 from runward.daemon.reading import in_thread
-from runward.daemon.store import queries
-from runward.daemon.store.rows import Outcome
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import cursors, events, launches, places, sessions
+from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hint, Hints, Target, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
-from runward.daemon.worker.deciding import Decider, waves
+from runward.daemon.worker.deciding import Decider
 from runward.daemon.worker.following import FEWER_BYTES, MOST_BYTES, Follower
 from runward.daemon.worker.look import Looked, Looker
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
 from runward.daemon.worker.places import known_places
-from runward.handlers.effects import CancelRun, EndAttempt, NoteHook, PruneSessions, StartRun
-from runward.handlers.events import AttemptEnded, Event, HookSpoke, RunLaunched
+from runward.daemon.worker.reactions import Reactions
+from runward.handlers.events import RunLaunched
 from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -45,7 +44,6 @@ LONGEST_PAUSE: Final = 15.0
 ALONE_AFTER: Final = 10.0
 """Seconds without a look at a native run after which transcripts are read in large pieces."""
 from runward.handlers.sessions.observe import dump_watched, forgotten
-from runward.handlers.sessions.reasons import is_failure
 
 _OF_NATIVE: Final = f"{native.LAYOUT}:"
 
@@ -56,7 +54,7 @@ class StoppedInTrouble(Exception):
 
 @dataclass(slots=True)
 class Worker:
-    """Everything a turn needs. `roots` is by name; `request_scan` is called when one is asked for."""
+    """Everything a turn needs. `roots` is by name."""
 
     files: Files
     clock: Clock
@@ -71,16 +69,8 @@ class Worker:
     coverage: Coverage
     log: structlog.typing.FilteringBoundLogger
     roots: dict[str, WatchedRoot]
-    request_scan: Callable[[], None]
+    reactions: Reactions
     batch: int = 256
-    tell: Callable[[Sequence[dict[str, object]]], None] = lambda lines: None
-    """Logs the verdicts of a batch in one go."""
-    cancelled: Callable[[], None] = lambda: None
-    """Called when an order to end a run is durable."""
-    ordered: Callable[[], None] = lambda: None
-    """Called when an order to start a run is durable."""
-    pruned: Callable[[], None] = lambda: None
-    """Called when it is durable that something is to be pruned."""
     doubt: Callable[[Iterable[str]], None] = lambda names: None
     """Called with roots in which a session's files may be that are missed elsewhere."""
     opened: Callable[[Target, tuple[RecordedProcess, ...]], None] = lambda target, processes: None
@@ -92,24 +82,13 @@ class Worker:
     """Why no run is looked at: there is too little room for what would have to be recorded. Requests still are."""
     trouble: str | None = None
     """What keeps the worker from working."""
-    lag: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
-    """Seconds from the ends of native runs to their durable verdicts, of the last that ended since the daemon started.
-
-    Another tool's log is believed only after a rest, and may be read long after."""
-    verdicts: int = 0
     stopping: anyio.Event = field(default_factory=anyio.Event)
     """Set when the daemon is to end: trouble is not waited out any more."""
     findings: list[Observation] = field(default_factory=list)
     """What is to be recorded though no directory or inbox says it."""
-    repaired: Callable[[Sequence[Journal]], None] = lambda journals: None
-    """Called with journals that are owed lines again."""
     _pause: float = FIRST_PAUSE
     _turning: bool = False
     _native_at: float = -math.inf
-    _since: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._since = self.clock.now()
 
     @property
     def busy(self) -> bool:
@@ -201,14 +180,14 @@ class Worker:
         if of_native:
             self._native_at = self.clock.monotonic()
             names = [f"{root}/{name}" for (root, name), _ in of_native]
-            remembered = await queries.cursors(self.store, names)
-            launches = await queries.launches(self.store, [f"{_OF_NATIVE}{name}" for name in names])
-            looked, is_long = await in_thread(self._look_at, of_native, remembered, launches)
+            remembered = await cursors.remembered(self.store, names)
+            launched = await launches.last(self.store, [f"{_OF_NATIVE}{name}" for name in names])
+            looked, is_long = await in_thread(self._look_at, of_native, remembered, launched)
             if any(look.is_forgotten for look in looked):
-                looked = await self._look_anew(looked, of_native, remembered, launches)
+                looked = await self._look_anew(looked, of_native, remembered, launched)
             if is_long:  # a launch may be in what is not read yet, so nothing can be said of runs without one
                 left = [
-                    each for each in looked if f"{_OF_NATIVE}{each.root.name}/{each.place}" not in launches
+                    each for each in looked if f"{_OF_NATIVE}{each.root.name}/{each.place}" not in launched
                 ]
                 self.hints.add_to_backlog([(each.root.name, each.place) for each in left], Why.AGAIN)
                 looked = [each for each in looked if each not in left]
@@ -230,7 +209,7 @@ class Worker:
         self.log.error(
             "cursors.unreadable", runs=sorted(keys.values()), mend="nothing: they are looked at anew"
         )
-        known = await queries.sessions(self.store, keys)
+        known = await sessions.known(self.store, keys)
         anew = {
             cursor: dump_watched(forgotten(known[key].attempt if key in known else 0))
             for key, cursor in keys.items()
@@ -274,13 +253,13 @@ class Worker:
         self.doubt([root.name for root in self.roots.values() if any(root.may_hold(each) for each in lost)])
         gone = [f"{look.root.name}/{look.place}" for look in found.looked if look.mark is None]
         if gone:  # where a copy of a session lies, it goes on
-            self.hints.add(await queries.places_beside(self.store, gone), Why.AGAIN)
+            self.hints.add(await places.beside(self.store, gone), Why.AGAIN)
         return found.looked
 
     async def _requests(self) -> list[tuple[InboxFile, Observation | None]]:
         """The inbox's requests that aren't recorded yet; those that are none, are None."""
         found = await in_thread(self.files.inbox)
-        known = await queries.known_events(self.store, (file.name for file in found))
+        known = await events.known_events(self.store, (file.name for file in found))
         requests: list[tuple[InboxFile, Observation | None]] = []
         for file in found[: self.batch]:
             event = load_request(file)
@@ -347,98 +326,38 @@ class Worker:
         """Decide and complete the claimed jobs. Once claimed they are seen through."""
         if not claim.jobs:
             return
-        outcomes = await self.decider.decide(claim.jobs, in_thread, self._wait_out)
-        for wave in waves(outcomes):
-            await self._complete(claim, wave)
-        await self._hint_launched(outcomes)
+        results = await self.decider.decide(claim.jobs, in_thread, self._wait_out)
+        await self._complete(claim, results)
 
-    async def _complete(self, claim: Claim, outcomes: Sequence[Outcome]) -> None:
-        left = list(outcomes)
+    async def _complete(self, claim: Claim, results: Sequence[JobResult]) -> None:
+        left = list(results)
         while left:
             completed = Completed()
             try:
                 await self.queue.complete(claim, left, completed)
             except (StoreTrouble, sqlite3.Error) as error:
                 await self._wait_out(str(error))
-            done = {outcome.job.id for outcome in completed.outcomes}
-            left = [outcome for outcome in left if outcome.job.id not in done]
-            self.report(completed)
+            done = {result.job.id for result in completed.results}
+            left = [result for result in left if result.job.id not in done]
+            await self.report(completed)
 
-    def report(self, completed: Completed) -> None:
-        """Hand on what is durable now: lines to the outbox, verdicts to the log."""
-        self.outbox.add(completed.lines)
-        if completed.repaired:
-            self.repaired(completed.repaired)
-        if completed.scan:
-            self.request_scan()
-        now = self.clock.now()
-        verdicts: list[dict[str, object]] = []
-        for outcome in completed.outcomes:
-            if outcome.state != "done":
-                self._report_trouble(outcome)
-                continue
-            for effect in outcome.effects:
-                if isinstance(effect, EndAttempt):
-                    self.verdicts += 1
-                    if effect.key.startswith(_OF_NATIVE) and effect.at >= self._since:
-                        self.lag.append(now - effect.at)
-                    verdicts.append(_verdict(effect, outcome.job.event, now))
-                elif isinstance(effect, NoteHook):
-                    self._hint_hooked(outcome.job.event)
-                elif isinstance(effect, CancelRun):
-                    self.cancelled()
-                elif isinstance(effect, StartRun):
-                    self.ordered()
-                elif isinstance(effect, PruneSessions):
-                    self.pruned()
-        if verdicts:
-            self.tell(verdicts)
+    async def report(self, completed: Completed) -> None:
+        """Have all parts react to what is durable now, and say what is not done."""
+        for result in completed.results:
+            if result.state != "done":
+                self._report_trouble(result)
+        await self.reactions.react(completed.results)
 
-    def _hint_hooked(self, event: Event) -> None:
-        """An agent's hook spoke: what it spoke of may be there by now."""
-        path = event.transcript_path if isinstance(event, HookSpoke) else None
-        for root in self.roots.values() if path is not None else ():
-            if root.shape is not None and path is not None and path.startswith(f"{root.path}/"):
-                place = root.shape.place_of(path.removeprefix(f"{root.path}/"))
-                self.hints.add([(root.name, place)] if place is not None else [], Why.PROCESS)
-
-    async def _hint_launched(self, outcomes: Sequence[Outcome]) -> None:
-        """A hook said in which launched run its session is: the session may have been read before that was known."""
-        effects = [each for outcome in outcomes if outcome.state == "done" for each in outcome.effects]
-        told = [
-            each.key for each in effects if isinstance(each, NoteHook) and each.launcher_session is not None
-        ]
-        if told:
-            self.agents.known = True
-            self.hints.add(await queries.places_of(self.store, told), Why.PROCESS)
-
-    def _report_trouble(self, outcome: Outcome) -> None:
-        job = outcome.job
-        if outcome.state == "held":
+    def _report_trouble(self, result: JobResult) -> None:
+        job = result.job
+        if result.state == "held":
             self.log.error(
                 "job.held",
                 job=job.id,
                 handler=job.handler,
                 lane=job.lane,
-                error=outcome.error,
+                error=result.error,
                 mend=f"runward queue show {job.id}, then retry or discard it",
             )
-        elif outcome.error is not None:
-            self.log.warning("job.delayed", job=job.id, handler=job.handler, lane=job.lane, why=outcome.error)
-
-
-def _verdict(effect: EndAttempt, event: Event, now: float) -> dict[str, object]:
-    """A verdict as the log has it: a warning where something failed, unless that is history."""
-    is_history = isinstance(event, AttemptEnded) and event.origin == "history"
-    is_bad = is_failure(effect.status, effect.reason.code) and not is_history
-    return {
-        "session": effect.key,
-        "attempt": effect.attempt,
-        "status": effect.status,
-        "reason": effect.reason.code,
-        "delivery": effect.delivery,
-        "ended_by": effect.ended_by,
-        "committed_at": now,
-        "event": "session.finished",
-        "level": "warning" if is_bad else "info",
-    }
+        elif result.error is not None:
+            self.log.warning("job.delayed", job=job.id, handler=job.handler, lane=job.lane, why=result.error)

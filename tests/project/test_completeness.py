@@ -1,10 +1,8 @@
 """What one page names, the others know: reasons, effects, questions, events, and the points where tests strike."""
 
 import ast
-import inspect
 import re
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -17,7 +15,7 @@ from runward.config.playbook import Playbook
 from runward.daemon import faults
 from runward.daemon.inbox.requests import Request, dump_request
 from runward.daemon.inbox.spool import put
-from runward.daemon.store.rows import Batch
+from runward.daemon.store.tables.all import APPLIERS
 from runward.daemon.worker.deciding import Answers, NoAnswer
 from runward.handlers import facts
 from runward.handlers.asking import Question
@@ -70,22 +68,12 @@ def test_reasons_have_three_parts_and_go_with_their_status() -> None:
         assert status == ("running" if code.startswith("run.started.") else code.split(".")[1])
 
 
-def cases_of(function: Callable[..., object]) -> set[str]:
-    """The classes that a function's `match` has a case for."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    return {
-        node.cls.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Name)
-    }
-
-
 def names_of(union: object) -> set[str]:
     return {each.__name__ for each in get_args(union)}
 
 
 def test_every_effect_is_applied() -> None:
-    assert cases_of(Batch._effect) == names_of(Effect)
+    assert {kind.__name__ for kind in APPLIERS} == names_of(Effect)
 
 
 def test_a_question_that_nobody_answers_keeps_the_daemon_from_starting() -> None:

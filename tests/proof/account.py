@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from tests.proof.place import Place
 
-from runward.daemon.store.chain import GENESIS, event_hash
+from runward.daemon.store.hash_chain import GENESIS, event_hash
 
 Account: TypeAlias = dict[str, list[str]]
 

@@ -9,9 +9,11 @@ from runward.daemon.ports import Appended, JournalLine, NotAppended
 from runward.daemon.processes import starting
 from runward.daemon.rundir import journals
 from runward.daemon.rundir.files import RealFiles
-from runward.daemon.store import rows
 from runward.daemon.store.epoch import HeldEpoch
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import all as tables
+from runward.daemon.store.tables import jobs
+from runward.daemon.store.tables.table import Write
 
 
 def _epoch_of_the_store() -> None:
@@ -26,10 +28,10 @@ def _epoch_of_the_store() -> None:
 def _token_of_the_job() -> None:
     """A job may be completed by anybody, also twice."""
     guarded = " where id = ? and token = ? and state = 'running'"
-    assert guarded in rows._FINISH_JOB
-    unguarded = rows._FINISH_JOB.replace(guarded, " where id = ? and (token = ? or true)")
-    order = tuple((unguarded if sql is rows._FINISH_JOB else sql, exact) for sql, exact in rows._ORDER)
-    rows._FINISH_JOB, rows._ORDER = unguarded, order  # type: ignore[misc] # to take it out is the purpose
+    assert guarded in jobs.FINISH.sql
+    unguarded = Write(jobs.FINISH.sql.replace(guarded, " where id = ? and (token = ? or true)"))
+    tables.WRITES = tuple(unguarded if each is jobs.FINISH else each for each in tables.WRITES)  # type: ignore[misc] # to take it out is the purpose
+    jobs.FINISH = unguarded  # type: ignore[misc] # likewise
 
 
 def _epoch_of_the_journal() -> None:

@@ -15,8 +15,9 @@ from tests.proof.place import Place
 from tests.proof.processes import Forks
 
 from runward.config.contract import ExpectedArtifact
-from runward.daemon.store import rows
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import all as tables
+from runward.daemon.store.tables import jobs
 from runward.daemon.store.transaction import EpochRefused, Fenced
 from runward.handlers.facts import Declarations
 
@@ -123,7 +124,7 @@ async def test_without_the_epoch_the_token_refuses_the_held_turn(
 async def test_without_epoch_and_token_the_held_turn_has_its_effect_too(
     tmp_path: Path, forks: Forks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for owner, name in ((Store, "_check_epoch"), (rows, "_FINISH_JOB"), (rows, "_ORDER")):
+    for owner, name in ((Store, "_check_epoch"), (jobs, "FINISH"), (tables, "WRITES")):
         monkeypatch.setattr(owner, name, getattr(owner, name))  # restored afterwards
     FENCES["epoch of the store"]()
     FENCES["token of the job"]()

@@ -15,7 +15,7 @@ from tests.simulation.produced import check_files
 from tests.simulation.universe import Universe
 
 from runward.daemon.ports import Appended, JournalLine, NotAppended
-from runward.daemon.store.chain import GENESIS, event_hash
+from runward.daemon.store.hash_chain import GENESIS, event_hash
 from runward.daemon.store.restore import MAYBE_BEGUN
 from runward.handlers.journal.place import journal_directory
 

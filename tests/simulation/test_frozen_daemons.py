@@ -18,8 +18,10 @@ from tests.simulation.story import Story
 from tests.simulation.tally import Tally
 from tests.simulation.universe import ROOTS, Universe
 
-from runward.daemon.store import rows
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import all as tables
+from runward.daemon.store.tables import jobs
+from runward.daemon.store.tables.table import Write
 from runward.daemon.store.transaction import Fenced
 from runward.daemon.supervisor import Supervisor
 from runward.handlers.events import JobRetryRequested
@@ -123,11 +125,11 @@ def test_without_the_epoch_the_token_refuses_it_all_the_same(monkeypatch: pytest
 
 def test_without_both_a_job_is_done_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     without_the_epoch(monkeypatch)
-    loose = rows._FINISH_JOB.replace("and token = ? and state = 'running'", "and ? is not null")
-    assert loose != rows._FINISH_JOB
-    order = tuple((loose if sql == rows._FINISH_JOB else sql, exact) for sql, exact in rows._ORDER)
-    monkeypatch.setattr(rows, "_FINISH_JOB", loose)
-    monkeypatch.setattr(rows, "_ORDER", order)
+    loose = Write(jobs.FINISH.sql.replace("and token = ? and state = 'running'", "and ? is not null"))
+    assert loose.sql != jobs.FINISH.sql
+    writes = tuple(loose if each is jobs.FINISH else each for each in tables.WRITES)
+    monkeypatch.setattr(jobs, "FINISH", loose)
+    monkeypatch.setattr(tables, "WRITES", writes)
     with (
         closing(FrozenDaemon("commit.apply.begin")) as history,
         pytest.raises(Broken, match=r"no job is open|a job decides once"),

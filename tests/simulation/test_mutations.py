@@ -18,9 +18,10 @@ from runward.daemon.processes import record, ticket
 from runward.daemon.queue.queue import Queue
 from runward.daemon.rundir import comparing, files, journals
 from runward.daemon.rundir.sights import NOTHING_READ
-from runward.daemon.store import queries, restore, rows
+from runward.daemon.store import restore
 from runward.daemon.store.restore import Plan, plan_of
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import cancellations, jobs, journal_lines
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker import following, places
 from runward.daemon.worker.orders import CancelOrders
@@ -73,7 +74,7 @@ def without_taking_jobs_back(patch: pytest.MonkeyPatch) -> None:
     async def nothing(store: Store, now: float) -> int:
         return 0
 
-    patch.setattr(queries, "take_back", nothing)
+    patch.setattr(jobs, "take_back", nothing)
 
 
 def without_lanes(patch: pytest.MonkeyPatch) -> None:
@@ -82,18 +83,20 @@ def without_lanes(patch: pytest.MonkeyPatch) -> None:
     async def no_lanes(store: Store) -> dict[str, int]:
         return {}
 
-    patch.setattr(queries, "open_lanes", no_lanes)
+    patch.setattr(jobs, "open_lanes", no_lanes)
     patch.setattr(Queue, "_settle", lambda self, outcomes, batch: None)
 
 
 def without_owing_lines_again(patch: pytest.MonkeyPatch) -> None:
     """A daemon doesn't ask what the one before it owed."""
-    owed_lines = queries.owed_lines
+    owed_lines = journal_lines.owed
 
-    async def of_repairs(store: Store, directories: Iterable[str] | None = None) -> list[rows.OwedLine]:
+    async def of_repairs(
+        store: Store, directories: Iterable[str] | None = None
+    ) -> list[journal_lines.OwedLine]:
         return [] if directories is None else await owed_lines(store, directories)
 
-    patch.setattr(queries, "owed_lines", of_repairs)
+    patch.setattr(journal_lines, "owed", of_repairs)
 
 
 def without_syncing(patch: pytest.MonkeyPatch) -> None:
@@ -129,7 +132,7 @@ def without_looking_whether_a_run_began(patch: pytest.MonkeyPatch) -> None:
 def without_telling_again(patch: pytest.MonkeyPatch) -> None:
     """An order counts as carried out before anybody was told."""
 
-    async def mark_first(self: CancelOrders, owed: queries.OwedCancellation) -> None:
+    async def mark_first(self: CancelOrders, owed: cancellations.OwedCancellation) -> None:
         point("cancel.before")
         await self._mark(owed, Told("its launcher was told"))
         point("cancel.after")
@@ -144,7 +147,7 @@ def without_knowing_who_was_told(patch: pytest.MonkeyPatch) -> None:
     async def nothing(store: Store, keys: Any) -> dict[Any, Any]:
         return {}
 
-    patch.setattr(queries, "cancellations_of", nothing)
+    patch.setattr(cancellations, "orders_for", nothing)
 
 
 def without_comparing(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.simulation.broken import Broken
 
-from runward.daemon.store.chain import ChainedEvent, Head, follow
+from runward.daemon.store.hash_chain import ChainedEvent, Head, follow
 from runward.daemon.store.migrate import migrations
 from runward.daemon.store.packed_document import COLUMNS, insert, unpack
 

@@ -15,16 +15,26 @@ from tests.handlers.examples import declaration
 
 from runward.daemon.queue import queue as queueing
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
-from runward.daemon.store import queries
 from runward.daemon.store.migrate import migrate
-from runward.daemon.store.rows import INSERT_PROBLEM, Job, Outcome
 from runward.daemon.store.store import Store, connect
+from runward.daemon.store.tables import jobs, problems
+from runward.daemon.store.tables.jobs import Job, JobResult
+from runward.daemon.store.tables.table import Rows, Write
 from runward.daemon.store.transaction import EpochRefused, Fenced, Statement
-from runward.handlers.effects import Effect, Emit, Explain, OpenAttempt, OpenSession, Reason, ReleaseJob
+from runward.handlers.effects import (
+    Effect,
+    Emit,
+    EndAttempt,
+    Explain,
+    OpenAttempt,
+    OpenSession,
+    Reason,
+    ReleaseJob,
+)
 from runward.handlers.events import AttemptEnded, AttemptStarted, Event, ScanRequested, SessionFinished
 
-BAD = Statement(INSERT_PROBLEM, [("p", None, None, None, 1.0)])
-GOOD = Statement(INSERT_PROBLEM, [("p", None, "is wrong", None, 1.0)])
+BAD = Rows(problems.INSERT, [("p", None, None, None, 1.0)])
+GOOD = Rows(problems.INSERT, [("p", None, "is wrong", None, 1.0)])
 Fate = Literal["done, but told to have failed", "not done"]
 
 
@@ -52,7 +62,7 @@ class Desk:
         jobs = await self.queue.due(due) if due else []
         return await self.queue.put([observation(event) for event in events], jobs)
 
-    async def complete(self, claim: Claim, *outcomes: Outcome) -> Completed:
+    async def complete(self, claim: Claim, *outcomes: JobResult) -> Completed:
         completed = Completed()
         await self.queue.complete(claim, outcomes or [done(job) for job in claim.jobs], completed)
         return completed
@@ -89,12 +99,12 @@ def start(lane: str, attempt: int = 1) -> AttemptStarted:
     return AttemptStarted(lane, attempt, 1.0, declaration())
 
 
-def observation(event: Event, *statements: Statement) -> Observation:
-    return Observation(event.key, [event], statements)
+def observation(event: Event, *rows: Rows) -> Observation:
+    return Observation(event.key, [event], rows)
 
 
-def done(job: Job, *effects: Effect) -> Outcome:
-    return Outcome(job, "done", effects)
+def done(job: Job, *effects: Effect) -> JobResult:
+    return JobResult(job, "done", effects)
 
 
 def open_session(key: str) -> OpenSession:
@@ -165,12 +175,12 @@ async def test_halving_leaves_out_the_guilty_observation_alone(desk: Desk, guilt
     assert subject == f"l{guilty}#1/started"
     assert "IntegrityError" in why
     assert desk.queue.tally.halved > 0
-    assert len((await desk.complete(claim)).outcomes) == 6
+    assert len((await desk.complete(claim)).results) == 6
 
 
 async def test_a_guilty_observation_does_not_keep_due_jobs_from_being_claimed(desk: Desk) -> None:
     claim = await desk.put(start("a"))
-    await desk.complete(claim, Outcome(claim.jobs[0], "waiting", error="busy", run_after=0.0))
+    await desk.complete(claim, JobResult(claim.jobs[0], "waiting", error="busy", run_after=0.0))
     due = await desk.queue.due(10)
     again = await desk.queue.put([observation(start("b"), BAD)], due)
     assert [job.lane for job in again.jobs] == ["a"]
@@ -189,12 +199,48 @@ async def test_the_chain_is_unbroken_after_halving(desk: Desk) -> None:
 
 
 async def test_a_statement_without_a_place_in_the_transaction_is_a_bug_and_not_dropped(desk: Desk) -> None:
-    stray = Statement("delete from problems where path = 'p'", [()])
+    stray = Rows(Write("delete from problems where path = 'p'"), [()])
     with pytest.raises(KeyError, match="no place"):
         await desk.queue.put([observation(start("a"), stray)], [])
 
 
 # --- completing
+
+
+def ended(key: str, attempt: int) -> EndAttempt:
+    reason = Reason("run.completed.ok", "it is over")
+    end = ("declared", "running", "completed", reason, "daemon", None, None)
+    return EndAttempt(key, attempt, 2.0, *end)  # type: ignore[arg-type] # a tuple of literals
+
+
+def resumed(key: str, attempt: int) -> OpenAttempt:
+    return OpenAttempt(key, attempt, 3.0, "completed", Reason("run.started.resumed", "it goes on"), "daemon")
+
+
+async def test_a_session_that_ends_and_goes_on_twice_in_one_batch_is_one_transaction(desk: Desk) -> None:
+    claim = await desk.put(start("a"), start("a", 2), start("a", 3))
+    commits = desk.store.commits
+    first, second, third = claim.jobs
+    await desk.complete(
+        claim,
+        done(first, open_session("a"), ended("a", 1)),
+        done(second, resumed("a", 2), ended("a", 2)),
+        done(third, resumed("a", 3)),
+    )
+    assert desk.store.commits == commits + 1
+    assert await desk.store.read("select status, attempt, ended_by from sessions") == [("running", 3, None)]
+    assert await desk.store.read("select attempt, status from attempts") == [
+        (1, "completed"),
+        (2, "completed"),
+        (3, "running"),
+    ]
+    history = await desk.store.read("select attempt, replaced, status from status_history order by id")
+    assert history[1:] == [
+        (1, "running", "completed"),
+        (2, "completed", "running"),
+        (2, "running", "completed"),
+        (3, "completed", "running"),
+    ]
 
 
 async def test_a_job_is_completed_once_and_only_under_its_token(desk: Desk) -> None:
@@ -217,7 +263,7 @@ async def test_halving_holds_the_guilty_lane_alone(desk: Desk, guilty: int) -> N
         for job in claim.jobs
     ]
     completed = await desk.complete(claim, *outcomes)
-    assert {(outcome.job.lane, outcome.state) for outcome in completed.outcomes} == {
+    assert {(outcome.job.lane, outcome.state) for outcome in completed.results} == {
         (f"l{number}", "held" if number == guilty else "done") for number in range(5)
     }
     assert {row[0] for row in await desk.store.read("select key from sessions")} == {
@@ -234,7 +280,7 @@ async def test_the_jobs_behind_a_guilty_one_wait_and_those_before_it_are_done(de
     completed = await desk.complete(
         claim, done(first, open_session("a")), done(second, impossible("x")), done(third)
     )
-    assert [(outcome.job.id, outcome.state) for outcome in completed.outcomes] == [
+    assert [(outcome.job.id, outcome.state) for outcome in completed.results] == [
         (first.id, "done"),
         (second.id, "held"),
         (third.id, "waiting"),
@@ -258,7 +304,7 @@ async def test_an_emitted_event_that_is_known_is_a_no_op(desk: Desk) -> None:
     completed = await desk.complete(
         claim, done(claim.jobs[0], Emit(verdict)), done(claim.jobs[1], open_session("b"))
     )
-    assert [outcome.state for outcome in completed.outcomes] == ["done", "done"]
+    assert [outcome.state for outcome in completed.results] == ["done", "done"]
     assert (await desk.keys()).count("a#1/finished") == 1
 
 
@@ -275,7 +321,7 @@ async def test_a_waiting_job_holds_back_those_behind_it_and_no_other_lane(desk: 
     claim = await desk.put(start("a"), start("b"))
     later = desk.clock.now() + 30
     waiting, other = claim.jobs
-    await desk.complete(claim, Outcome(waiting, "waiting", error="busy", run_after=later), done(other))
+    await desk.complete(claim, JobResult(waiting, "waiting", error="busy", run_after=later), done(other))
     behind = await desk.put(start("a", 2), start("b", 2), start("c"))
     assert sorted(job.lane for job in behind.jobs) == ["b", "c"]
     await desk.complete(behind)
@@ -294,7 +340,7 @@ async def test_a_waiting_job_holds_back_those_behind_it_and_no_other_lane(desk: 
 async def test_a_clock_that_was_set_back_makes_nobody_wait_for_it_to_catch_up(desk: Desk) -> None:
     claim = await desk.put(start("a"))
     await desk.complete(
-        claim, Outcome(claim.jobs[0], "waiting", error="busy", run_after=desk.clock.now() + 30)
+        claim, JobResult(claim.jobs[0], "waiting", error="busy", run_after=desk.clock.now() + 30)
     )
     assert await desk.queue.due(10) == []
     desk.clock.move(-3600)
@@ -304,7 +350,7 @@ async def test_a_clock_that_was_set_back_makes_nobody_wait_for_it_to_catch_up(de
 
 async def test_only_as_many_due_jobs_as_fit_are_claimed_and_the_rest_keep_their_order(desk: Desk) -> None:
     claim = await desk.put(*(start("a", attempt) for attempt in range(1, 5)))
-    await desk.complete(claim, *(Outcome(job, "waiting") for job in claim.jobs))
+    await desk.complete(claim, *(JobResult(job, "waiting") for job in claim.jobs))
     seen = []
     for _ in range(4):
         due = await desk.queue.due(1)
@@ -317,7 +363,7 @@ async def test_only_as_many_due_jobs_as_fit_are_claimed_and_the_rest_keep_their_
 async def test_a_held_job_stops_its_lane_until_it_is_retried(desk: Desk) -> None:
     claim = await desk.put(start("a"))
     held = claim.jobs[0]
-    await desk.complete(claim, Outcome(held, "held", error="a bug"))
+    await desk.complete(claim, JobResult(held, "held", error="a bug"))
     behind = await desk.put(start("a", 2), start("b"))
     assert [job.lane for job in behind.jobs] == ["b"]
     await desk.complete(behind)
@@ -331,7 +377,7 @@ async def test_a_held_job_stops_its_lane_until_it_is_retried(desk: Desk) -> None
 async def test_a_discarded_job_frees_its_lane_and_stays_discarded(desk: Desk) -> None:
     claim = await desk.put(start("a"))
     held = claim.jobs[0]
-    await desk.complete(claim, Outcome(held, "held", error="a bug"))
+    await desk.complete(claim, JobResult(held, "held", error="a bug"))
     await desk.put(start("a", 2))
     request = await desk.put(ScanRequested("discard", 1.0))
     await desk.complete(request, done(request.jobs[0], ReleaseJob(held.id, "discarded", "hopeless")))
@@ -350,7 +396,7 @@ async def test_a_job_that_is_not_held_is_not_released(desk: Desk) -> None:
 
 async def test_an_event_that_cannot_be_read_is_held_and_stops_nobody_else(desk: Desk) -> None:
     claim = await desk.put(start("a"), start("b"))
-    await desk.complete(claim, *(Outcome(job, "waiting") for job in claim.jobs))
+    await desk.complete(claim, *(JobResult(job, "waiting") for job in claim.jobs))
     await desk.store.run([Statement("drop trigger events_are_facts", [()])], "t")
     await desk.store.run([Statement("update events set payload = '{}' where lane = 'a'", [()])], "t")
     assert [job.lane for job in await desk.queue.due(10)] == ["b"]
@@ -400,7 +446,7 @@ async def test_an_unknown_commit_of_a_put_is_found_out(
 @pytest.mark.parametrize("fate", ["done, but told to have failed", "not done"])
 async def test_an_unknown_commit_of_a_claim_is_found_out(desk: Desk, fate: Fate) -> None:
     first = await desk.put(start("a"))
-    await desk.complete(first, Outcome(first.jobs[0], "waiting"))
+    await desk.complete(first, JobResult(first.jobs[0], "waiting"))
     due = await desk.queue.due(10)
     desk.connection.commits = [fate]
     if fate == "not done":
@@ -421,7 +467,7 @@ async def test_of_a_job_that_is_gone_nobody_says_that_it_was_completed(
 
     claim = await desk.put(start("a"))
     desk.connection.commits = ["not done"]
-    monkeypatch.setattr(queries, "states_under", packed_meanwhile)
+    monkeypatch.setattr(jobs, "states_under", packed_meanwhile)
     with pytest.raises(StoreTrouble):
         await desk.complete(claim)
 
@@ -440,7 +486,7 @@ async def test_an_unknown_commit_of_a_completion_is_found_out(
             await desk.complete(claim, *outcomes)
         assert await desk.store.read("select key from sessions") == []
     completed = await desk.complete(claim, *outcomes)
-    assert [outcome.state for outcome in completed.outcomes] == ["done", "done"]
+    assert [outcome.state for outcome in completed.results] == ["done", "done"]
     assert await desk.store.read("select key from sessions order by key") == [("a",), ("b",)]
 
 
@@ -517,7 +563,7 @@ async def test_work_in_the_background_is_claimed_and_completed_like_any_other(de
     claim = await desk.queue.put((), await desk.queue.due_in_background(10, 1e9))
     assert await background(desk) == []
     await desk.complete(
-        claim, Outcome(claim.jobs[0], "waiting", error="busy", run_after=desk.clock.now() + 5)
+        claim, JobResult(claim.jobs[0], "waiting", error="busy", run_after=desk.clock.now() + 5)
     )
     assert await background(desk) == []
     assert await desk.queue.next_due_in_background(desk.clock.now()) == desk.clock.now() + 5
@@ -543,7 +589,7 @@ async def test_who_works_in_the_background_is_woken_when_there_is_something(desk
 async def test_a_held_job_of_the_background_can_be_retried(desk: Desk) -> None:
     await desk.put(verdict("a"), verdict("b"))
     claim = await desk.queue.put((), await desk.queue.due_in_background(1, 1e9))
-    await desk.complete(claim, Outcome(claim.jobs[0], "held", error="a bug"))
+    await desk.complete(claim, JobResult(claim.jobs[0], "held", error="a bug"))
     assert await background(desk) == ["files:b#1"]
     release = ReleaseJob(claim.jobs[0].id, "waiting", "asked for")
     asked = await desk.put(ScanRequested("r", 1.0))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from runward.daemon.store.backup import BackupExists, back_up
-from runward.daemon.store.chain import GENESIS_HEAD, Head, link
 from runward.daemon.store.examine import Damaged, examine
+from runward.daemon.store.hash_chain import GENESIS_HEAD, Head, link
 from runward.daemon.store.migrate import migrate, migrations
 from runward.daemon.store.reading import StoreTooNew
 from runward.handlers.events import ScanRequested

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runward.daemon.store.chain import GENESIS, Head, event_hash, link
+from runward.daemon.store.hash_chain import GENESIS, Head, event_hash, link
 from runward.handlers.events import ScanRequested
 
 FACTS: dict[str, str | int | float | None] = {

@@ -9,9 +9,9 @@ import pytest
 
 from runward.daemon.processes.ticket import has_ticket, take_ticket
 from runward.daemon.store.backup import back_up
-from runward.daemon.store.chain import GENESIS_HEAD, link
 from runward.daemon.store.epoch import read_epoch, write_epoch
 from runward.daemon.store.examine import Damaged
+from runward.daemon.store.hash_chain import GENESIS_HEAD, link
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.packed_document import COLUMNS, Document, pack

@@ -13,7 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.inbox.requests import Request, dump_request
 from runward.daemon.inbox.spool import list_inbox, put
 from runward.daemon.rundir.files import RealFiles
-from runward.daemon.store.rows import Batch
+from runward.daemon.store.batch import Batch
 from runward.handlers.effects import OpenSession
 from runward.handlers.events import JobDiscardRequested, JobRetryRequested, ScanRequested
 from runward.handlers.facts import Declarations, RootFacts, Unreadable
@@ -72,7 +72,7 @@ async def test_the_lag_is_that_of_runs_that_ended_while_the_daemon_ran(tmp_path:
         clock.move(7.0)
         await running.settle()
         assert await verdicts(running) == {"before": "completed", "meanwhile": "completed"}
-        assert list(running.supervisor.worker.lag) == [pytest.approx(2.0)]
+        assert list(running.supervisor.verdicts.lag) == [pytest.approx(2.0)]
 
 
 async def test_many_runs_are_judged_however_small_the_batch(tmp_path: Path) -> None:
@@ -262,14 +262,14 @@ async def test_artifacts_that_cannot_be_read_hold_the_verdict_back_and_no_other(
 @pytest.fixture
 def broken_playbook(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that can't take a session of the playbook `review`, as a bug of ours would have it."""
-    effect = Batch._effect
+    apply = Batch.apply
 
     def broken(self: Batch, job: object, each: object) -> None:
         if isinstance(each, OpenSession) and each.declaration.playbook == "review":
             each = each._replace(contract_basis="a bug")  # type: ignore[arg-type] # that is the bug
-        effect(self, job, each)  # type: ignore[arg-type] # as they came
+        apply(self, job, each)  # type: ignore[arg-type] # as they came
 
-    monkeypatch.setattr(Batch, "_effect", broken)
+    monkeypatch.setattr(Batch, "apply", broken)
 
 
 async def held_job(running: Daemon) -> int:

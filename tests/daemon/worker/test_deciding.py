@@ -8,9 +8,9 @@ import pytest
 from tests.daemon.worker.in_process import StillClock
 from tests.handlers.examples import HASH, declaration
 
-from runward.daemon.store.rows import Job, Outcome
-from runward.daemon.worker.answering import FOLDS
-from runward.daemon.worker.deciding import LONGEST_WAIT, MOST_QUESTIONS, Answers, Asked, Decider, waves
+from runward.daemon.store.tables.all import FOLDS
+from runward.daemon.store.tables.jobs import Job, JobResult
+from runward.daemon.worker.deciding import LONGEST_WAIT, MOST_QUESTIONS, Answers, Asked, Decider
 from runward.handlers import route
 from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.effects import Deciding, EndAttempt, Explain, OpenAttempt, OpenSession
@@ -43,7 +43,7 @@ class Told:
         self.answers.at_once(LaunchOf, lambda question: None)
         self.answers.at_once(DeclaredContract, lambda question: Declarations(None, None))
 
-    async def decide(self, jobs: Sequence[Job]) -> list[Outcome]:
+    async def decide(self, jobs: Sequence[Job]) -> list[JobResult]:
         return await Decider(self.answers, StillClock()).decide(jobs, self._in_thread, self._wait_out)
 
     async def _none(
@@ -235,27 +235,3 @@ async def test_events_that_cause_one_another_too_deeply_are_held(told: Told) -> 
     assert (await told.decide(jobs(started("a"), depth=MAXIMUM_DEPTH - 1)))[0].state == "done"
     (outcome,) = await told.decide(jobs(started("a"), depth=MAXIMUM_DEPTH))
     assert (outcome.state, "LoopOfEvents" in str(outcome.error)) == ("held", True)
-
-
-async def test_each_end_of_a_session_that_goes_on_has_a_transaction_of_its_own(told: Told) -> None:
-    events: list[Event] = [
-        started("a"),
-        ended("a"),
-        started("b"),
-        started("a", 2),
-        ended("b"),
-        ended("a", 2),
-        started("a", 3),
-    ]
-    outcomes = await told.decide(jobs(*events))
-    found = [[outcome.job.event.key for outcome in wave] for wave in waves(outcomes)]
-    assert found == [
-        ["a#1/started", "a#1/ended", "b#1/started", "b#1/ended"],
-        ["a#2/started", "a#2/ended"],
-        ["a#3/started"],
-    ]
-
-
-async def test_an_ordinary_batch_is_one_transaction(told: Told) -> None:
-    outcomes: list[Outcome] = await told.decide(jobs(started("a"), ended("a"), started("b")))
-    assert waves(outcomes) == [outcomes]

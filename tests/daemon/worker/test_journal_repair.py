@@ -353,7 +353,7 @@ async def test_neither_readiness_nor_verdicts_wait_for_the_comparison(tmp_path: 
                 for each in directories:
                     finish(each)
                 supervisor.rounds.request_scan(everything=True)
-                while supervisor.worker.verdicts < 3:
+                while supervisor.verdicts.count < 3:
                     await anyio.sleep(0.01)
                 assert [(each / EVENTS).read_bytes() for each in directories] == [b""] * 3
                 files.may.set()

@@ -12,7 +12,7 @@ from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.ports import NotTold, RunPlace, Told
 from runward.daemon.processes.cancelling import WORD
-from runward.daemon.store.queries import OwedCancellation
+from runward.daemon.store.tables.cancellations import OwedCancellation
 from runward.daemon.worker.orders import CancelOrders
 from runward.handlers.events import SessionCancelRequested
 from runward.handlers.facts import RunProcesses

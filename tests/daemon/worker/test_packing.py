@@ -11,7 +11,7 @@ from tests.daemon.worker.test_pruning import DAY, end_of_chain, prune, run, tomb
 
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
-from runward.daemon.store.chain import Head
+from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.packed_document import COLUMNS, unpack
 from runward.daemon.store.transaction import Row, Statement
 from runward.handlers.events import SessionCancelRequested

@@ -12,7 +12,7 @@ from tests.daemon.worker.test_following import KEY, Home
 
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
-from runward.daemon.store.chain import BrokenChain, ChainedEvent, Head, follow
+from runward.daemon.store.hash_chain import BrokenChain, ChainedEvent, Head, follow
 from runward.daemon.store.transaction import Statement
 from runward.handlers.events import PruneRequested
 

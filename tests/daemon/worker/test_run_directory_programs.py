@@ -17,7 +17,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from tests.daemon.worker.run_directory_model import Contract
 from tests.daemon.worker.run_directory_programs import Machine, Step, programs
 
-from runward.daemon.store.chain import ChainedEvent, Head, follow
+from runward.daemon.store.hash_chain import ChainedEvent, Head, follow
 from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.watch.hints import Why
 

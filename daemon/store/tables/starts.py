@@ -1,13 +1,24 @@
-"""The table of starts as the daemon has it: which runs have to begin, and that they did or never will."""
+"""Runs that have to begin, and that they did or never will."""
 
 import json
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pydantic_core import to_json
 
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables.jobs import Job
+from runward.daemon.store.tables.table import Table, Write
 from runward.daemon.store.values import as_bytes
 from runward.handlers.effects import StartRun
 
-START_ENDED: Final = "update starts set state = ?, why = ?, ended_at = ? where key = ? and state = 'owed'"
+if TYPE_CHECKING:
+    from runward.daemon.store.batch import Batch
+
+INSERT: Final = Write(
+    "insert into starts (key, event, session_key, name, directory, effect, state) values (?, ?, ?, ?, ?, ?, 'owed')"
+)
+
+ENDED: Final = "update starts set state = ?, why = ?, ended_at = ? where key = ? and state = 'owed'"
 """What became of a start; exact, so that nobody says it twice."""
 
 
@@ -43,3 +54,15 @@ def load_start(text: str) -> StartRun:
             "metadata": tuple((name, value) for name, value in fields["metadata"]),
         }
     )
+
+
+def _start(batch: "Batch", job: Job, effect: StartRun) -> None:
+    directory, content = f"{effect.root}/{effect.name}", to_json(effect._asdict()).decode()
+    batch.row(INSERT, (effect.key, job.seq, effect.session, effect.name, directory, content))
+
+
+STARTS: Final = Table(
+    writes=(INSERT,),
+    appliers={StartRun: _start},
+    goes_with_session=("delete from starts where session_key = ?",),
+)

@@ -1,0 +1,106 @@
+"""Everything of one transaction, gathered row by row: one statement for each table and kind of write.
+
+A batch of 256 jobs so costs a dozen statements. What an effect means for the rows is said by the owner of its table.
+"""
+
+from dataclasses import dataclass, field
+
+from runward.daemon.store.hash_chain import Head, Recorded, link
+from runward.daemon.store.tables import all as tables
+from runward.daemon.store.tables import events, jobs
+from runward.daemon.store.tables.jobs import JOBS_AN_EVENT, Job, JobResult
+from runward.daemon.store.tables.table import Rows, Write
+from runward.daemon.store.transaction import Row, Statement
+from runward.handlers.effects import Effect
+from runward.handlers.events import Event
+from runward.handlers.route import Duty, duties, in_background
+
+
+@dataclass(slots=True)
+class Batch:
+    """Everything of one transaction. `head` moves on as events are added."""
+
+    head: Head
+    epoch: int
+    now: float
+    jobs: list[Job] = field(default_factory=list)
+    waiting: list[Job] = field(default_factory=list)
+    released: bool = False
+    """Whether a held job was let go."""
+    _rows: dict[Write, list[Row]] = field(default_factory=dict)
+
+    def statements(self) -> list[Statement]:
+        """The transaction: guards exact, parents before their children. Raises `KeyError` for a write of no table."""
+        found = [
+            Statement(write.sql, rows, write.exact)
+            for write in tables.WRITES
+            if (rows := self._rows.get(write))
+        ]
+        if len(found) < len(self._rows):
+            strays = [write.sql for write in self._rows if write not in tables.WRITES]
+            raise KeyError(f"no place in a transaction is known for: {strays}")
+        return found
+
+    def add_event(
+        self, event: Event, token: str | None, blocked: bool, cause: str | None = None, depth: int = 0
+    ) -> Recorded:
+        """Record an event with a job for each of its handlers, claimed under `token` if it may run."""
+        recorded = link(self.head, event, self.now, cause, depth)
+        self.head = Head(recorded.seq, recorded.hash)
+        self.row(
+            events.INSERT,
+            (
+                recorded.seq,
+                event.key,
+                event.type,
+                event.version,
+                event.lane,
+                event.at,
+                self.now,
+                cause,
+                depth,
+                recorded.payload,
+                recorded.hash,
+            ),
+        )
+        for duty in duties(event):
+            self._add_job(recorded, duty, None if blocked or in_background(duty.lane) else token)
+        return recorded
+
+    def _add_job(self, recorded: Recorded, duty: Duty, token: str | None) -> None:
+        number, event = recorded.seq * JOBS_AN_EVENT + duty.place, recorded.event
+        handler, lane = duty.handler, duty.lane
+        job = Job(number, recorded.seq, event, recorded.hash, recorded.depth, handler, lane)
+        (self.waiting if token is None else self.jobs).append(job)
+        state = "waiting" if token is None else "running"
+        self.row(jobs.INSERT, (number, recorded.seq, handler, lane, state, token, self.epoch, self.now))
+
+    def add_result(self, result: JobResult, token: str) -> None:
+        """Complete a job under the token it was claimed with, and apply what it decided."""
+        job = result.job
+        tries = job.tries if result.state == "done" else job.tries + 1
+        self.row(jobs.FINISH, (result.state, result.run_after, tries, result.error, self.now, job.id, token))
+        for effect in result.effects:
+            self.apply(job, effect)
+
+    def apply(self, job: Job, effect: Effect) -> None:
+        """Add the rows of an effect."""
+        tables.APPLIERS[type(effect)](self, job, effect)
+
+    def add(self, rows: Rows) -> None:
+        """Add rows from elsewhere, such as a cursor's new state."""
+        if rows.rows:
+            self._rows.setdefault(rows.write, []).extend(rows.rows)
+
+    def row(self, write: Write, row: Row) -> None:
+        """One more row of this statement."""
+        rows = self._rows.get(write)
+        if rows is None:
+            self._rows[write] = [row]
+        else:
+            rows.append(row)
+
+    def last(self, write: Write) -> Row | None:
+        """The row of this statement that was added last."""
+        rows = self._rows.get(write)
+        return rows[-1] if rows else None

@@ -1,0 +1,57 @@
+"""All tables of the road, in the order in which a transaction writes them: parents before their children."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from runward.daemon.store.tables.cancellations import CANCELLATIONS
+from runward.daemon.store.tables.cursors import CURSORS
+from runward.daemon.store.tables.decisions import DECISIONS
+from runward.daemon.store.tables.events import EVENTS
+from runward.daemon.store.tables.files import FILES
+from runward.daemon.store.tables.hooks import HOOKS
+from runward.daemon.store.tables.jobs import JOBS
+from runward.daemon.store.tables.journal_lines import JOURNAL_LINES
+from runward.daemon.store.tables.launches import LAUNCHES
+from runward.daemon.store.tables.links import LINKS
+from runward.daemon.store.tables.places import PLACES
+from runward.daemon.store.tables.problems import PROBLEMS
+from runward.daemon.store.tables.prunings import PRUNINGS
+from runward.daemon.store.tables.roots import ROOTS
+from runward.daemon.store.tables.sessions import SESSIONS
+from runward.daemon.store.tables.starts import STARTS
+from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table, Write
+from runward.handlers.asking import Question
+from runward.handlers.effects import Effect
+
+TABLES: Final[tuple[Table, ...]] = (
+    EVENTS,
+    JOBS,
+    CURSORS,
+    PLACES,
+    LINKS,
+    LAUNCHES,
+    PROBLEMS,
+    SESSIONS,
+    CANCELLATIONS,
+    STARTS,
+    DECISIONS,
+    PRUNINGS,
+    ROOTS,
+    JOURNAL_LINES,
+    FILES,
+    HOOKS,
+)
+
+WRITES: Final[tuple[Write, ...]] = tuple(write for table in TABLES for write in table.writes)
+APPLIERS: Final[Mapping[type[Effect], Applier]] = {
+    kind: apply for table in TABLES for kind, apply in table.appliers.items()
+}
+ANSWERS: Final[Mapping[type[Question[Any]], Answerer]] = {
+    kind: answer for table in TABLES for kind, answer in table.answers.items()
+}
+FOLDS: Final[Mapping[type[Effect], Fold]] = {
+    kind: fold for table in TABLES for kind, fold in table.folds.items()
+}
+GO_WITH_SESSION: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_session)
+GO_WITH_EVENT: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_event)
+"""What pruning deletes, children before their parents."""

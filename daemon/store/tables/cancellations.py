@@ -1,0 +1,99 @@
+"""Orders to end runs: owed until they are carried out, then what came of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.jobs import Job
+from runward.daemon.store.tables.table import Table, Write
+from runward.daemon.store.transaction import Value
+from runward.daemon.store.values import as_int, listed, stored_text
+from runward.handlers.effects import CancelRun
+from runward.handlers.facts import Cancellation, CancellationOf, RunProcesses
+
+if TYPE_CHECKING:
+    from runward.daemon.store.batch import Batch
+
+INSERT: Final = Write(
+    "insert into cancellations (event, session_key, attempt, directory, processes, said_by, reason)"
+    " values (?, ?, ?, ?, ?, ?, ?)"
+)
+
+DONE: Final = "update cancellations set carried_out_at = ?, told = ?, outcome = ? where event = ? and carried_out_at is null"
+
+_PROCESSES: Final = TypeAdapter(RunProcesses)
+
+
+class OwedCancellation(NamedTuple):
+    """A row of `cancellations` that is still to be carried out."""
+
+    event: int
+    key: str
+    directory: str
+    processes: RunProcesses
+    said_by: str
+    reason: str
+
+
+async def orders_for(store: Store, keys: Iterable[str]) -> dict[tuple[str, int], Cancellation]:
+    """The last order to end each attempt of these sessions whose process was told, may have been, or will be."""
+    rows = await store.read(
+        "select session_key, attempt, said_by, reason, carried_out_at is null from cancellations"
+        " where session_key in (select value from json_each(?)) and told is not 0 order by event",
+        (listed(keys),),
+    )
+    return {
+        (str(key), as_int(attempt)): Cancellation(str(said_by), str(reason), bool(is_owed))
+        for key, attempt, said_by, reason, is_owed in rows
+    }
+
+
+async def owed(store: Store) -> list[OwedCancellation]:
+    """The orders to end runs that are not carried out yet, in order."""
+    rows = await store.read(
+        "select event, session_key, directory, cast(processes as blob), said_by, reason from cancellations"
+        " where carried_out_at is null order by event"
+    )
+    return [
+        OwedCancellation(
+            as_int(event),
+            str(key),
+            str(directory),
+            _named(named),
+            str(said_by),
+            str(reason),
+        )
+        for event, key, directory, named, said_by, reason in rows
+    ]
+
+
+def _named(stored: Value) -> RunProcesses:
+    """Whom an order is for; nobody, which its outcome says, where that can't be read."""
+    try:
+        return _PROCESSES.validate_json(stored_text(stored))
+    except ValueError:
+        return RunProcesses(None, None, None)
+
+
+def _cancel(batch: "Batch", job: Job, effect: CancelRun) -> None:
+    row = (job.seq, effect.key, effect.attempt, effect.directory)
+    said = (to_json(effect.processes._asdict()).decode(), effect.said_by, effect.reason)
+    batch.row(INSERT, (*row, *said))
+
+
+async def _orders(
+    store: Store, asked: Sequence[CancellationOf], jobs: Sequence[Job]
+) -> Mapping[CancellationOf, Cancellation | None]:
+    found = await orders_for(store, [each.key for each in asked])
+    return {each: found.get((each.key, each.attempt)) for each in asked}
+
+
+CANCELLATIONS: Final = Table(
+    writes=(INSERT,),
+    appliers={CancelRun: _cancel},
+    answers={CancellationOf: _orders},
+    goes_with_session=("delete from cancellations where session_key = ?",),
+)

@@ -1,0 +1,102 @@
+"""What the hook of each foreign session said last."""
+
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.jobs import Job
+from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.transaction import Value
+from runward.daemon.store.values import as_float, listed, stored_text
+from runward.handlers.effects import NoteHook
+from runward.handlers.events import HookKind
+from runward.handlers.facts import DeclaredToHook, HookDeclaration
+from runward.handlers.layouts.scanner import RecordedProcess
+
+if TYPE_CHECKING:
+    from runward.daemon.store.batch import Batch
+
+NOTE: Final = Write(
+    "insert into hooks (session_key, at, kind, ancestors, launcher_session, declared) values (?, ?, ?, ?, ?, ?)"
+    " on conflict (session_key) do update set"
+    " at = max(at, excluded.at),"
+    " kind = case when excluded.at >= at then excluded.kind else kind end,"
+    " ancestors = case when excluded.at >= at and excluded.ancestors <> '[]' then excluded.ancestors else ancestors end,"
+    " launcher_session = coalesce(launcher_session, excluded.launcher_session),"
+    " declared = coalesce(declared, excluded.declared)"
+)
+
+_DECLARED: Final = TypeAdapter(HookDeclaration)
+
+_ANCESTORS: Final = TypeAdapter(tuple[RecordedProcess, ...])
+
+_AGENTS: Final = MappingProxyType({"claude-code": 1, "codex": 0})
+
+
+class Hook(NamedTuple):
+    """What a session's hook said last: when (Unix seconds), what, under which processes, and in which launched run."""
+
+    at: float
+    kind: HookKind
+    ancestors: tuple[RecordedProcess, ...]
+    launcher_session: str | None
+
+    def agent(self, layout: str) -> RecordedProcess | None:
+        """Who of them is the agent, by how its tool calls hooks: Claude Code through a shell, Codex itself."""
+        place = _AGENTS.get(layout)
+        return self.ancestors[place] if place is not None and place < len(self.ancestors) else None
+
+
+async def last(store: Store, keys: Iterable[str]) -> dict[str, Hook]:
+    """What the hooks of these sessions said last, by session key."""
+    rows = await store.read(
+        "select session_key, at, kind, cast(ancestors as blob), launcher_session from hooks"
+        " where session_key in (select value from json_each(?))",
+        (listed(keys),),
+    )
+    return {
+        str(key): Hook(
+            as_float(at),
+            kind,  # type: ignore[arg-type] # the schema's own words
+            _ancestors(ancestors),
+            None if launcher is None else str(launcher),
+        )
+        for key, at, kind, ancestors, launcher in rows
+    }
+
+
+async def declarations(store: Store, keys: Iterable[str]) -> dict[str, HookDeclaration]:
+    """What was declared for these sessions when their hooks told of their first prompts, by session key."""
+    rows = await store.read(
+        "select session_key, declared from hooks"
+        " where session_key in (select value from json_each(?)) and declared is not null",
+        (listed(keys),),
+    )
+    return {str(key): _DECLARED.validate_json(str(text)) for key, text in rows}
+
+
+def _ancestors(stored: Value) -> tuple[RecordedProcess, ...]:
+    """The processes that a hook ran under; none are known where that can't be read."""
+    try:
+        return _ANCESTORS.validate_json(stored_text(stored))
+    except ValueError:
+        return ()
+
+
+def _note_hook(batch: "Batch", job: Job, effect: NoteHook) -> None:
+    ancestors = to_json(effect.ancestors).decode()
+    declared = None if effect.declared is None else to_json(effect.declared).decode()
+    row = (effect.key, effect.at, effect.kind, ancestors, effect.launcher_session, declared)
+    batch.row(NOTE, row)
+
+
+HOOKS: Final = Table(
+    writes=(NOTE,),
+    appliers={NoteHook: _note_hook},
+    answers={DeclaredToHook: answers_by(declarations, lambda asked: asked.key)},
+    goes_with_session=("delete from hooks where session_key = ?",),
+)

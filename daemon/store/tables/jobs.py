@@ -1,0 +1,198 @@
+"""The jobs: one for each handler of an event, claimed under a token and completed once."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
+from runward.daemon.store.transaction import Row, Statement
+from runward.daemon.store.values import as_int, listed
+from runward.handlers.effects import Effect, ReleaseJob
+from runward.handlers.events import Event, UnknownEvent, load_payload
+from runward.handlers.facts import JobState, JobStateOf
+from runward.handlers.route import BACKGROUND
+
+if TYPE_CHECKING:
+    from runward.daemon.store.batch import Batch
+
+INSERT: Final = Write(
+    "insert into jobs (id, event, handler, lane, state, token, epoch, updated_at) values (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+FINISH: Final = Write(
+    "update jobs set state = ?, run_after = ?, token = null, tries = ?, error = ?, updated_at = ?"
+    " where id = ? and token = ? and state = 'running'"
+)
+
+RELEASE: Final = Write(
+    "update jobs set state = ?, run_after = 0, tries = 0, error = ?, updated_at = ? where id = ? and state = 'held'",
+    exact=False,
+)
+
+TAKE_BACK: Final = (
+    "update jobs set state = 'waiting', token = null, epoch = ?, updated_at = ?"
+    " where state = 'running' and epoch < ?"
+)
+
+CLAIM: Final = "update jobs set state = 'running', token = ?, epoch = ? where id = ? and state = 'waiting'"
+
+RETRY_NOW: Final = "update jobs set run_after = ? where state = 'waiting' and tries > 0 and run_after > ?"
+
+HOLD: Final = "update jobs set state = 'held', error = ?, updated_at = ? where id = ? and state = 'waiting'"
+
+_BACKGROUND: Final = f"{BACKGROUND}*"
+"""The lanes in the background, as `glob` has it."""
+
+_MAY_RUN: Final = (
+    "select j.id, j.event, e.type, e.version, e.payload, e.hash, e.depth, j.handler, j.lane, j.tries"
+    " from jobs j join events e on e.seq = j.event"
+    " where j.state in ('waiting', 'held') and j.state = 'waiting' and j.run_after <= ?1 and not exists ("
+    "  select 1 from jobs b where b.lane = j.lane and b.id < j.id"
+    "  and b.state in ('waiting', 'held') and (b.state = 'held' or b.run_after > ?1))"
+)
+
+_DUE: Final = f"{_MAY_RUN} and j.lane not glob ?2 order by +j.id limit ?3"
+
+_DUE_IN_BACKGROUND: Final = (
+    f"{_MAY_RUN} and j.lane glob ?2 and coalesce(e.payload ->> 'produced_bytes', 0) <= ?4"
+    " order by j.lane, j.id limit ?3"
+)
+
+JOBS_AN_EVENT: Final = 32
+"""A job's id is this times its event's number, plus its handler's place: unique by construction."""
+
+
+class Job(NamedTuple):
+    """One handler's duty towards one event, as the worker holds it."""
+
+    id: int
+    seq: int
+    event: Event
+    event_hash: str
+    depth: int
+    handler: str
+    lane: str
+    tries: int = 0
+
+
+class JobResult(NamedTuple):
+    """What is to become of a claimed job: `done` with effects, or another state and why."""
+
+    job: Job
+    state: str
+    effects: Sequence[Effect] = ()
+    error: str | None = None
+    run_after: float = 0.0
+
+
+async def take_back(store: Store, now: float) -> int:
+    """Free what a daemon before this one had claimed; returns how many jobs were stolen so."""
+    ((stolen,),) = await store.read(
+        "select count(*) from jobs where state = 'running' and epoch < ?", (store.epoch,)
+    )
+    if stolen:
+        await store.run([Statement(TAKE_BACK, [(store.epoch, now, store.epoch)])], "take_back")
+    return as_int(stolen)
+
+
+async def open_lanes(store: Store) -> dict[str, int]:
+    """The lanes in which jobs wait or are held, with how many, but for those in the background."""
+    rows = await store.read(
+        "select lane, count(*) from jobs where state in ('waiting', 'held') and lane not glob ? group by lane",
+        (_BACKGROUND,),
+    )
+    return {str(lane): as_int(count) for lane, count in rows}
+
+
+async def next_due(store: Store) -> float | None:
+    """When the next job at the head of its lane is due in the foreground (Unix seconds); None where none waits."""
+    ((due,),) = await store.read(
+        "select min(run_after) from jobs j where state in ('waiting', 'held') and state = 'waiting'"
+        " and lane not glob ? and not exists ("
+        "select 1 from jobs b where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'held'))",
+        (_BACKGROUND,),
+    )
+    return None if due is None else float(due)
+
+
+async def next_due_in_background(store: Store, after: float) -> float | None:
+    """When the first job in the background after this moment is due (both Unix seconds)."""
+    ((due,),) = await store.read(
+        "select min(run_after) from jobs where state in ('waiting', 'held') and state = 'waiting'"
+        " and lane glob ? and run_after > ?",
+        (_BACKGROUND, after),
+    )
+    return None if due is None else float(due)
+
+
+class Due(NamedTuple):
+    """Jobs that may run now; and those whose event can't be read, with the reason."""
+
+    jobs: list[Job]
+    broken: list[tuple[int, str]]
+
+
+async def due_jobs(store: Store, now: float, limit: int) -> Due:
+    """What may run now in the foreground, in order."""
+    return _due(await store.read(_DUE, (now, _BACKGROUND, limit)))
+
+
+async def due_in_background(store: Store, now: float, limit: int, most_bytes: float) -> Due:
+    """What may run now in the background, where no more than so many bytes are to be read for it."""
+    return _due(await store.read(_DUE_IN_BACKGROUND, (now, _BACKGROUND, limit, most_bytes)))
+
+
+def _due(rows: Iterable[Row]) -> Due:
+    jobs, broken = [], []
+    for number, seq, kind, version, payload, digest, depth, handler, lane, tries in rows:
+        try:
+            event = load_payload(str(kind), as_int(version), str(payload))
+        except UnknownEvent as error:
+            broken.append((as_int(number), str(error)))
+            continue
+        jobs.append(
+            Job(
+                as_int(number),
+                as_int(seq),
+                event,
+                str(digest),
+                as_int(depth),
+                str(handler),
+                str(lane),
+                as_int(tries),
+            )
+        )
+    return Due(jobs, broken)
+
+
+async def states_under(store: Store, numbers: Iterable[int]) -> dict[int, tuple[str, str | None]]:
+    """The state and token of each of these jobs: how an uncertain commit is found out."""
+    rows = await store.read(
+        "select id, state, token from jobs where id in (select value from json_each(?))",
+        (listed(numbers),),
+    )
+    return {
+        as_int(number): (str(state), None if token is None else str(token)) for number, state, token in rows
+    }
+
+
+async def job_states(store: Store, numbers: Iterable[int]) -> dict[int, JobState]:
+    """How each of these jobs stands; those that don't exist are left out."""
+    states = await states_under(store, numbers)
+    return {number: JobState(state) for number, (state, _) in states.items()}
+
+
+def _release(batch: "Batch", job: Job, effect: ReleaseJob) -> None:
+    batch.released = True
+    batch.row(RELEASE, (effect.state, effect.reason, batch.now, effect.job))
+
+
+JOBS: Final = Table(
+    writes=(INSERT, FINISH, RELEASE),
+    appliers={ReleaseJob: _release},
+    answers={JobStateOf: answers_by(job_states, lambda asked: asked.job)},
+    folds={
+        ReleaseJob: Fold(lambda effect: JobStateOf(effect.job), lambda state, effect: JobState(effect.state))
+    },
+    goes_with_event=("delete from jobs where id between 32 * ?1 and 32 * ?1 + 31",),
+)

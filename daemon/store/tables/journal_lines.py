@@ -1,0 +1,132 @@
+"""Our lines in the journals: owed while they have neither a place nor a reason why they will never stand."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import problems
+from runward.daemon.store.tables.jobs import Job
+from runward.daemon.store.tables.table import Table, Write
+from runward.daemon.store.values import as_bytes, as_int, listed
+from runward.handlers.effects import AppendLines, RepairJournal
+
+if TYPE_CHECKING:
+    from runward.daemon.store.batch import Batch
+
+OWE: Final = Write("insert into journal_lines (id, directory, name, live, content) values (?, ?, ?, ?, ?)")
+
+OWE_AGAIN: Final = Write(
+    'update journal_lines set "offset" = null, places = null, why = null, live = ?'
+    ' where id = ? and "offset" is not null'
+)
+
+STANDS: Final = (
+    'update journal_lines set "offset" = ?, places = ?, why = ?'
+    ' where id = ? and "offset" is null and why is null'
+)
+
+TAMPERED: Final = "find out who did; `runward why` with the session's id tells what was found and when"
+
+LINES_A_JOB: Final = 8
+"""The id of an owed line is this times its job's, plus its place among the job's: likewise."""
+
+
+class OwedLine(NamedTuple):
+    """Bytes that a journal is owed. `check`: they may stand there already."""
+
+    id: int
+    seq: int
+    key: str
+    directory: str
+    name: str
+    content: bytes
+    live: bool
+    check: bool = False
+
+    @property
+    def journal(self) -> tuple[str, str]:
+        return self.directory, self.name
+
+
+class LinePlace(NamedTuple):
+    """Where what was owed stands; without an offset it never will, and why.
+
+    `places` is JSON text, `[[offset, length], …]`, where it doesn't stand in one piece.
+    """
+
+    offset: int | None
+    places: str | None
+    why: str | None
+    id: int
+
+
+async def owed(store: Store, directories: Iterable[str] | None = None) -> list[OwedLine]:
+    """What is owed to the journals in these directories, or to all, and may have been carried out already.
+
+    Each is looked for in the whole of its journal. Where older lines stood tells nothing: the run's directory
+    may have been made again since.
+    """
+    rows = await store.read(
+        "select o.id, o.event, e.lane, o.directory, o.name, o.content, o.live"
+        " from outbox o join events e on e.seq = o.event"
+        " where ?1 is null or o.directory in (select value from json_each(?1)) order by o.id",
+        (None if directories is None else listed(directories),),
+    )
+    return [
+        OwedLine(
+            as_int(row[0]),
+            as_int(row[1]),
+            str(row[2]),
+            str(row[3]),
+            str(row[4]),
+            as_bytes(row[5]),
+            bool(row[6]),
+            True,
+        )
+        for row in rows
+    ]
+
+
+async def still_owed(store: Store, numbers: Iterable[int]) -> frozenset[int]:
+    """Those of these rows of the outbox that are not done yet."""
+    rows = await store.read(
+        "select id from outbox where id in (select value from json_each(?))", (listed(numbers),)
+    )
+    return frozenset(as_int(number) for (number,) in rows)
+
+
+def lines_of(decided: Iterable[tuple[Job, AppendLines]]) -> Iterator[OwedLine]:
+    """The lines that these jobs decided on. Each job appends at most `LINES_A_JOB` times."""
+    job_id, number = -1, 0
+    for job, effect in decided:
+        job_id, number = job.id, number + 1 if job.id == job_id else job.id * LINES_A_JOB
+        yield OwedLine(
+            number, job.seq, effect.key, effect.directory, effect.name, effect.content, effect.live
+        )
+
+
+def _append(batch: "Batch", job: Job, effect: AppendLines) -> None:
+    first, last = job.id * LINES_A_JOB, batch.last(OWE)
+    is_further = last is not None and as_int(last[0]) // LINES_A_JOB == job.id
+    number = as_int(last[0]) + 1 if last is not None and is_further else first
+    assert number // LINES_A_JOB == job.id, f"a job appends at most {LINES_A_JOB} times"
+    batch.row(OWE, (number, effect.directory, effect.name, int(effect.live), effect.content))
+
+
+def _repair(batch: "Batch", job: Job, effect: RepairJournal) -> None:
+    for row in effect.rows:
+        batch.row(OWE_AGAIN, (int(effect.live), row))
+    if effect.problem is not None:
+        path = f"{effect.directory}/{effect.name}"
+        batch.row(problems.DELETE, (path,))
+        batch.row(problems.INSERT, (path, None, effect.problem, TAMPERED, batch.now))
+
+
+JOURNAL_LINES: Final = Table(
+    writes=(OWE, OWE_AGAIN),
+    appliers={AppendLines: _append, RepairJournal: _repair},
+    goes_with_event=(
+        "delete from journal_lines where id between 256 * ?1 and 256 * ?1 + 255",
+        "delete from adopted_lines where id between 256 * ?1 and 256 * ?1 + 255",
+    ),
+)

@@ -1,0 +1,43 @@
+"""What launchers recorded before they let their commands go."""
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.values import as_float, listed
+from runward.handlers.facts import Launch, LaunchOf
+from runward.handlers.layouts.scanner import RecordedProcess
+
+INSERT: Final = Write(
+    "insert into launches (id, session_key, at, seal, contract_json, timeout, grace, launcher, process)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing",
+    exact=False,
+)
+
+
+async def last(store: Store, keys: Iterable[str]) -> dict[str, Launch]:
+    """What the launchers of these sessions' runs recorded last, by session key."""
+    rows = await store.read(
+        "select session_key, at, seal, contract_json, launcher, process from json_each(?) asked"
+        " join launches on session_key = asked.value order by at, launches.rowid",
+        (listed(keys),),
+    )
+    return {
+        str(key): Launch(
+            as_float(at),
+            str(seal),
+            None if contract is None else str(contract),
+            RecordedProcess(*json.loads(str(launcher))),
+            RecordedProcess(*json.loads(str(process))),
+        )
+        for key, at, seal, contract, launcher, process in rows
+    }
+
+
+LAUNCHES: Final = Table(
+    writes=(INSERT,),
+    answers={LaunchOf: answers_by(last, lambda asked: asked.key)},
+    goes_with_session=("delete from launches where session_key = ?",),
+)

@@ -1,0 +1,209 @@
+"""The sessions with their attempts and the history of their status."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from pydantic_core import to_json
+
+from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.jobs import Job
+from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
+from runward.daemon.store.values import listed
+from runward.handlers.effects import (
+    EndAttempt,
+    EvidenceRef,
+    FoldContract,
+    HoldToLaunch,
+    OpenAttempt,
+    OpenSession,
+    RefuseFold,
+)
+from runward.handlers.facts import Produced, Session, SessionOf
+from runward.handlers.sessions.fold import fold
+
+if TYPE_CHECKING:
+    from runward.daemon.store.batch import Batch
+
+INSERT: Final = Write(
+    "insert into sessions (key, session_id, layout, root, path, kind, status, attempt, origin, started_at,"
+    " reason_code, reason_summary, evidence_refs, playbook, agent, invocation_id, containment,"
+    " artifacts_path, artifact_contract_json, contract_basis, contract_problem)"
+    " values (?, ?, ?, ?, ?, ?, 'running', 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+PLACE: Final = Write(
+    "update sessions set root = c.root, path = r.path || '/' || c.directory"
+    " from cursors c join roots r on r.name = c.root where c.key = sessions.key and sessions.key = ?",
+    exact=False,
+)
+"""Another tool's session may have been moved since its start was recorded."""
+
+MOVE: Final = Write("update sessions set root = ?, path = ? where key = ?", exact=False)
+
+INSERT_ATTEMPT: Final = Write(
+    "insert into attempts (session_key, attempt, started_at, status) values (?, ?, ?, 'running')"
+)
+
+FOLD_CONTRACT: Final = Write(
+    "update sessions set folded = 1, artifact_contract_json = ?, contract_basis = coalesce(contract_basis, ?)"
+    " where key = ? and status = 'running' and attempt = 1 and folded = 0"
+)
+
+HOLD_TO_LAUNCH: Final = Write(
+    "update sessions set artifact_contract_json = ?1, contract_basis = iif(?1 is null, null, 'launcher'),"
+    " contract_problem = coalesce(contract_problem, ?2) where key = ?3"
+)
+
+REFUSE_FOLD: Final = Write(
+    "update sessions set contract_problem = coalesce(contract_problem, ?) where key = ?"
+)
+
+TRANSIT: Final = Write(
+    "update sessions set status = ?, attempt = ?, finished_at = ?, ended_by = ?, reason_code = ?, reason_summary = ?,"
+    " evidence_refs = ?, artifact_verification_json = ?, delivery = ?"
+    " where key = ? and status = ? and attempt = ?"
+)
+"""From one status to the next. It refuses a session that is not in the status and attempt that the change started from."""
+
+END_ATTEMPT: Final = Write(
+    "update attempts set status = ?, ended_by = ?, reason_code = ?, ended_at = ?, produced = ?"
+    " where session_key = ? and attempt = ? and ended_by is null"
+)
+
+INSERT_HISTORY: Final = Write(
+    "insert into status_history (session_key, attempt, at, replaced, status, reason_code,"
+    " reason_summary, evidence_refs, source) values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+async def known(store: Store, keys: Iterable[str]) -> dict[str, Session]:
+    """The sessions with these keys, as handlers see them."""
+    rows = await store.read(
+        "select key, session_id, layout, path, status, attempt, artifacts_path, artifact_contract_json,"
+        " playbook, agent, started_at, origin, contract_problem, folded, contract_basis from sessions where key in (select value from json_each(?))",
+        (listed(keys),),
+    )
+    return {str(row[0]): Session(*row) for row in rows}  # type: ignore[arg-type] # the schema's own types
+
+
+def _open(batch: "Batch", job: Job, effect: OpenSession) -> None:
+    said, evidence = effect.declaration, _evidence(effect.reason.evidence_refs)
+    batch.row(
+        INSERT,
+        (
+            effect.key,
+            said.session_id,
+            said.layout,
+            said.root,
+            said.path,
+            said.kind,
+            effect.origin,
+            effect.at,
+            effect.reason.code,
+            effect.reason.summary,
+            evidence,
+            said.playbook,
+            said.agent,
+            said.invocation_id,
+            said.containment,
+            said.artifacts_path,
+            effect.contract_json,
+            effect.contract_basis,
+            effect.contract_problem,
+        ),
+    )
+    if said.layout != DEFAULT_LAYOUT:
+        batch.row(PLACE, (effect.key,))
+    batch.row(INSERT_ATTEMPT, (effect.key, 1, effect.at))
+    _change(batch, effect, 1, None, "running", evidence)
+
+
+def _resume(batch: "Batch", job: Job, effect: OpenAttempt) -> None:
+    reason, evidence = effect.reason, _evidence(effect.reason.evidence_refs)
+    to = ("running", effect.attempt, None, None, reason.code, reason.summary, evidence, None, None)
+    batch.row(TRANSIT, (*to, effect.key, effect.replaces, effect.attempt - 1))
+    batch.row(INSERT_ATTEMPT, (effect.key, effect.attempt, effect.at))
+    _change(batch, effect, effect.attempt, effect.replaces, "running", evidence)
+
+
+def _end(batch: "Batch", job: Job, effect: EndAttempt) -> None:
+    reason, evidence = effect.reason, _evidence(effect.reason.evidence_refs)
+    why = (reason.code, reason.summary, evidence, effect.verification_json, effect.delivery)
+    to = (effect.status, effect.attempt, effect.at, effect.ended_by, *why)
+    batch.row(TRANSIT, (*to, effect.key, effect.replaces, effect.attempt))
+    produced = _produced(effect.produced)
+    ended = (effect.status, effect.ended_by, reason.code, effect.at, produced)
+    batch.row(END_ATTEMPT, (*ended, effect.key, effect.attempt))
+    _change(batch, effect, effect.attempt, effect.replaces, effect.status, evidence)
+
+
+def _change(
+    batch: "Batch",
+    effect: OpenSession | OpenAttempt | EndAttempt,
+    attempt: int,
+    replaced: str | None,
+    status: str,
+    evidence: str,
+) -> None:
+    """A row of the status history."""
+    key, at, reason, source = effect.key, effect.at, effect.reason, effect.source
+    batch.row(
+        INSERT_HISTORY,
+        (key, attempt, at, replaced, status, reason.code, reason.summary, evidence, source),
+    )
+
+
+def _fold_contract(batch: "Batch", job: Job, effect: FoldContract) -> None:
+    batch.row(FOLD_CONTRACT, (effect.contract_json, effect.contract_basis, effect.key))
+
+
+def _hold_to_launch(batch: "Batch", job: Job, effect: HoldToLaunch) -> None:
+    batch.row(HOLD_TO_LAUNCH, (effect.contract_json, effect.problem, effect.key))
+
+
+def _refuse_fold(batch: "Batch", job: Job, effect: RefuseFold) -> None:
+    batch.row(REFUSE_FOLD, (effect.problem, effect.key))
+
+
+def _evidence(references: Iterable[EvidenceRef]) -> str:
+    return to_json([{"kind": each.kind, "id": each.id, "label": each.label} for each in references]).decode()
+
+
+def _produced(files: tuple[Produced, ...]) -> str | None:
+    """What was produced, as lists in the order of the tuple's fields; None where nothing was."""
+    return to_json(files).decode() if files else None
+
+
+_FOLD: Final = Fold(lambda effect: SessionOf(effect.key), lambda session, effect: fold(session, (effect,)))
+
+SESSIONS: Final = Table(
+    writes=(
+        INSERT,
+        PLACE,
+        MOVE,
+        INSERT_ATTEMPT,
+        FOLD_CONTRACT,
+        HOLD_TO_LAUNCH,
+        REFUSE_FOLD,
+        TRANSIT,
+        END_ATTEMPT,
+        INSERT_HISTORY,
+    ),
+    appliers={
+        OpenSession: _open,
+        OpenAttempt: _resume,
+        EndAttempt: _end,
+        FoldContract: _fold_contract,
+        HoldToLaunch: _hold_to_launch,
+        RefuseFold: _refuse_fold,
+    },
+    answers={SessionOf: answers_by(known, lambda asked: asked.key)},
+    goes_with_session=(
+        "delete from status_history where session_key = ?",
+        "delete from attempts where session_key = ?",
+    ),
+    folds=dict.fromkeys(
+        (OpenSession, OpenAttempt, EndAttempt, FoldContract, HoldToLaunch, RefuseFold), _FOLD
+    ),
+)

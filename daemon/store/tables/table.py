@@ -1,0 +1,79 @@
+"""What the owner of a table says of it, in one place; `all.py` joins them for the road."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import Row
+from runward.handlers.asking import Question
+from runward.handlers.effects import Effect
+
+if TYPE_CHECKING:
+    from runward.daemon.store.batch import Batch
+    from runward.daemon.store.tables.jobs import Job
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Write:
+    """A statement of the road, for all rows of a batch. With `exact`, each row must touch exactly one row of the table."""
+
+    sql: str
+    exact: bool = True
+
+
+class Rows(NamedTuple):
+    """Rows for a statement of the road that come from a look and not from an effect."""
+
+    write: Write
+    rows: Sequence[Row]
+
+
+class Fold(NamedTuple):
+    """What an effect that is decided but not applied yet means for the answer to a question."""
+
+    question: Callable[[Any], Question[Any]]
+    apply: Callable[[Any, Any], Any]
+
+
+Applier: TypeAlias = "Callable[[Batch, Job, Any], None]"
+"""Turns an effect of a job into rows of the batch."""
+
+Answerer: TypeAlias = "Callable[[Store, Sequence[Any], Sequence[Job]], Awaitable[Mapping[Any, Any]]]"
+"""Answers all questions of one kind together, for the jobs of a batch. Each question must be in the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """How effects become rows of a table (or of some that belong together), and what is asked of it.
+
+    `writes` run in this order. `goes_with_session` and `goes_with_event` are what pruning deletes, by the session's key
+    and by the event's number.
+    """
+
+    writes: tuple[Write, ...]
+    appliers: Mapping[type[Effect], Applier] = field(default_factory=dict)
+    answers: Mapping[type[Question[Any]], Answerer] = field(default_factory=dict)
+    folds: Mapping[type[Effect], Fold] = field(default_factory=dict)
+    goes_with_session: tuple[str, ...] = ()
+    goes_with_event: tuple[str, ...] = ()
+
+
+def no_rows(batch: "Batch", job: "Job", effect: object) -> None:
+    """The applier of an effect that is carried out once its job is durable, and leaves nothing in the store."""
+
+
+def answers_by(
+    query: Callable[[Store, Iterable[Key]], Awaitable[Mapping[Key, object]]],
+    key: Callable[[Any], Key],
+    absent: object = None,
+) -> Answerer:
+    """An answerer that asks `query` for the keys of all questions; `absent` is the answer for what is not found."""
+
+    async def answer(store: Store, asked: Sequence[Any], jobs: "Sequence[Job]") -> dict[Any, object]:
+        found = await query(store, [key(each) for each in asked])
+        return {each: found.get(key(each), absent) for each in asked}
+
+    return answer

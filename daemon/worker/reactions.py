@@ -1,0 +1,49 @@
+"""Reactions: what the daemon's parts do once effects are durable. Each part says which effects concern it."""
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from runward.daemon.store.tables.jobs import Job, JobResult
+from runward.handlers.effects import Effect
+
+E = TypeVar("E")
+
+Done: TypeAlias = Sequence[tuple[Job, E]]
+"""Effects of one kind, each with the job that decided on it, in order."""
+
+
+@dataclass(slots=True)
+class Reactions:
+    """Which part reacts to which effects."""
+
+    _at_once: dict[type[Effect], list[Callable[[Done[Any]], None]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    _then: dict[type[Effect], list[Callable[[Done[Any]], Awaitable[None]]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+    def to(self, kind: type[E], react: Callable[[Done[E]], None]) -> None:
+        """Call this with the effects of a kind that became durable together."""
+        self._at_once[kind].append(react)  # type: ignore[index] # only effects are decided on
+
+    def then(self, kind: type[E], react: Callable[[Done[E]], Awaitable[None]]) -> None:
+        """Await this, after all parts that react at once."""
+        self._then[kind].append(react)  # type: ignore[index] # likewise
+
+    async def react(self, results: Iterable[JobResult]) -> None:
+        """Have the parts react to what these jobs decided."""
+        done: dict[type[Effect], list[tuple[Job, Effect]]] = {}
+        for result in results:
+            for effect in result.effects if result.state == "done" else ():
+                kind = type(effect)
+                if kind in self._at_once or kind in self._then:
+                    done.setdefault(kind, []).append((result.job, effect))
+        for kind, effects in done.items():
+            for react in self._at_once.get(kind, ()):
+                react(effects)
+        for kind, effects in done.items():
+            for follow in self._then.get(kind, ()):
+                await follow(effects)

@@ -1,0 +1,61 @@
+"""The verdicts that became durable: a line in the log for each, and how long they took."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from runward.daemon.ports import Clock
+from runward.daemon.worker.reactions import Done
+from runward.handlers.effects import EndAttempt
+from runward.handlers.events import AttemptEnded, Event
+from runward.handlers.layouts import native
+from runward.handlers.sessions.reasons import is_failure
+
+_OF_NATIVE: Final = f"{native.LAYOUT}:"
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """Counts, times and logs verdicts."""
+
+    clock: Clock
+    tell: Callable[[Sequence[dict[str, object]]], None] = lambda lines: None
+    """Logs the verdicts of a batch in one go."""
+    count: int = 0
+    lag: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
+    """Seconds from the ends of native runs to their durable verdicts, of the last that ended since the daemon started.
+
+    A foreign session's log is believed only after a rest, and may be read long after."""
+    _since: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._since = self.clock.now()
+
+    def react(self, done: Done[EndAttempt]) -> None:
+        """These attempts have ended."""
+        now = self.clock.now()
+        self.count += len(done)
+        self.lag.extend(
+            now - effect.at
+            for _, effect in done
+            if effect.key.startswith(_OF_NATIVE) and effect.at >= self._since
+        )
+        self.tell([_line(effect, job.event, now) for job, effect in done])
+
+
+def _line(effect: EndAttempt, event: Event, now: float) -> dict[str, object]:
+    """A verdict as the log has it: a warning where something failed, unless that is history."""
+    is_history = isinstance(event, AttemptEnded) and event.origin == "history"
+    is_bad = is_failure(effect.status, effect.reason.code) and not is_history
+    return {
+        "session": effect.key,
+        "attempt": effect.attempt,
+        "status": effect.status,
+        "reason": effect.reason.code,
+        "delivery": effect.delivery,
+        "ended_by": effect.ended_by,
+        "committed_at": now,
+        "event": "session.finished",
+        "level": "warning" if is_bad else "info",
+    }
