@@ -40,7 +40,7 @@ class Entry(NamedTuple):
         }
 
 
-_CAUSE_NOTHING: Final = ("SessionSeenRequested",)
+_CAUSE_NOTHING: Final = ("RunLaunched", "SessionSeenRequested")
 """Types of events that change nothing about their session."""
 
 

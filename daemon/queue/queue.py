@@ -99,6 +99,7 @@ class Queue:
         self.uncertain: str | None = None
         """Why it can't be told whether a commit happened, while that is so."""
         self._latest = math.inf
+        self._stepped_back = False
         self._one_at_a_time = anyio.Lock(fast_acquire=True)
         """Held while rows are counted, put and completed, for the counters are in memory."""
         self.may_be_due = True
@@ -117,12 +118,7 @@ class Queue:
         """Jobs that wait and may run now; a job whose event can't be read is held."""
         if not self.may_be_due or limit <= 0:
             return []
-        now = self._clock.now()
-        if now < self._latest:
-            # The clock was stepped back, perhaps while no daemon ran: nobody shall wait for it to catch up.
-            await self._attempt([Statement(jobs.RETRY_NOW, [(now, now)])], "clock", _unknowable)
-            self.wake_background()
-        self._latest = now
+        now = await self._now_in_order()
         due = await jobs.due_jobs(self._store, now, limit)
         await self._hold(due.broken, now)
         if not due.jobs and not due.broken:
@@ -131,10 +127,26 @@ class Queue:
 
     async def due_in_background(self, limit: int, most_bytes: float) -> list[Job]:
         """Jobs that may run now in the background, none of which reads more than so many bytes."""
-        now = self._clock.now()
+        now = await self._now_in_order()
         due = await jobs.due_in_background(self._store, now, limit, most_bytes)
         await self._hold(due.broken, now)
         return due.jobs
+
+    def _now(self) -> float:
+        now = self._clock.now()
+        self._stepped_back = self._stepped_back or now < self._latest
+        self._latest = now
+        return now
+
+    async def _now_in_order(self) -> float:
+        """The time (Unix seconds). If the clock was stepped back, no job that failed waits for it to catch up."""
+        now = self._now()
+        if self._stepped_back:  # perhaps while no daemon ran
+            await self._attempt([Statement(jobs.RETRY_NOW, [(now, now)])], "clock", _unknowable)
+            self._stepped_back = False
+            self.may_be_due = True
+            self.wake_background()
+        return now
 
     async def _hold(self, broken: Sequence[tuple[int, str]], now: float) -> None:
         """Hold the jobs whose event can't be read."""
@@ -331,7 +343,7 @@ class Queue:
         await self._complete(token, [JobResult(first.job, "held", error=reason)], completed)
 
     def _batch(self) -> Batch:
-        return Batch(self._head, self._store.epoch, self._clock.now())
+        return Batch(self._head, self._store.epoch, self._now())
 
     def _settle(self, results: Sequence[JobResult], batch: Batch) -> None:
         for result in results:

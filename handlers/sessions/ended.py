@@ -79,6 +79,8 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
     held: Effects = ()
     if session.layout == native.LAYOUT:
         launch = yield from ask(LaunchOf(event.session_key))
+        if launch is not None and event.reason_code == "run.cancelled.user":
+            event = yield from _only_if_ordered(event)
         if launch is not None and not is_as_launched(session, launch):
             held = (HoldToLaunch(session.key, launch.contract_json, _NOT_AS_LAUNCHED),)
             session = session._replace(contract_json=launch.contract_json)
@@ -108,6 +110,20 @@ def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
         reason_code="run.cancelled.user",
         reason_summary=f"told to stop: cancelled by {order.said_by}{said}",
         source="person",
+    )
+
+
+def _only_if_ordered(event: AttemptEnded) -> Asking[AttemptEnded]:
+    """A launcher says that a person cancelled its run: so the order is in the store, or the run sent the signal itself."""
+    order = yield from ask(CancellationOf(event.session_key, event.attempt))
+    if order is not None:
+        return event
+    return replace(
+        event,
+        status="failed",
+        reason_code="run.failed.signal",
+        reason_summary="its launcher was told to cancel it, and no person had ordered that",
+        source="daemon",
     )
 
 

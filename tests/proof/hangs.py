@@ -37,7 +37,7 @@ def _migration() -> None:
 HANGS: Final[Mapping[str, Callable[[], None]]] = {
     "the store is opened": _migration,
     "the watch is set up": _method(Inotify, "set_up"),
-    "roots are looked at": _method(RealFiles, "identity"),
+    "roots are looked at": _method(RealFiles, "standing"),
     "a root is listed": _method(RealFiles, "list_root"),
     "a run is looked at": _method(RealFiles, "look"),
     "an artifact is looked at": _method(RealFiles, "artifacts"),

@@ -337,6 +337,18 @@ async def test_a_waiting_job_holds_back_those_behind_it_and_no_other_lane(desk: 
     assert (await desk.put(start("a", 3))).jobs != ()
 
 
+async def test_a_clock_that_was_ahead_while_a_job_failed_makes_it_wait_no_longer_than_the_others(
+    desk: Desk,
+) -> None:
+    claim = await desk.put(start("a"))
+    assert await desk.queue.due(10) == []
+    desk.clock.move(5000)
+    failed = JobResult(claim.jobs[0], "waiting", error="busy", run_after=desk.clock.now() + 5)
+    await desk.complete(claim, failed)
+    desk.clock.move(-5000)
+    assert [job.event.key for job in await desk.queue.due(10)] == ["a#1/started"]
+
+
 async def test_a_clock_that_was_set_back_makes_nobody_wait_for_it_to_catch_up(desk: Desk) -> None:
     claim = await desk.put(start("a"))
     await desk.complete(

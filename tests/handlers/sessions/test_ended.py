@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from tests.handlers.examples import HASH, KEY, NOTES, NOW, PATH, REPORT, REVIEW, ended, session
@@ -249,6 +250,32 @@ def test_an_attempt_that_is_not_the_running_one_cannot_end(changed: dict[str, ob
     (explained,) = decision
     assert isinstance(explained, Explain)
     assert explained.verdict == "refused"
+
+
+LAUNCH = Launch(1.0, "5" * 64, None, RecordedProcess(1, 2, "this"), RecordedProcess(3, 4, "this"))
+BY_A_PERSON: dict[str, Any] = {
+    "status": "cancelled",
+    "reason_code": "run.cancelled.user",
+    "source": "launcher",
+}
+
+
+@pytest.mark.parametrize(
+    ("launch", "order", "status", "reason"),
+    [
+        (LAUNCH, None, "failed", "run.failed.signal"),
+        (LAUNCH, Cancellation("ann", ""), "cancelled", "run.cancelled.user"),
+        (None, None, "cancelled", "run.cancelled.user"),
+    ],
+    ids=["no order", "an order", "files that were written by hand"],
+)
+def test_a_launched_run_was_cancelled_by_a_person_only_if_the_order_is_recorded(
+    launch: Launch | None, order: Cancellation | None, status: str, reason: str
+) -> None:
+    decision = answers(ended(**BY_A_PERSON), session(None), None, order, launch=launch)
+    assert isinstance(decision, tuple)
+    end = the_end(decision)
+    assert (end.status, end.reason.code) == (status, reason)
 
 
 def test_artifacts_that_cannot_be_read_are_tried_later_and_never_judged_absent() -> None:
