@@ -92,6 +92,8 @@ class Chaos:
         self.calm = False
         self.full = False
         """Whether the disk is full."""
+        self.unread: set[str] = set()
+        """The paths at which a call failed."""
 
     def hits(self, name: str) -> Strike | None:
         """Whether something strikes at the point `name` this time."""
@@ -140,6 +142,7 @@ class Chaos:
                 raise Killed
         if self._dice.random() < self.climate.errors * (10 if "artifacts" in path else 1):
             self._tally.faults[f"EIO from {call}"] += 1
+            self.unread.add(path)
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def room(self, wanted: int) -> int:

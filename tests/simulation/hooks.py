@@ -131,6 +131,7 @@ def check_hooks(universe: "Universe") -> None:
         if inside is None:
             raise Broken(f"{linked} is linked to {launcher}, and was started in no run")
         lost = inside.shaken or inside.hidden or inside.locked or inside.root in universe.left_out
+        lost = lost or not universe.chaos.unread.isdisjoint((inside.path, inside.root))
         if launcher != inside.key and (launcher.rpartition("/")[2] != inside.name or not lost):
             raise Broken(f"{linked} was started in {inside.key}, and is linked to {launcher}")
     without = universe.peek(WITHOUT)

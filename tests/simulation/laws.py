@@ -231,14 +231,19 @@ class Laws:
     def _orders(self) -> None:
         """Whoever is said to have been told was told; then the attempt is over, and if nobody said how, by that order."""
         heard = {process.pid for process in self._universe.table.told}
-        for key, told, named, status, reason, evidence, before in self._universe.peek(ORDERS):
-            pids = {each[0] for each in json.loads(named).values() if isinstance(each, list)}
+        orders = [
+            (key, {each[0] for each in json.loads(named).values() if isinstance(each, list)}, told, *rest)
+            for key, told, named, *rest in self._universe.peek(ORDERS)
+        ]
+        for key, pids, told, status, reason, evidence, before in orders:
             if told and not pids & heard:
                 raise Broken(f"{key} was told to end, it is said, but nobody of {sorted(pids)} heard it")
             if told and status == "running" and not self._is_free(key):
                 raise Broken(f"{key} was told to end, and is {status}")
             silent = evidence == "process_gone" and reason not in (CANCELLED[1], VANISHED[1])
-            if pids & heard and silent and not before:
+            # A run that was moved is two sessions with the same processes, and only one of them was ordered to end.
+            elsewhere = any(other != key and pids & theirs for other, theirs, *_ in orders)
+            if pids & heard and silent and not before and not elsewhere:
                 raise Broken(f"{key} was told to end and went in silence, but is {status} ({reason})")
 
     def _is_free(self, key: str) -> bool:

@@ -18,7 +18,6 @@ from runward.daemon.processes import record, ticket
 from runward.daemon.queue.queue import Queue
 from runward.daemon.rundir import comparing, files, journals
 from runward.daemon.rundir.sights import NOTHING_READ
-from runward.daemon.store import restore
 from runward.daemon.store.restore import Plan, plan_of
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import cancellations, jobs, journal_lines
@@ -245,11 +244,6 @@ def without_the_restores_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(backups, "plan_of", as_it_was)
 
 
-def without_giving_starts_up(patch: pytest.MonkeyPatch) -> None:
-    """What a backup still had to start is started, whatever began since."""
-    patch.setattr(restore, "_maybe_begun", lambda connection, state, found: ((), ()))
-
-
 def without_making_journals(patch: pytest.MonkeyPatch) -> None:
     """A journal among our own state that was never made counts as one that is away."""
     patch.setattr(files, "make_durably", lambda within, path: None)
@@ -303,7 +297,6 @@ LATE: Final = pytest.mark.prove
         pytest.param(without_grace, marks=LATE),
         without_adopting_lines,
         pytest.param(without_the_restores_epoch, marks=LATE),
-        pytest.param(without_giving_starts_up, marks=LATE),
         without_making_journals,
         without_leaving_the_contract_to_the_launcher,
         pytest.param(without_looking_where_a_launched_run_lies, marks=LATE),
