@@ -70,6 +70,7 @@ from runward.handlers.effects import (
     AppendLines,
     CancelRun,
     EndAttempt,
+    EndTree,
     NoteHook,
     PruneSessions,
     RepairJournal,
@@ -202,6 +203,7 @@ class Supervisor:
         return answers_of_the_world(
             self._store,
             world.files,
+            world.processes,
             self.agents,
             world.declared,
             world.ruled,
@@ -240,6 +242,7 @@ class Supervisor:
         reactions.to(ScanRoots, lambda done: self.rounds.request_scan(everything=True))
         reactions.to(EndAttempt, self.verdicts.react)
         reactions.to(CancelRun, lambda done: self.orders.wake())
+        reactions.to(EndTree, lambda done: self.orders.wake())
         reactions.to(StartRun, lambda done: self.starts.wake())
         reactions.to(PruneSessions, lambda done: self.pruner.wake())
         reactions.to(NoteHook, hooks.look)

@@ -43,3 +43,11 @@ class TryLater(Exception):
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
+
+
+class NotYet(TryLater):
+    """It is too early: the job waits until `until` (Unix seconds), and that is no failed try."""
+
+    def __init__(self, until: float) -> None:
+        super().__init__(f"not before {until}")
+        self.until = until

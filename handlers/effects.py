@@ -197,6 +197,25 @@ class CancelRun(NamedTuple):
     reason: str
 
 
+class EndTree(NamedTuple):
+    """Have all processes of an attempt in `directory` killed: its `timeout` (seconds) is over, and its launcher did not.
+
+    `attempt` names the row of what is owed. Only who was recorded by the launcher is killed, and who descends from it.
+    """
+
+    key: str
+    attempt: int
+    directory: str
+    processes: RunProcesses
+    timeout: float
+
+
+class RingNow(NamedTuple):
+    """Have what waits in a lane of timers looked at now: what it waits for is over."""
+
+    lane: str
+
+
 class StartRun(NamedTuple):
     """Have a command run by a launcher as a native run, after the commit and exactly once for its `key`.
 
@@ -266,6 +285,8 @@ Effect: TypeAlias = (
     | Explain
     | ReleaseJob
     | CancelRun
+    | EndTree
+    | RingNow
     | StartRun
     | RepairJournal
     | NoteHook

@@ -205,6 +205,8 @@ class RunProcesses(NamedTuple):
     launcher: RecordedProcess | None = None
     process: RecordedProcess | None = None
     host: str | None = None
+    is_recorded: bool = False
+    """Whether the launcher itself recorded them, and not only the run's files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +220,24 @@ class CancellationOf(Question["Cancellation | None"]):
 class Cancellation(NamedTuple):
     """A person's order to end an attempt, which its process was told, or is still to be told if `is_owed`.
 
-    `reason` may be empty.
+    `reason` may be empty. With a `timeout` (seconds) it is no person's: the daemon ended the run after its time.
     """
 
     said_by: str
     reason: str
     is_owed: bool = False
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgeOf(Question["float | None"]):
+    """Question: how long a launched run goes on, by the machine's own clock. Answer: seconds since its command started.
+
+    None where neither the launcher nor the command lives.
+    """
+
+    launcher: RecordedProcess
+    process: RecordedProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,9 +359,11 @@ class Launch(NamedTuple):
     contract_json: str | None
     launcher: RecordedProcess
     process: RecordedProcess
+    timeout: float | None = None
 
 
 QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
+    AgeOf,
     SessionOf,
     DeclaredContract,
     RuledPlaybook,

@@ -16,7 +16,7 @@
 | `ScanRequested`       | `requests/scan`   | has every root scanned                              |
 | `PruneRequested`      | `requests/prune`  | has the record of old sessions pruned               |
 | `RootAcceptRequested` | `requests/accept` | has a root be the directory that stands at its path |
-| `RunLaunched`         |                   | recorded: what later handlers ask for with `LaunchOf` |
+| `RunLaunched`         | `sessions/deadline` | has a run ended whose launcher did not end it in time |
 
 A handler is `decide(event, given)`. It returns effects; one that has to ask first is a generator that yields its
 questions (`asking.py`). It raises `TryLater` where the world must be tried again.
@@ -47,7 +47,7 @@ from runward.handlers.events import (
 )
 from runward.handlers.journal import repair
 from runward.handlers.requests import accept, cancel, play, prune, queue, seen
-from runward.handlers.sessions import ended, hooked, opened
+from runward.handlers.sessions import deadline, ended, hooked, opened
 
 Decision: TypeAlias = Effects | Deciding
 
@@ -66,7 +66,7 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     ScanRequested.type: ("requests/scan",),
     PruneRequested.type: ("requests/prune",),
     RootAcceptRequested.type: ("requests/accept",),
-    RunLaunched.type: (),
+    RunLaunched.type: ("sessions/deadline",),
 }
 """The names of the handlers of each event type; each gets a job of its own, as `duties` says."""
 
@@ -74,12 +74,20 @@ BACKGROUND: Final = "files:"
 """How the lanes begin whose jobs are done in the background, when no verdict is on its way."""
 
 
+TIMERS: Final = "timer:"
+"""How the lanes begin whose jobs measure how long something took: they look again where the clock was set back."""
+
+
 class Duty(NamedTuple):
-    """What an event owes a handler: its place among the event's handlers, its name, and the lane of the job."""
+    """What an event owes a handler: its place among the event's handlers, its name, and the lane of the job.
+
+    The job is not done before `due` (Unix seconds).
+    """
 
     place: int
     handler: str
     lane: str
+    due: float = 0.0
 
 
 def duties(event: Event) -> tuple[Duty, ...]:
@@ -89,6 +97,9 @@ def duties(event: Event) -> tuple[Duty, ...]:
         lane = f"{BACKGROUND}{event.session_key}#{event.attempt}"
         is_owed = event.produced and event.origin == "live"
         return (Duty(0, "contracts/hashes", lane),) if is_owed else ()
+    if isinstance(event, RunLaunched):
+        due = deadline.due(event)
+        return () if due is None else (Duty(0, "sessions/deadline", deadline.lane(event.session_key), due),)
     return tuple(Duty(place, name, event.lane) for place, name in enumerate(HANDLERS[event.type]))
 
 
@@ -110,6 +121,8 @@ def decide(handler: str, event: Event, given: Given) -> Decision:
             return planned.decide(event, given)
         case "sessions/ended", AttemptEnded():
             return ended.decide(event, given)
+        case "sessions/deadline", RunLaunched():
+            return deadline.decide(event, given)
         case "journal/repair", JournalDamaged():
             return repair.decide(event, given)
         case "contracts/hashes", SessionFinished():

@@ -46,7 +46,7 @@ def launch_of(event: RunLaunched) -> Launch:
     """What handlers get to know of it."""
     contract = snapshot_from_run(event.contract).text
     launcher, process = RecordedProcess(*event.launcher), RecordedProcess(*event.process)
-    return Launch(event.at, event.seal, contract, launcher, process)
+    return Launch(event.at, event.seal, contract, launcher, process, event.timeout)
 
 
 def record(event: RunLaunched) -> Rows:

@@ -9,9 +9,11 @@ from runward.daemon.processes.identity import (
     booted_at,
     current_boot_id,
     descriptor_of,
+    seconds_since_start,
     state_of,
 )
 from runward.daemon.processes.telling import tell_to_end
+from runward.daemon.processes.tree_of_run import end_tree
 from runward.daemon.rundir.liveness import Writers, says_so
 from runward.handlers.facts import RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -47,6 +49,14 @@ class RealProcesses:
 
     def state(self, process: RecordedProcess) -> ProcessState:
         return state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
+
+    def end_tree(self, processes: RunProcesses, directory: str) -> Told | NotTold:
+        return end_tree(processes, directory)
+
+    def age(self, process: RecordedProcess) -> float | None:
+        if process.boot_id != self.boot_id():
+            return None
+        return seconds_since_start(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
 
     def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold:
         return tell_to_end(processes, place)

@@ -15,6 +15,8 @@ from runward.handlers.facts import RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
 
 _GONE = "is gone"
+_MARK = b"RUNWARD_RUN_DIR="
+_LARGEST_ENVIRONMENT = 4 << 20
 
 
 def tell_to_end(processes: RunProcesses, place: RunPlace) -> Told | NotTold:
@@ -25,7 +27,7 @@ def tell_to_end(processes: RunProcesses, place: RunPlace) -> Told | NotTold:
             continue
         who = f"its {name}, process {recorded.pid},"
         try:
-            why = _tell(recorded, place)
+            why = _tell(recorded, place, processes.is_recorded)
         except ProcessLookupError:
             why = _GONE
         except PermissionError:
@@ -48,7 +50,7 @@ def _signal(process: int, number: int) -> None:
         pass  # the first one ended it: it was told
 
 
-def _tell(recorded: RecordedProcess, place: RunPlace) -> str | None:
+def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str | None:
     """Why the process was not told, None where it was. Raises ProcessLookupError, PermissionError and OSError."""
     if recorded.boot_id != current_boot_id():
         return _GONE
@@ -67,6 +69,8 @@ def _tell(recorded: RecordedProcess, place: RunPlace) -> str | None:
             return f"belongs to user {owner}, and the run directory to user {place.owner}"
         if not blocked >> (CANCEL - 1) & 1:
             # No launcher of Runward's, which keeps this signal for itself: anybody else would just die of it.
+            if not by_launcher and not _says_so(recorded.pid, place):
+                return "is named by the run's files alone: it does not say itself that it is of this run"
             _signal(descriptor, signal.SIGTERM)
         elif _holds(recorded.pid, place):
             _signal(descriptor, CANCEL)
@@ -87,6 +91,22 @@ def _owner_and_blocked(pid: int) -> tuple[int, int]:
             elif line.startswith("SigBlk:"):
                 blocked = int(line.split()[1], 16)
     return owner, blocked
+
+
+def _says_so(pid: int, place: RunPlace) -> bool:
+    """Whether a process works in this very run directory, or has it in its environment as a launcher gives it."""
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        environment = file.read(_LARGEST_ENVIRONMENT)
+    named = [each.removeprefix(_MARK) for each in environment.split(b"\0") if each.startswith(_MARK)]
+    return any(_is_place(path, place) for path in (*named, os.fsencode(f"/proc/{pid}/cwd")))
+
+
+def _is_place(path: bytes, place: RunPlace) -> bool:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    return (status.st_dev, status.st_ino) == (place.device, place.inode)
 
 
 def _holds(pid: int, place: RunPlace) -> bool:

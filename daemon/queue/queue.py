@@ -351,6 +351,8 @@ class Queue:
                 self._opened(result.job.lane)
         for job in batch.waiting:
             self._opened(job.lane)
+        if batch.rung:
+            self.may_be_due = True
         if batch.released:
             self.may_be_due = True
             self._open_is_stale = True

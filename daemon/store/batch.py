@@ -27,6 +27,8 @@ class Batch:
     waiting: list[Job] = field(default_factory=list)
     released: bool = False
     """Whether a held job was let go."""
+    rung: bool = False
+    """Whether a timer is to be looked at now."""
     _rows: dict[Write, list[Row]] = field(default_factory=dict)
 
     def statements(self) -> list[Statement]:
@@ -64,7 +66,9 @@ class Batch:
             ),
         )
         for duty in duties(event):
-            self._add_job(recorded, duty, None if blocked or in_background(duty.lane) else token)
+            self._add_job(
+                recorded, duty, None if blocked or in_background(duty.lane) or duty.due > self.now else token
+            )
         return recorded
 
     def _add_job(self, recorded: Recorded, duty: Duty, token: str | None) -> None:
@@ -73,7 +77,8 @@ class Batch:
         job = Job(number, recorded.seq, event, recorded.hash, recorded.depth, handler, lane)
         (self.waiting if token is None else self.jobs).append(job)
         state = "waiting" if token is None else "running"
-        self.row(jobs.INSERT, (number, recorded.seq, handler, lane, state, token, self.epoch, self.now))
+        row = (number, recorded.seq, handler, lane, state, token, self.epoch, self.now, duty.due)
+        self.row(jobs.INSERT, row)
 
     def add_result(self, result: JobResult, token: str) -> None:
         """Complete a job under the token it was claimed with, and apply what it decided."""

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from runward.daemon.ports import Files
+from runward.daemon.ports import Files, Processes
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.deciding import Answers
 from runward.handlers.facts import (
     QUESTIONS,
+    AgeOf,
     ArtifactsUnder,
     CoveringRoot,
     Declarations,
@@ -59,6 +60,7 @@ def no_roots(question: RootOf) -> CoveringRoot | None:
 def answers_of_the_world(
     store: Store,
     files: Files,
+    processes: Processes,
     agents: AgentsInRuns,
     declared: Declared,
     ruled: Ruling = no_rules,
@@ -72,12 +74,19 @@ def answers_of_the_world(
     answers.at_once(ArtifactsUnder, lambda asked: files.artifacts(asked.root, asked.within, asked.paths))
     answers.at_once(LegsBefore, files.early_legs)
     answers.at_once(HashesOf, lambda asked: files.hashes(asked.root, asked.within, asked.paths, go_on))
+    answers.at_once(AgeOf, lambda asked: _age(processes, asked))
     answers.at_once(DeclaredContract, lambda asked: declared(asked.playbook, asked.agent))
     answers.at_once(RuledPlaybook, ruled)
     answers.at_once(PlayOf, lambda asked: playable(asked.playbook))
     answers.at_once(RootOf, covering)
     answers.check(QUESTIONS)
     return answers
+
+
+def _age(processes: Processes, asked: AgeOf) -> float | None:
+    if all(processes.state(each) == "gone" for each in (asked.launcher, asked.process)):
+        return None
+    return processes.age(asked.process)
 
 
 def _ask_store(answers: Answers, store: Store, agents: AgentsInRuns) -> None:

@@ -15,7 +15,7 @@ from runward.daemon.ports import Clock, Halted
 from runward.daemon.store.tables.jobs import Job, JobResult
 from runward.daemon.store.tables.table import Fold
 from runward.handlers import route
-from runward.handlers.asking import Given, Question, TryLater
+from runward.handlers.asking import Given, NotYet, Question, TryLater
 from runward.handlers.effects import Deciding, Effect, Effects
 from runward.handlers.events import MAXIMUM_DEPTH
 
@@ -287,6 +287,8 @@ class _Batch:
         job = lane.jobs[0]
         if isinstance(error, Halted):
             result = put_back(job)
+        elif isinstance(error, NotYet):
+            result = put_back(job)._replace(run_after=error.until)
         elif isinstance(error, TryLater):
             wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(job.tries, 10))
             result = JobResult(job, "waiting", error=error.why, run_after=lane.now + wait)

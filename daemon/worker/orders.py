@@ -114,6 +114,9 @@ class CancelOrders:
         host = owed.processes.host
         if host is not None and host != self.processes.host():
             return NotTold(f"its processes run on {host}")
+        if owed.is_deadline:
+            self.files.check_epoch(self.store.epoch)
+            return self.processes.end_tree(owed.processes, owed.directory)
         word = to_json({"said_by": owed.said_by, "reason": owed.reason}) + b"\n"
         self.files.check_epoch(self.store.epoch)  # a successor may have found already that it is too late
         place = self.files.leave_word(owed.directory, WORD, word)

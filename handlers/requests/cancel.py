@@ -4,13 +4,16 @@ from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.handlers.asking import Given, ask
 from runward.handlers.effects import CancelRun, Deciding, Effects, Explain
 from runward.handlers.events import SessionCancelRequested
-from runward.handlers.facts import ProcessesOf, SessionOf
+from runward.handlers.facts import LaunchOf, ProcessesOf, RunProcesses, SessionOf
 
 
 def cancel(event: SessionCancelRequested, given: Given) -> Deciding:
     """Have the attempt that was meant ended, if it runs and its files name a process; else say why not."""
     session = yield from ask(SessionOf(event.session_key))
     processes = yield from ask(ProcessesOf(event.session_key))
+    launch = yield from ask(LaunchOf(event.session_key))
+    if launch is not None:
+        processes = RunProcesses(launch.launcher, launch.process, processes.host, is_recorded=True)
     order = f"cancelled by {event.said_by}" + (f": {event.reason}" if event.reason else "")
     if session is None:
         return _refused(event, order, "there is no such session")

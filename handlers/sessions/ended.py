@@ -29,6 +29,7 @@ from runward.handlers.effects import (
     Explain,
     HoldToLaunch,
     Reason,
+    RingNow,
 )
 from runward.handlers.events import AttemptEnded, SessionFinished, Status
 from runward.handlers.facts import (
@@ -46,6 +47,7 @@ from runward.handlers.facts import (
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native
+from runward.handlers.sessions import deadline
 from runward.handlers.sessions.launched import is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
 
@@ -73,7 +75,9 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         if order is not None:
             if order.is_owed:
                 raise TryLater("a person ordered its end, and what came of that is not known yet")
-            event = _as_ordered(event, order)
+            event = (
+                _as_ordered(event, order) if order.timeout is None else _after_its_time(event, order.timeout)
+            )
     if event.status == "completed" and session.layout == native.LAYOUT:
         event = yield from _by_those_inside(event, given.tries)
     held: Effects = ()
@@ -82,8 +86,10 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         if launch is not None and event.reason_code == "run.cancelled.user":
             event = yield from _only_if_ordered(event)
         if launch is not None and not is_as_launched(session, launch):
-            held = (HoldToLaunch(session.key, launch.contract_json, _NOT_AS_LAUNCHED),)
+            held += (HoldToLaunch(session.key, launch.contract_json, _NOT_AS_LAUNCHED),)
             session = session._replace(contract_json=launch.contract_json)
+        if launch is not None and launch.timeout is not None:
+            held += (RingNow(deadline.lane(session.key)),)
     return held + (yield from _held_to_contract(event, given, session))
 
 
@@ -113,10 +119,21 @@ def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
     )
 
 
+def _after_its_time(event: AttemptEnded, timeout: float) -> AttemptEnded:
+    """The daemon killed the run's processes, because its launcher did not end it in time."""
+    return replace(
+        event,
+        status="timed_out",
+        reason_code="run.timed_out.deadline",
+        reason_summary=f"its timeout of {timeout:g} s passed and its launcher did not end it: the daemon killed it",
+        source="daemon",
+    )
+
+
 def _only_if_ordered(event: AttemptEnded) -> Asking[AttemptEnded]:
     """A launcher says that a person cancelled its run: so the order is in the store, or the run sent the signal itself."""
     order = yield from ask(CancellationOf(event.session_key, event.attempt))
-    if order is not None:
+    if order is not None and order.timeout is None:
         return event
     return replace(
         event,

@@ -30,7 +30,7 @@ def verdict(produced: int, origin: Origin = "live") -> SessionFinished:
 
 def test_a_verdict_owes_hashes_where_something_was_produced_and_nothing_else() -> None:
     assert duties(verdict(0)) == ()
-    ((place, handler, lane),) = duties(verdict(3))
+    ((place, handler, lane, _),) = duties(verdict(3))
     assert (place, handler, lane) == (0, "contracts/hashes", f"files:{KEY}#2")
     assert in_background(lane)
     assert duties(verdict(3, "history")) == (), "nothing may hang on history"

@@ -379,6 +379,12 @@ class SimulatedProcesses:
                 return Told(f"process {each.pid} was told")
         return NotTold("all are gone", too_late=True)
 
+    def end_tree(self, processes: RunProcesses, directory: str) -> Told | NotTold:
+        raise AssertionError("no run of a history has a timeout")
+
+    def age(self, process: RecordedProcess) -> float | None:
+        raise AssertionError("no run of a history has a timeout")
+
     def start(self, order: StartRun, epoch: int) -> HasBegun | NotBegun:
         """As the real one: a launcher of its own is asked, and waited for while the world goes on."""
         universe = self._launchers.universe

@@ -10,16 +10,16 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
 from runward.daemon.store.transaction import Value
-from runward.daemon.store.values import as_int, listed, stored_text
-from runward.handlers.effects import CancelRun
+from runward.daemon.store.values import as_float, as_int, listed, stored_text
+from runward.handlers.effects import CancelRun, EndTree
 from runward.handlers.facts import Cancellation, CancellationOf, RunProcesses
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
 
 INSERT: Final = Write(
-    "insert into cancellations (event, session_key, attempt, directory, processes, said_by, reason)"
-    " values (?, ?, ?, ?, ?, ?, ?)"
+    "insert into cancellations (event, session_key, attempt, directory, processes, said_by, reason, timeout)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 DONE: Final = "update cancellations set carried_out_at = ?, told = ?, outcome = ? where event = ? and carried_out_at is null"
@@ -36,25 +36,29 @@ class OwedCancellation(NamedTuple):
     processes: RunProcesses
     said_by: str
     reason: str
+    is_deadline: bool = False
+    """The run's time is over: its processes are killed, and not told."""
 
 
 async def orders_for(store: Store, keys: Iterable[str]) -> dict[tuple[str, int], Cancellation]:
     """The last order to end each attempt of these sessions whose process was told, may have been, or will be."""
     rows = await store.read(
-        "select session_key, attempt, said_by, reason, carried_out_at is null from cancellations"
+        "select session_key, attempt, said_by, reason, carried_out_at is null, timeout from cancellations"
         " where session_key in (select value from json_each(?)) and told is not 0 order by event",
         (listed(keys),),
     )
     return {
-        (str(key), as_int(attempt)): Cancellation(str(said_by), str(reason), bool(is_owed))
-        for key, attempt, said_by, reason, is_owed in rows
+        (str(key), as_int(attempt)): Cancellation(
+            str(said_by), str(reason), bool(is_owed), None if timeout is None else as_float(timeout)
+        )
+        for key, attempt, said_by, reason, is_owed, timeout in rows
     }
 
 
 async def owed(store: Store) -> list[OwedCancellation]:
     """The orders to end runs that are not carried out yet, in order."""
     rows = await store.read(
-        "select event, session_key, directory, cast(processes as blob), said_by, reason from cancellations"
+        "select event, session_key, directory, cast(processes as blob), said_by, reason, timeout is not null from cancellations"
         " where carried_out_at is null order by event"
     )
     return [
@@ -65,8 +69,9 @@ async def owed(store: Store) -> list[OwedCancellation]:
             _named(named),
             str(said_by),
             str(reason),
+            bool(is_deadline),
         )
-        for event, key, directory, named, said_by, reason in rows
+        for event, key, directory, named, said_by, reason, is_deadline in rows
     ]
 
 
@@ -80,8 +85,13 @@ def _named(stored: Value) -> RunProcesses:
 
 def _cancel(batch: "Batch", job: Job, effect: CancelRun) -> None:
     row = (job.seq, effect.key, effect.attempt, effect.directory)
-    said = (to_json(effect.processes._asdict()).decode(), effect.said_by, effect.reason)
+    said = (to_json(effect.processes._asdict()).decode(), effect.said_by, effect.reason, None)
     batch.row(INSERT, (*row, *said))
+
+
+def _end_tree(batch: "Batch", job: Job, effect: EndTree) -> None:
+    row = (job.seq, effect.key, effect.attempt, effect.directory)
+    batch.row(INSERT, (*row, to_json(effect.processes._asdict()).decode(), "", "", effect.timeout))
 
 
 async def _orders(
@@ -93,7 +103,7 @@ async def _orders(
 
 CANCELLATIONS: Final = Table(
     writes=(INSERT,),
-    appliers={CancelRun: _cancel},
+    appliers={CancelRun: _cancel, EndTree: _end_tree},
     answers={CancellationOf: _orders},
     goes_with_session=("delete from cancellations where session_key = ?",),
 )

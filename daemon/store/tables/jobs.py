@@ -7,16 +7,17 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.store.values import as_int, listed
-from runward.handlers.effects import Effect, ReleaseJob
+from runward.handlers.effects import Effect, ReleaseJob, RingNow
 from runward.handlers.events import Event, UnknownEvent, load_payload
 from runward.handlers.facts import JobState, JobStateOf
-from runward.handlers.route import BACKGROUND
+from runward.handlers.route import BACKGROUND, TIMERS
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
 
 INSERT: Final = Write(
-    "insert into jobs (id, event, handler, lane, state, token, epoch, updated_at) values (?, ?, ?, ?, ?, ?, ?, ?)"
+    "insert into jobs (id, event, handler, lane, state, token, epoch, updated_at, run_after)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 FINISH: Final = Write(
@@ -29,6 +30,10 @@ RELEASE: Final = Write(
     exact=False,
 )
 
+RING: Final = Write(
+    "update jobs set run_after = 0 where lane = ? and state in ('waiting', 'held') and state = 'waiting'",
+    exact=False,
+)
 TAKE_BACK: Final = (
     "update jobs set state = 'waiting', token = null, epoch = ?, updated_at = ?"
     " where state = 'running' and epoch < ?"
@@ -36,7 +41,10 @@ TAKE_BACK: Final = (
 
 CLAIM: Final = "update jobs set state = 'running', token = ?, epoch = ? where id = ? and state = 'waiting'"
 
-RETRY_NOW: Final = "update jobs set run_after = ? where state = 'waiting' and tries > 0 and run_after > ?"
+RETRY_NOW: Final = (
+    "update jobs set run_after = ? where state in ('waiting', 'held') and state = 'waiting' and run_after > ?"  # noqa: S608 # our own words
+    f" and (tries > 0 or lane glob '{TIMERS}*')"
+)
 
 HOLD: Final = "update jobs set state = 'held', error = ?, updated_at = ? where id = ? and state = 'waiting'"
 
@@ -187,9 +195,14 @@ def _release(batch: "Batch", job: Job, effect: ReleaseJob) -> None:
     batch.row(RELEASE, (effect.state, effect.reason, batch.now, effect.job))
 
 
+def _ring(batch: "Batch", job: Job, effect: RingNow) -> None:
+    batch.rung = True
+    batch.row(RING, (effect.lane,))
+
+
 JOBS: Final = Table(
-    writes=(INSERT, FINISH, RELEASE),
-    appliers={ReleaseJob: _release},
+    writes=(INSERT, FINISH, RELEASE, RING),
+    appliers={ReleaseJob: _release, RingNow: _ring},
     answers={JobStateOf: answers_by(job_states, lambda asked: asked.job)},
     folds={
         ReleaseJob: Fold(lambda effect: JobStateOf(effect.job), lambda state, effect: JobState(effect.state))

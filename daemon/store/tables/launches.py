@@ -20,7 +20,7 @@ INSERT: Final = Write(
 async def last(store: Store, keys: Iterable[str]) -> dict[str, Launch]:
     """What the launchers of these sessions' runs recorded last, by session key."""
     rows = await store.read(
-        "select session_key, at, seal, contract_json, launcher, process from json_each(?) asked"
+        "select session_key, at, seal, contract_json, launcher, process, timeout from json_each(?) asked"
         " join launches on session_key = asked.value order by at, launches.rowid",
         (listed(keys),),
     )
@@ -31,8 +31,9 @@ async def last(store: Store, keys: Iterable[str]) -> dict[str, Launch]:
             None if contract is None else str(contract),
             RecordedProcess(*json.loads(str(launcher))),
             RecordedProcess(*json.loads(str(process))),
+            None if timeout is None else as_float(timeout),
         )
-        for key, at, seal, contract, launcher, process in rows
+        for key, at, seal, contract, launcher, process, timeout in rows
     }
 
 

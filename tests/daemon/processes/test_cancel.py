@@ -156,8 +156,9 @@ def test_where_the_launcher_is_gone_its_command_is_told_by_sigterm(launcher: Lau
 
 
 @pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", "1000"]) as process:
+def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that works in the directory of the run that names it."""
+    with subprocess.Popen(["sleep", "1000"], cwd=tmp_path) as process:
         yield process
         process.kill()
 
@@ -184,6 +185,19 @@ def test_a_process_of_another_user_than_the_directory_is_never_told(
     assert isinstance(answer, NotTold)
     assert "belongs to user" in answer.why
     assert sleeper.poll() is None
+
+
+def test_a_process_that_does_not_say_itself_that_it_is_of_the_run_is_not_told(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    trap = tmp_path / "trap"
+    trap.mkdir()
+    answer = tell_to_end(RunProcesses(None, recorded(sleeper.pid)), placed(trap))
+    assert isinstance(answer, NotTold)
+    assert "by the run's files alone" in answer.why
+    assert sleeper.poll() is None
+    by_the_launcher = RunProcesses(None, recorded(sleeper.pid), is_recorded=True)
+    assert isinstance(tell_to_end(by_the_launcher, placed(trap)), Told)
 
 
 def test_the_daemon_itself_and_init_are_nobodys_run(tmp_path: Path) -> None:

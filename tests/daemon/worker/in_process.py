@@ -70,6 +70,10 @@ class ToldProcesses:
     refuse: dict[str, NotBegun] = field(default_factory=dict)
     told: list[int] = field(default_factory=list)
     """Launchers and processes that were told to end, by pid, in order."""
+    killed: list[int] = field(default_factory=list)
+    """Launchers and processes that were killed, by pid, in order."""
+    ages: dict[int, float] = field(default_factory=dict)
+    """Seconds since processes started, by pid."""
     boot: str = "this boot"
     writing: dict[str, Writer] = field(default_factory=dict)
     """Who writes sessions of other tools, by the session's id; of the others nobody knows."""
@@ -103,6 +107,18 @@ class ToldProcesses:
                 self.told.append(each.pid)
                 return Told(f"process {each.pid} was told")
         return NotTold("all are gone", too_late=True)
+
+    def end_tree(self, processes: RunProcesses, directory: str) -> Told | NotTold:
+        found = [each.pid for each in (processes.launcher, processes.process) if each is not None]
+        living = [pid for pid in found if pid not in self.gone]
+        self.killed += living
+        self.gone |= set(living)
+        return (
+            Told(f"{len(living)} processes were killed") if living else NotTold("all are gone", too_late=True)
+        )
+
+    def age(self, process: RecordedProcess) -> float | None:
+        return self.ages.get(process.pid)
 
     def start(self, order: StartRun, epoch: int) -> Begun | NotBegun:
         self.started.append(order)

@@ -6,7 +6,7 @@ from tests.handlers.played import Need, played
 
 from runward.handlers.effects import CancelRun, Explain
 from runward.handlers.events import SessionCancelRequested
-from runward.handlers.facts import ProcessesOf, RunProcesses, Session, SessionOf
+from runward.handlers.facts import Launch, LaunchOf, ProcessesOf, RunProcesses, Session, SessionOf
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.requests import cancel as handler
 
@@ -19,8 +19,14 @@ def asked(reason: str = "wrong branch", attempt: int = 1) -> SessionCancelReques
     return SessionCancelRequested("a-uuid", 10.0, KEY, attempt, reason, "alice")
 
 
-def decided(event: SessionCancelRequested, found: Session | None, processes: RunProcesses = NAMED) -> object:
-    return cancel(event, "hash", {SessionOf(KEY): found, ProcessesOf(KEY): processes}, 11.0)
+def decided(
+    event: SessionCancelRequested,
+    found: Session | None,
+    processes: RunProcesses = NAMED,
+    launch: Launch | None = None,
+) -> object:
+    known = {SessionOf(KEY): found, ProcessesOf(KEY): processes, LaunchOf(KEY): launch}
+    return cancel(event, "hash", known, 11.0)
 
 
 def test_it_asks_for_the_session_and_for_whom_its_files_name() -> None:
@@ -34,6 +40,13 @@ def test_a_running_session_is_ordered_to_end_by_whom_and_why() -> None:
         CancelRun(KEY, 1, found.path, NAMED, "alice", "wrong branch"),
         Explain(KEY, "decided", "cancelled by alice: wrong branch"),
     )
+
+
+def test_whom_the_launcher_recorded_goes_before_whom_the_files_name() -> None:
+    launcher, process = RecordedProcess(1, 2, "this-boot"), RecordedProcess(3, 4, "this-boot")
+    found = decided(asked(), session(), launch=Launch(1.0, "5" * 64, None, launcher, process))
+    assert isinstance(found, tuple)
+    assert found[0].processes == RunProcesses(launcher, process, "here", is_recorded=True)
 
 
 def test_a_reason_need_not_be_given() -> None:
