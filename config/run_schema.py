@@ -59,6 +59,10 @@ RUN_SCHEMA: Final[dict[str, JsonValue]] = {
                 },
                 "boot_id": {"type": "string", "description": "/proc/sys/kernel/random/boot_id."},
                 "uid": {"type": "integer", "minimum": 0, "description": "Its user."},
+                "pid_namespace": {
+                    "type": ["integer", "null"],
+                    "description": "The PID namespace in which it has its number: the inode of /proc/PID/ns/pid.",
+                },
             },
         },
         "containment": _text("How the launcher holds the process tree together."),

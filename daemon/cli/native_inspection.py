@@ -85,7 +85,7 @@ def _standing(
     processes = RealProcesses()
     if not named:
         return Standing("unknown", None, NO_PROCESS, "it names no process")
-    if started.host is not None and started.host != processes.host():
+    if not native.is_here(started.host, processes.host()):
         return Standing("unknown", None, OPEN_TURN, "its processes are another host's")
     match together([processes.state(each) for each in named]):
         case "alive":

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import NoReturn
 
+    from runward.config.contract import Contract
     from runward.daemon.processes.launch import Launched, Order
 
 
@@ -246,13 +247,7 @@ def _verify(order: Order, launched: Launched, config: str | None, cwd: str) -> i
     within = launched.path if order.artifacts is None else ""
     contract = contract_of(order.contract)
     if is_planned:
-        from runward.daemon.processes.flow import NotFolded, Place, declarer_of, with_legs
-
-        place = Place(launched.path, launched.artifacts, within)
-        try:
-            contract = with_legs(contract, place, lambda: declarer_of(config, os.environ, cwd))
-        except NotFolded as error:
-            _complain(f"{_PLAN}: its legs are not in the contract: {error}")
+        contract = _with_legs(order, contract, launched, within, config, cwd)
     if contract is None:
         return GOOD
     summary = why_not_delivered(contract, launched.artifacts, within, launched.session_id)
@@ -260,6 +255,30 @@ def _verify(order: Order, launched: Launched, config: str | None, cwd: str) -> i
         return GOOD
     _say(summary)
     return NOT_SO
+
+
+def _with_legs(
+    order: Order, contract: Contract | None, launched: Launched, within: str, config: str | None, cwd: str
+) -> Contract | None:
+    """The contract with the legs of the run's plan: of the first one, if a daemon saw that already."""
+    from runward.daemon.processes.flow import (
+        NotFolded,
+        Place,
+        declarer_of,
+        folded_by_the_daemon,
+        with_legs,
+    )
+
+    if order.state is not None:
+        folded = folded_by_the_daemon(order.state, f"native:{order.root_name}/{launched.session_id}")
+        if folded is not None:
+            return folded
+    try:
+        place = Place(launched.path, launched.artifacts, within)
+        return with_legs(contract, place, lambda: declarer_of(config, os.environ, cwd))
+    except NotFolded as error:
+        _complain(f"{_PLAN}: its legs are not in the contract: {error}")
+        return contract
 
 
 def _duration(options: Mapping[str, str], name: str) -> float | None:

@@ -4,7 +4,9 @@ It is loaded only where a run has a plan, at its end.
 """
 
 import os
+import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import NamedTuple
 
 from runward.config.contract import Contract
@@ -13,7 +15,9 @@ from runward.daemon.ports import Gone
 from runward.daemon.rundir.legs import early_legs
 from runward.daemon.rundir.looking import look
 from runward.daemon.settings import NotFound, load_settings
+from runward.daemon.store import reading
 from runward.handlers.contracts.fold import Unfoldable, fold_legs, why_too_late
+from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.facts import LegsBefore, Unreadable
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Complaint, Planned
@@ -21,6 +25,21 @@ from runward.handlers.layouts.scanner import Complaint, Planned
 
 class NotFolded(Exception):
     """The legs of a run's plan are not in its contract; the message says why."""
+
+
+def folded_by_the_daemon(state: str, session_key: str) -> Contract | None:
+    """The contract that the daemon made of the first plan that it saw; None where it made none yet.
+
+    A run may write its plan again. The first one that was seen counts, so the daemon's word goes before the disk's.
+    """
+    try:
+        with closing(reading.open_to_read(os.path.join(state, reading.STORE))) as connection:
+            session = reading.session(connection, session_key)
+    except (reading.StoreUnreadable, sqlite3.Error):
+        return None  # the plan that lies there now is the first that a daemon will see
+    if session is None or not session.folded or session.artifact_contract_json is None:
+        return None
+    return stored_contract(session.artifact_contract_json)
 
 
 class Place(NamedTuple):

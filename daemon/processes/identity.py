@@ -79,6 +79,14 @@ def seconds_since_start(identity: ProcessIdentity) -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - identity.start_ticks / os.sysconf("SC_CLK_TCK")
 
 
+def pid_namespace() -> int | None:
+    """Which PID namespace this process is in, by its inode: numbers of processes mean something only in their own."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return None
+
+
 def read_stat(pid: int, proc: str = _PROC) -> ProcessStat:
     """The fields of /proc/PID/stat. Raises FileNotFoundError or ProcessLookupError if it is gone."""
     with open(f"{proc}/{pid}/stat", "rb") as file:

@@ -16,7 +16,7 @@ from runward.daemon.processes.cancelling import read_word
 from runward.daemon.processes.command import NOT_EXECUTABLE, GatedCommand, StartFailure, fork_command
 from runward.daemon.processes.containment import contain
 from runward.daemon.processes.ending import BY_THE_SYSTEM, SHUTDOWN, Ending
-from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.identity import identity_of, pid_namespace
 from runward.daemon.processes.kernel import hide_memory
 from runward.daemon.processes.means import Held
 from runward.daemon.processes.output import PassedStream, open_sink
@@ -321,7 +321,11 @@ class _Launch:
             "invocation_id": None,
             "started_at": record.iso_time(self._started_at),
             "host": os.uname().nodename,
-            "launcher": {**record.process_json(launcher), "uid": os.getuid()},
+            "launcher": {
+                **record.process_json(launcher),
+                "uid": os.getuid(),
+                "pid_namespace": pid_namespace(),
+            },
             "containment": containment,
             "command": [record.as_text(argument) for argument in order.command],
             "artifacts_path": record.ARTIFACTS

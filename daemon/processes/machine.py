@@ -9,6 +9,7 @@ from runward.daemon.processes.identity import (
     booted_at,
     current_boot_id,
     descriptor_of,
+    pid_namespace,
     seconds_since_start,
     state_of,
 )
@@ -16,6 +17,7 @@ from runward.daemon.processes.telling import tell_to_end
 from runward.daemon.processes.tree_of_run import end_tree
 from runward.daemon.rundir.liveness import Writers, says_so
 from runward.handlers.facts import RunProcesses
+from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState
 
@@ -24,7 +26,7 @@ class RealProcesses:
     """What /proc knows of recorded processes."""
 
     def __init__(self) -> None:
-        self._host = socket.gethostname()
+        self._host = native.host_with_namespace(socket.gethostname(), pid_namespace()) or ""
 
     def host(self) -> str:
         return self._host

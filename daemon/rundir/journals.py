@@ -72,6 +72,8 @@ def _locked(
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return NotAppended(f"{line.name} is not a regular file", for_good=True)
+    if status.st_nlink > 1:
+        return NotAppended(f"{line.name} is a hard link: other names lead to the same file", for_good=True)
     if line.known is not None:
         stands = as_they_stand(descriptor, status.st_size, line.content, line.known)
         result = _complete(descriptor, line._replace(content=stands), status.st_size)

@@ -175,7 +175,7 @@ class Looker:
         return see(watched, key, rule, sight.signatures, items, launch)
 
     def _state(self, watched: Watched) -> ProcessState:
-        if watched.host is not None and watched.host != self._processes.host():
+        if not native.is_here(watched.host, self._processes.host()):
             return "unknown"
         return together([self._processes.state(each) for each in recorded(watched)])
 

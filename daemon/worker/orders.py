@@ -24,6 +24,7 @@ from runward.daemon.store.tables import cancellations
 from runward.daemon.store.tables.cancellations import OwedCancellation
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.handlers.facts import Unreadable
+from runward.handlers.layouts import native
 
 PERIOD: Final = 5.0
 """Seconds between tries of what the machine refused."""
@@ -112,7 +113,7 @@ class CancelOrders:
     def _tell(self, owed: OwedCancellation) -> Told | NotTold:
         """Leave the word and give the signal. Raises OSError for what may work later."""
         host = owed.processes.host
-        if host is not None and host != self.processes.host():
+        if not native.is_here(host, self.processes.host()):
             return NotTold(f"its processes run on {host}")
         if owed.is_deadline:
             self.files.check_epoch(self.store.epoch)

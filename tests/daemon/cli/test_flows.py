@@ -212,14 +212,20 @@ def test_a_daemon_that_watches_folds_while_the_flow_runs(flows: Place) -> None:
     assert "contracts/planned decided: 3 artifacts of 2 legs folded into the contract (first_look)" in causes
 
 
+def test_a_plan_that_is_written_again_makes_launcher_and_daemon_judge_by_the_same_one(flows: Place) -> None:
+    harder = WRITE_PLAN.replace('"legs/last"', '"legs/more"')
+    with flows.daemon():
+        result = run(flows, WRITE_PLAN, UNTIL_FOLDED, harder, GO, FIRST, LAST)
+        assert (result.code, result.err) == (0, "")
+        wait_judged(flows)
+
+
 def test_a_second_plan_is_said_beside_the_contract_that_holds(flows: Place) -> None:
     another = WRITE_PLAN.replace("first", "another")
     problem = "select contract_problem from sessions where contract_problem is not null"
     with flows.daemon():
         result = run(flows, WRITE_PLAN, UNTIL_FOLDED, GO, FIRST, LAST, LATER, another)
-        assert "it came after a leg worked: in 'legs/last'" in result.err, (
-            "the launcher knows only the last plan"
-        )
+        assert (result.code, result.err) == (0, ""), "the launcher goes by the plan that the daemon saw first"
         wait_for(lambda: flows.rows(problem), "the second plan's refusal")
         wait_judged(flows)
         wait_for(lambda: not flows.rows("select 1 from jobs where state <> 'done'"), "the last job")

@@ -275,6 +275,18 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     assert (elsewhere / "events.jsonl").read_bytes() == THEIRS
 
 
+def test_nothing_is_written_through_a_hard_link(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"mine\n")
+    (tmp_path / "run").mkdir()
+    os.link(precious, tmp_path / "run" / "events.jsonl")
+    refused = append(tmp_path / "run", FIRST)
+    assert isinstance(refused, NotAppended)
+    assert refused.for_good
+    assert "hard link" in refused.why
+    assert precious.read_bytes() == b"mine\n"
+
+
 @pytest.mark.parametrize("kind", ["fifo", "directory", "socket"])
 def test_what_is_no_regular_file_is_never_written_to_and_never_blocks(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "events.jsonl"
