@@ -13,7 +13,7 @@ from runward.config.contract import ExpectedArtifact, declared_artifacts
 from runward.config.contract_schema import DECLARATION_SCHEMA
 from runward.config.document import Document
 from runward.config.frontmatter import read_frontmatter
-from runward.config.problem import Complaint, Parsed, has_errors, nearest, unknown_key
+from runward.config.problem import SLIP, Complaint, Parsed, has_errors, nearest, unknown_key
 from runward.config.pydantic_problems import complaints_of
 
 _SUFFIX = ".md"
@@ -73,8 +73,8 @@ def _profile(document: Document, complaints: list[Complaint]) -> AgentProfile | 
         return None
     defaults = declared_artifacts(root.get("artifact_defaults"), ("artifact_defaults",), complaints)
     for key in root:
-        if key not in KNOWN_KEYS and nearest(key, KNOWN_KEYS, cutoff=0.8):
-            complaints.append(unknown_key((key,), KNOWN_KEYS, "warning"))
+        if key not in KNOWN_KEYS and nearest(key, KNOWN_KEYS, cutoff=SLIP):
+            complaints.append(unknown_key((key,), KNOWN_KEYS))
     try:
         frontmatter = AgentFrontmatter.model_validate(root)
     except ValidationError as error:

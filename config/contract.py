@@ -16,6 +16,7 @@ from runward.config.problem import (
     Complaint,
     Location,
     Parsed,
+    extra_key,
     has_errors,
     kind,
     quoted,
@@ -34,6 +35,7 @@ MAX_DECLARED = MAX_EXPECTED // 2
 RESERVED_KEYS: Final = ("kind", "min_size", "mime_type", "outcome_kind")
 """Keys that ADR-0029 keeps for a later version of contracts."""
 
+_BLOCK_KEYS = ("expected", "profile")
 _DECLARED_KEYS = ("id", "path", "required", "description")
 _SNAPSHOT_KEYS = (*_DECLARED_KEYS, "source")
 
@@ -128,7 +130,10 @@ def declared_artifacts(
     if not isinstance(value, dict):
         complaints.append(_wrong_kind(loc, value, "a table of keys", "list the artifacts under 'expected'"))
         return None
-    found = _artifacts(value, loc, _DECLARED_KEYS, MAX_DECLARED, complaints)
+    before = len(complaints)
+    found = list(_artifacts(value, loc, _DECLARED_KEYS, MAX_DECLARED, complaints))
+    if not any(key in value for key in _BLOCK_KEYS) and not has_errors(complaints[before:]):
+        complaints.append(Complaint(loc, "has no 'expected'", "list the artifacts there; [] expects none"))
     return tuple(artifact for _, _, artifact in found if artifact is not None)
 
 
@@ -140,7 +145,7 @@ def _artifacts(
     complaints: list[Complaint],
 ) -> Iterator[tuple[int, Mapping[str, JsonValue], ExpectedArtifact | None]]:
     """Each table in `expected` with its index and, unless something is wrong with it, its artifact."""
-    _warn_of_extra_keys(block, loc, ("expected",), complaints)
+    _check_extra_keys(block, loc, _BLOCK_KEYS, complaints, is_snapshot=known is _SNAPSHOT_KEYS)
     expected = block.get("expected", [])
     loc = (*loc, "expected")
     if not isinstance(expected, list):
@@ -183,7 +188,7 @@ def _artifact(
     elif len(description) > MAX_DESCRIPTION or not is_text(description):
         message = f"must be valid text of at most {MAX_DESCRIPTION} characters"
         complaints.append(Complaint((*loc, "description"), message, "shorten it"))
-    _warn_of_extra_keys(spec, loc, known, complaints)
+    _check_extra_keys(spec, loc, known, complaints, is_snapshot=known is _SNAPSHOT_KEYS)
     if identifier is None or path is None or has_errors(complaints[before:]):
         return None
     assert isinstance(required, bool)
@@ -239,9 +244,15 @@ def _entry(artifact: ExpectedArtifact, source: Source) -> ContractEntry:
     return ContractEntry(artifact.id, artifact.path, artifact.required, artifact.description, source)
 
 
-def _warn_of_extra_keys(
-    table: Mapping[str, JsonValue], loc: Location, known: tuple[str, ...], complaints: list[Complaint]
+def _check_extra_keys(
+    table: Mapping[str, JsonValue],
+    loc: Location,
+    known: tuple[str, ...],
+    complaints: list[Complaint],
+    *,
+    is_snapshot: bool,
 ) -> None:
+    """A slip of the pen is an error where people declare. In a snapshot it is not: the rest of the contract holds."""
     for key in table:
         if key in known or len(complaints) >= MAX_PROBLEMS:
             continue
@@ -250,7 +261,9 @@ def _warn_of_extra_keys(
             mend = "remove it: this version checks that the file exists and is not empty"
             complaints.append(Complaint((*loc, key), message, mend, "warning", at_key=True))
         else:
-            complaints.append(unknown_key((*loc, key), known, "warning"))
+            complaints.append(
+                unknown_key((*loc, key), known, "warning") if is_snapshot else extra_key((*loc, key), known)
+            )
 
 
 def _wrong_kind(loc: Location, value: JsonValue, wanted: str, mend: str) -> Complaint:

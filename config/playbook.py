@@ -14,7 +14,7 @@ from runward.config.contract import ExpectedArtifact, declared_artifacts
 from runward.config.contract_schema import DECLARATION_SCHEMA
 from runward.config.document import Document
 from runward.config.duration import Duration
-from runward.config.problem import Complaint, Parsed, has_errors, nearest, quoted, unknown_key
+from runward.config.problem import Complaint, Parsed, extra_key, has_errors, nearest, quoted
 from runward.config.pydantic_problems import complaints_of
 from runward.config.template import TemplateError, names_used, parse_template
 from runward.config.yaml_document import read_yaml
@@ -142,7 +142,7 @@ def _playbook(document: Document, complaints: list[Complaint]) -> Playbook | Non
     artifacts = declared_artifacts(root.get("artifacts"), ("artifacts",), complaints)
     for key in root:
         if key not in KNOWN_KEYS and key not in FOREIGN_KEYS:
-            complaints.append(unknown_key((key,), KNOWN_KEYS, "warning"))
+            complaints.append(extra_key((key,), KNOWN_KEYS))
     try:
         file = PlaybookFile.model_validate(root)
     except ValidationError as error:

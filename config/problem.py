@@ -5,7 +5,7 @@ reads, prints or raises.
 """
 
 from collections.abc import Iterable
-from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -125,12 +125,23 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
+SLIP: Final = 0.8
+"""How alike a key and a known one are where it is a slip of the pen, and no other tool's key."""
+
+
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The known word that `word` was probably meant to be; `cutoff` is how alike they must be, at most 1."""
     from difflib import get_close_matches  # 2 ms that only a mistake costs
 
     matches = get_close_matches(word[:MAX_QUOTED], list(known), n=1, cutoff=cutoff)
     return matches[0] if matches else None
+
+
+def extra_key(loc: Location, known: Iterable[str]) -> Complaint:
+    """The complaint about a key that may belong to another tool: an error if it is nearly one of the known keys."""
+    known = tuple(known)
+    is_a_slip = nearest(str(loc[-1]), known, cutoff=SLIP) is not None
+    return unknown_key(loc, known, "error" if is_a_slip else "warning")
 
 
 def unknown_key(loc: Location, known: Iterable[str], severity: Severity = "error") -> Complaint:

@@ -68,8 +68,7 @@ def verify(context: click.Context, playbook: str | None, agent: str | None, root
     if held is None:
         if as_json:
             print_json(None)
-        else:
-            click.echo("no contract is declared: there is nothing to verify")
+        note("no contract is declared: nothing was verified")
         return
     facts = _facts(os.path.abspath(root), held)
     verification = hold_against(held, facts, time.time())

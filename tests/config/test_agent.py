@@ -81,7 +81,7 @@ def test_an_empty_declaration_differs_from_none() -> None:
         ("---\na: 1\na: 2\n---\n", ["3:1: key 'a' stands at 2:1 already (remove one of them)"]),
         (
             "---\nartifact_default: {}\n---\n",
-            ["2:1: warning: artifact_default: unknown key (did you mean 'artifact_defaults'?)"],
+            ["2:1: artifact_default: unknown key (did you mean 'artifact_defaults'?)"],
         ),
     ],
 )

@@ -131,6 +131,7 @@ def test_a_path_is_kept_as_it_was_written_and_its_plain_form_is_advised() -> Non
         (None, "contract: must be an object, not nothing"),
         ([], "contract: must be an object, not a list"),
         ({}, "contract: has no 'expected'"),
+        ({"note": []}, "contract: has no 'expected'"),
         ({"expect": []}, "contract: has no 'expected'"),
         ({"expected": None}, "contract.expected: must be a list, not nothing"),
         ({"expected": ["a"]}, "contract.expected[0]: must be a table of keys, not a text"),
@@ -198,7 +199,7 @@ def test_unknown_and_reserved_keys_are_warned_of_and_stop_nothing() -> None:
     parsed = contract_from_json(value, "run.json")
     assert parsed.value == Contract((ContractEntry("a", "a", True, "", "playbook"),))
     assert [(problem.message, problem.mend) for problem in parsed.warnings] == [
-        ("contract.kind: unknown key", "known here: expected"),
+        ("contract.kind: unknown key", "known here: expected, profile"),
         ("contract.expected[0].requird: unknown key", "did you mean 'required'?"),
         (
             "contract.expected[0].min_size: is reserved for a later version and not checked",
@@ -252,7 +253,7 @@ def test_an_accepted_snapshot_holds_only_safe_paths_and_ids_once(
         (None, None),
         ({}, None),
         ({"expected": []}, ()),
-        ({"note": 1}, ()),
+        ({"profile": "x"}, ()),
         ({"expected": [{"id": "a", "path": "a"}]}, (ExpectedArtifact("a", "a"),)),
     ],
 )

@@ -166,9 +166,35 @@ def test_everything_wrong_is_said_at_once_in_the_order_of_the_text() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("agnet: x\n", "1:1: agnet: unknown key (did you mean 'agent'?)"),
+        ("timout: 5m\n", "1:1: timout: unknown key (did you mean 'timeout'?)"),
+        ("artefacts: {expected: []}\n", "1:1: artefacts: unknown key (did you mean 'artifacts'?)"),
+        ("artifacts: {epected: []}\n", "1:13: artifacts.epected: unknown key (did you mean 'expected'?)"),
+        (
+            "artifacts: {expected: [{id: a, path: a, requird: no}]}\n",
+            "1:41: artifacts.expected[0].requird: unknown key (did you mean 'required'?)",
+        ),
+        (
+            "artifacts: {note: x}\n",
+            "1:12: artifacts: has no 'expected' (list the artifacts there; [] expects none)",
+        ),
+    ],
+)
+def test_a_slip_of_the_pen_is_an_error_and_no_contract_that_expects_nothing(text: str, error: str) -> None:
+    parsed = read_playbook(text, FILE)
+    assert parsed.value is None
+    assert f"{FILE}:{error}" in [problem.render() for problem in parsed.errors]
+
+
+@pytest.mark.parametrize(
     ("text", "warning"),
     [
-        ("agnet: x\n", "1:1: warning: agnet: unknown key (did you mean 'agent'?)"),
+        (
+            "tools: x\n",
+            "1:1: warning: tools: unknown key (known here: name, command, timeout, grace, agent, artifacts)",
+        ),
         (
             "zzz: x\n",
             "1:1: warning: zzz: unknown key (known here: name, command, timeout, grace, agent, artifacts)",

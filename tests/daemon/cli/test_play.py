@@ -104,13 +104,13 @@ def test_the_same_id_in_playbook_and_profile_is_no_duplicate(place: Place) -> No
 
 def test_unknown_keys_of_an_entry_are_warned_of_and_stop_nothing(place: Place) -> None:
     (place.directory / "playbooks/own.playbook.yaml").write_text(
-        "artifacts:\n  expected:\n    - {id: a, path: a.md, requird: false, mime_type: text/plain}\n"
+        "artifacts:\n  expected:\n    - {id: a, path: a.md, note: false, mime_type: text/plain}\n"
     )
     checked = place.call("play", "check", "own", "--json")
     assert checked.code == 0
     assert [(each["severity"], each["line"], each["column"]) for each in checked.items("problems")] == [
         ("warning", 3, 27),
-        ("warning", 3, 43),
+        ("warning", 3, 40),
     ]
 
 
@@ -124,7 +124,7 @@ def test_a_playbook_that_names_a_missing_agent_is_wrong(place: Place) -> None:
 
 
 def test_a_warning_leaves_the_playbook_right(place: Place) -> None:
-    (place.directory / "playbooks/odd.playbook.yaml").write_text("comand: [x]\n")
+    (place.directory / "playbooks/odd.playbook.yaml").write_text("tools: [x]\n")
     checked = place.call("play", "check", "odd", "--json")
     assert checked.code == 0
     (problem,) = checked.items("problems")
