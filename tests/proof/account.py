@@ -4,7 +4,7 @@ Left out are times of recording, epochs, tokens, try counters, and the numbers a
 a journal is replaced by the event that it belongs to, a file's inode by its name; so both must be right. So are the
 times that a run's own launcher wrote, which no two histories share, by what they mean; for such a run it is left out
 what is remembered of its files, but not how it stands. A launcher's announcement has an id and a seal of its own and
-comes twice, so it is left out, too: what it means for a session is in the session.
+comes twice, so it and its timer are left out, too: what they mean for a session is in the session.
 """
 
 import json
@@ -39,7 +39,8 @@ def account(place: Place) -> Account:
     tables = {
         "events": "select key, type, version, lane, iif(type = 'JournalDamaged', null, at), cause, depth,"
         " iif(type = 'JournalDamaged', json_remove(payload, '$.at', '$.epoch', '$.rows'), payload) from events where type <> 'RunLaunched' order by key",
-        "jobs": "select e.key, handler, j.lane, state, error from jobs j join events e on e.seq = j.event order by 1, 2",
+        "jobs": "select e.key, handler, j.lane, state, error from jobs j join events e on e.seq = j.event"
+        " where handler <> 'sessions/deadline' order by 1, 2",
         "sessions": "select key, session_id, layout, root, path, kind, status, attempt, origin, started_at, finished_at,"
         " ended_by, reason_code, reason_summary, evidence_refs, playbook, agent, contract_problem, artifacts_path,"
         " artifact_contract_json, contract_basis, json_remove(artifact_verification_json, '$.checked_at'), delivery"

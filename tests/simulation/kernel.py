@@ -72,6 +72,7 @@ class Status:
     st_ctime_ns: int
     st_dev: int = 1
     st_uid: int = 0
+    st_nlink: int = 1
 
     @property
     def st_mtime(self) -> float:
