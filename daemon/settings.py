@@ -7,6 +7,7 @@ there is no settings file, for the launcher's start-up.
 from __future__ import annotations
 
 import os
+import stat
 
 from runward.daemon.agent_homes import homes_there
 from runward.daemon.overlapping_roots import overlapping_roots
@@ -123,6 +124,14 @@ def settings_files(config: str | None, environment: Mapping[str, str], cwd: str)
     return [file, *_drop_ins(file)] if file is not None else []
 
 
+def working_directory() -> str:
+    """The working directory; where that was deleted `/`, so that whatever names no path of its own still works."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "/"
+
+
 def home_of(environment: Mapping[str, str]) -> str:
     """The home that `~` and the defaults mean."""
     return environment.get("HOME") or os.path.expanduser("~")
@@ -220,7 +229,14 @@ def _names(directories: tuple[str, ...], suffix: str) -> tuple[str, ...]:
     found: set[str] = set()
     for directory in directories:
         if os.path.isdir(directory):
-            found.update(each.removesuffix(suffix) for each in os.listdir(directory) if each.endswith(suffix))
+            # An editor's lock or a link to nothing is no playbook: a lookup by name would not find it either.
+            found.update(
+                each.removesuffix(suffix)
+                for each in os.listdir(directory)
+                if each.endswith(suffix)
+                and not each.startswith(".")
+                and os.path.isfile(os.path.join(directory, each))
+            )
     return tuple(sorted(found))
 
 
@@ -252,7 +268,10 @@ def _read(path: str) -> str | Problem:
     from runward.config.problem import Problem
 
     try:
-        with open(path, "rb") as file:
+        # Without waiting, for a FIFO has nobody who writes; O_NONBLOCK changes nothing for a regular file.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return Problem(path, None, None, "is not a regular file", "put a file there, or remove it")
             content = file.read(MAXIMUM_FILE + 1)
     except OSError as error:
         return _unreadable(path, error)

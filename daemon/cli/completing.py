@@ -9,7 +9,14 @@ import click
 from click.shell_completion import CompletionItem
 
 from runward.config.settings import Settings
-from runward.daemon.settings import NotFound, agent_names, find_playbook, load_settings, playbook_names
+from runward.daemon.settings import (
+    NotFound,
+    agent_names,
+    find_playbook,
+    load_settings,
+    playbook_names,
+    working_directory,
+)
 from runward.daemon.store import reading, reading_causes
 
 _OFFERED = 200
@@ -129,4 +136,4 @@ def values(context: click.Context, parameter: click.Parameter, incomplete: str) 
 def _settings(context: click.Context) -> Settings | None:
     """The settings in force; completion begins before the command, so `--config` is only a parameter yet."""
     config = context.find_root().params.get("config")
-    return load_settings(config, os.environ, os.getcwd()).value
+    return load_settings(config, os.environ, working_directory()).value

@@ -14,7 +14,7 @@ from runward.config.shape import as_written
 from runward.daemon.cli.context import own_settings
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.output import align, print_json, safe
-from runward.daemon.settings import settings_files
+from runward.daemon.settings import settings_files, working_directory
 
 
 @click.group(cls=Group)
@@ -39,7 +39,9 @@ def show(context: click.Context, origin: bool, as_json: bool) -> None:
       runward config show --origin
     """
     settings = own_settings(context)
-    files = settings_files(context.find_root().obj["config"], os.environ, os.getcwd()) if origin else []
+    files = (
+        settings_files(context.find_root().obj["config"], os.environ, working_directory()) if origin else []
+    )
     if as_json:
         print_json(_as_json(settings, files if origin else None))
         return

@@ -12,13 +12,13 @@ from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import WRONG_SETTINGS
 from runward.daemon.cli.output import complain, note
-from runward.daemon.settings import load_settings, state_dir_of_broken
+from runward.daemon.settings import load_settings, state_dir_of_broken, working_directory
 from runward.daemon.store import reading
 
 
 def read_settings_of(config: str | None) -> Parsed[Settings]:
     """The settings that this process would run under, or everything that is wrong with them."""
-    return load_settings(config, os.environ, os.getcwd())
+    return load_settings(config, os.environ, working_directory())
 
 
 def own_settings(context: click.Context) -> Settings:
@@ -57,7 +57,7 @@ def _settings_of_daemon(config: str | None) -> Settings | None:
     from runward.daemon.cli.daemon_report import report_of, settings_in_report
     from runward.daemon.store.ownership import holder
 
-    state = state_dir_of_broken(config, os.environ, os.getcwd())
+    state = state_dir_of_broken(config, os.environ, working_directory())
     return None if state is None else settings_in_report(report_of(state, holder(Path(state))))
 
 

@@ -11,7 +11,7 @@ from runward.config.settings import Settings
 from runward.daemon.cli.context import own_settings
 from runward.daemon.cli.exits import NOT_SO, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.output import complain, fail, print_json, safe
-from runward.daemon.settings import SYSTEM_FILE, home_of, load_settings, settings_file
+from runward.daemon.settings import SYSTEM_FILE, home_of, load_settings, settings_file, working_directory
 from runward.daemon.units import installing, placing
 from runward.daemon.units.installing import Done
 from runward.daemon.units.rendering import SYSTEM_STATE
@@ -100,7 +100,7 @@ def _check_seen(program: str, config: str | None) -> None:
 
 def _named_settings(config: str | None) -> str | None:
     """The settings file that the unit must be told of, for it lies where a service doesn't look."""
-    file = settings_file(config, os.environ, os.getcwd())
+    file = settings_file(config, os.environ, working_directory())
     usual = (f"{home_of(os.environ)}/.config/runward/runward.toml", SYSTEM_FILE)
     return None if file is None or file in usual else file
 

@@ -22,7 +22,7 @@ from runward.daemon.hooks.claude_code_program import Program, accepts, events_of
 from runward.daemon.hooks.command import SCRIPT, shell_command, words_of
 from runward.daemon.hooks.edit import Edited, Refused
 from runward.daemon.hooks.settings_file import SettingsFile, read_settings_file
-from runward.daemon.settings import home_of
+from runward.daemon.settings import home_of, working_directory
 
 AGENTS: Final = (claude_code_settings.AGENT, codex_settings.AGENT)
 
@@ -215,7 +215,7 @@ def _undo(file: SettingsFile, text: str | None) -> None:
 def settings_path(agent: str) -> str:
     """Where the agent keeps its settings: in the directory that its variable names, else in its usual one."""
     name = {claude_code_settings.AGENT: "settings.json", codex_settings.AGENT: "config.toml"}[agent]
-    return os.path.join(agent_home(agent, os.environ, home_of(os.environ), os.getcwd()), name)
+    return os.path.join(agent_home(agent, os.environ, home_of(os.environ), working_directory()), name)
 
 
 def _show(file: SettingsFile, text: str | None) -> None:

@@ -57,9 +57,7 @@ def ask(settings: Settings, name: str, words: Sequence[str]) -> Asked:
     if root is None:
         fail("no root of the settings has the layout 'native': add one for new runs to go to", WRONG_SETTINGS)
     now, request = time.time(), str(uuid.uuid4())
-    event = PlayRunRequested(
-        request, now, name, given, _text(os.getcwd(), "the working directory"), _trace(os.environ)
-    )
+    event = PlayRunRequested(request, now, name, given, _working_directory(), _trace(os.environ))
     content = dump_request(event)
     if len(content) > MAXIMUM_REQUEST:
         _refuse("the values are too long for a request (1 MiB): write them into a file, and give its name")
@@ -67,6 +65,14 @@ def ask(settings: Settings, name: str, words: Sequence[str]) -> Asked:
     put(Path(settings.state_dir), request, content)
     run = run_name(name, now, request)
     return Asked(request, run, session_key(root.name, run))
+
+
+def _working_directory() -> str:
+    """The directory that the command will run in: that of whoever asks."""
+    try:
+        return _text(os.getcwd(), "the working directory")
+    except FileNotFoundError:
+        _refuse("the working directory is gone: cd to one that is there")
 
 
 def run_and_end(

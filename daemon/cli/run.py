@@ -135,7 +135,7 @@ def main(arguments: Sequence[str]) -> int:
         if "help" in parsed.options:
             sys.stdout.write(USAGE)
             return GOOD
-        cwd = os.getcwd()
+        cwd = _working_directory()
         order, config = _order(parsed, cwd), parsed.options.get("config")
         return _launch(order, config, cwd, is_verified="no-verify" not in parsed.options)
     except Refusal as refusal:
@@ -279,6 +279,13 @@ def _with_legs(
     except NotFolded as error:
         _complain(f"{_PLAN}: its legs are not in the contract: {error}")
         return contract
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise Refusal(WRONG_USAGE, "the working directory is gone: cd to one that is there") from None
 
 
 def _duration(options: Mapping[str, str], name: str) -> float | None:

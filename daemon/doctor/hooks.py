@@ -9,7 +9,7 @@ from runward.daemon.hooks import claude_code_settings
 from runward.daemon.hooks.claude_code_program import events_of, installed
 from runward.daemon.hooks.edit import Refused
 from runward.daemon.hooks.settings_file import read_settings_file
-from runward.daemon.settings import home_of
+from runward.daemon.settings import home_of, working_directory
 
 _AGAIN = "runward hook install claude-code"
 
@@ -17,7 +17,7 @@ _AGAIN = "runward hook install claude-code"
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
     """Our hooks are for events that the version knows. One that meets another event drops all of its settings."""
     environment = installation.environment
-    home = agent_home(claude_code_settings.AGENT, environment, home_of(environment), os.getcwd())
+    home = agent_home(claude_code_settings.AGENT, environment, home_of(environment), working_directory())
     path = os.path.join(home, "settings.json")
     try:
         text = read_settings_file(path).text
