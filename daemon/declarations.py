@@ -1,15 +1,17 @@
 """What the operator's files declare now: playbooks, agent profiles, and the rules of the settings."""
 
 import os
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, TypeVar
 
+from runward.config.agent import read_agent
 from runward.config.contract import ExpectedArtifact
 from runward.config.contract_rules import rule_for
-from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook
+from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, read_playbook
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.config.settings_keys import AUTO
-from runward.daemon.settings import NotFound, find_agent, find_playbook
+from runward.daemon.settings import NotFound, agent_names, find_agent, find_playbook, playbook_names
 from runward.handlers.facts import CoveringRoot, Declarations, Play, RootOf, Ruled, RuledPlaybook
 
 FILE_ENDINGS: Final = (PLAYBOOK_SUFFIX, ".md")
@@ -18,15 +20,62 @@ FILE_ENDINGS: Final = (PLAYBOOK_SUFFIX, ".md")
 T = TypeVar("T")
 
 
+class Remembering(Generic[T]):
+    """Parses a file once for as long as it says the same."""
+
+    MOST: Final = 1000
+    """Files that are remembered."""
+
+    def __init__(self, parse: Callable[[str, str], Parsed[T]]) -> None:
+        self._parse = parse
+        self._known: dict[str, tuple[str, Parsed[T]]] = {}
+
+    def __call__(self, text: str, path: str) -> Parsed[T]:
+        """What the file at `path` with this text says."""
+        known = self._known.get(path)
+        if known is not None and known[0] == text:
+            return known[1]
+        if len(self._known) >= self.MOST:
+            self._known.clear()
+        parsed = self._parse(text, path)
+        self._known[path] = (text, parsed)
+        return parsed
+
+
 class Declarer:
     """Answers what a playbook and an agent declare under the settings in force. Used in threads."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._read_playbook, self._read_agent = Remembering(read_playbook), Remembering(read_agent)
+        self._wrong: tuple[str, ...] = ()
 
     def use(self, settings: Settings) -> None:
         """Answer under these settings from now on."""
         self._settings = settings
+
+    def check(self) -> None:
+        """Read all playbooks and agent profiles; what is wrong with them is a problem until it is fixed."""
+        settings = self._settings
+        wrong = _why_not(lambda: playbook_names(settings), lambda name: self._playbook(settings, name))
+        wrong += _why_not(lambda: agent_names(settings), lambda name: self._defaults(settings, name))
+        self._wrong = tuple(wrong)
+
+    def degraded(self) -> list[str]:
+        """What is wrong with playbooks and agent profiles, for `status`: runs that name them have no contract."""
+        return [f"{why}; runs that name it have no contract" for why in self._wrong]
+
+    def _playbook(self, settings: Settings, name: str) -> Playbook:
+        try:
+            return _value(find_playbook(settings, _name(name), self._read_playbook))
+        except NotFound as error:
+            raise _Unusable(str(error)) from error
+
+    def _defaults(self, settings: Settings, agent: str) -> tuple[ExpectedArtifact, ...] | None:
+        try:
+            return _value(find_agent(settings, _name(agent), self._read_agent)).artifact_defaults
+        except NotFound as error:
+            raise _Unusable(str(error)) from error
 
     def __call__(self, playbook: str | None, agent: str | None) -> Declarations:
         """What they declare; a missing or wrong file is the operator's to mend, and said so."""
@@ -34,10 +83,10 @@ class Declarer:
         read = defaults = None
         try:
             if playbook is not None:
-                read = _playbook(settings, playbook)
+                read = self._playbook(settings, playbook)
                 agent = agent or read.agent
             if agent is not None:
-                defaults = _defaults(settings, agent)
+                defaults = self._defaults(settings, agent)
         except _Unusable as error:
             return Declarations(None, None, str(error))
         return Declarations(read.artifacts if read is not None else None, defaults)
@@ -51,9 +100,9 @@ class Declarer:
                 None, problem="no root of the settings has the layout 'native', for new runs to go to"
             )
         try:
-            playbook = _playbook(settings, name)
+            playbook = self._playbook(settings, name)
             agent = playbook.agent
-            defaults = _defaults(settings, agent) if agent is not None else None
+            defaults = self._defaults(settings, agent) if agent is not None else None
         except _Unusable as error:
             return Play(None, problem=str(error))
         return Play(playbook, agent, defaults, root.name, root.path)
@@ -88,18 +137,18 @@ class _Unusable(Exception):
     """What was declared can't be used; the message says why, to the operator."""
 
 
-def _playbook(settings: Settings, name: str) -> Playbook:
+def _why_not(names: Callable[[], Iterable[str]], read: Callable[[str], object]) -> list[str]:
+    """Why those of the named files can't be used that can't."""
+    wrong = []
     try:
-        return _value(find_playbook(settings, _name(name)))
-    except NotFound as error:
-        raise _Unusable(str(error)) from error
-
-
-def _defaults(settings: Settings, agent: str) -> tuple[ExpectedArtifact, ...] | None:
-    try:
-        return _value(find_agent(settings, _name(agent))).artifact_defaults
-    except NotFound as error:
-        raise _Unusable(str(error)) from error
+        for name in names():
+            try:
+                read(name)
+            except _Unusable as error:
+                wrong.append(str(error))
+    except OSError as error:
+        wrong.append(f"{error.filename} can't be read: {error.strerror}")
+    return wrong
 
 
 def _value(read: Parsed[T]) -> T:

@@ -14,6 +14,7 @@ from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon import notify
 from runward.daemon.clock import SystemClock, SystemRandomness
+from runward.daemon.declaration_check import DeclarationCheck
 from runward.daemon.declarations import Declarer
 from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log import Sinks
@@ -112,6 +113,8 @@ async def _serve(
                 room = Room(state, lambda: supervisor.low_disk, supervisor.note_room, log)
                 await room.look()
                 tasks.start_soon(room.run)
+                if not once:
+                    tasks.start_soon(DeclarationCheck(declarer, log).run)
                 tasks.start_soon(Upkeep(store, checkpointer, giver_back(), log).run)
                 if notify.is_asked() and not once:
                     tasks.start_soon(Watchdog(store, inotify.seen, supervisor, log).run)
@@ -138,6 +141,7 @@ def _world(state: Path, declarer: Declarer, inotify: Inotify) -> World:
         declarer.ruled,
         declarer.play,
         declarer.covering,
+        declarer.degraded,
     )
 
 

@@ -14,7 +14,7 @@ from runward.daemon.overlapping_roots import overlapping_roots
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Final
 
     from runward.config.agent import AgentProfile
@@ -187,24 +187,34 @@ def _drop_ins(file: str) -> list[str]:
     return [f"{file}.d/{name}" for name in names if name.endswith(".toml") and not name.startswith(".")]
 
 
-def find_playbook(settings: Settings, name: str) -> Parsed[Playbook]:
-    """The playbook of this name, or in the file of this name. Raises `NotFound`."""
+def find_playbook(
+    settings: Settings, name: str, parse: Callable[[str, str], Parsed[Playbook]] | None = None
+) -> Parsed[Playbook]:
+    """The playbook of this name, or in the file of this name. Raises `NotFound`.
+
+    `parse` is called with the text and the path, in place of `read_playbook`.
+    """
     from runward.config.playbook import PLAYBOOK_SUFFIX, read_playbook
     from runward.config.problem import Parsed, Problem
 
     path = _find(name, settings.playbooks, [f"{name}{PLAYBOOK_SUFFIX}"], PLAYBOOK_SUFFIX, "playbook")
     text = _read(path)
-    return Parsed(None, (text,)) if isinstance(text, Problem) else read_playbook(text, path)
+    return Parsed(None, (text,)) if isinstance(text, Problem) else (parse or read_playbook)(text, path)
 
 
-def find_agent(settings: Settings, name: str) -> Parsed[AgentProfile]:
-    """The agent profile of this name, or in the file of this name. Raises `NotFound`."""
+def find_agent(
+    settings: Settings, name: str, parse: Callable[[str, str], Parsed[AgentProfile]] | None = None
+) -> Parsed[AgentProfile]:
+    """The agent profile of this name, or in the file of this name. Raises `NotFound`.
+
+    `parse` is called with the text and the path, in place of `read_agent`.
+    """
     from runward.config.agent import read_agent
     from runward.config.problem import Parsed, Problem
 
     path = _find(name, settings.agents, [f"{name}.md", f"{name}/{name}.md"], ".md", "agent")
     text = _read(path)
-    return Parsed(None, (text,)) if isinstance(text, Problem) else read_agent(text, path)
+    return Parsed(None, (text,)) if isinstance(text, Problem) else (parse or read_agent)(text, path)
 
 
 def playbook_names(settings: Settings) -> tuple[str, ...]:

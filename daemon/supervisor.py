@@ -111,6 +111,8 @@ class World:
     ruled: Ruling = no_rules
     playable: Playable = no_playbooks
     covering: Covering = no_roots
+    troubles: Callable[[], list[str]] = list
+    """What is wrong with the operator's files, for `status`."""
 
 
 class SettingsNotTaken(Exception):
@@ -285,6 +287,7 @@ class Supervisor:
                 self.pruner.degraded,
                 self.packer.degraded,
                 self.rounds.degraded,
+                self._world.troubles,
             ),
             self._log,
         )

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from runward.config.contract_rules import ContractRule
+from runward.config.problem import Parsed
 from runward.config.settings import Root, Settings
 from runward.config.settings_layers import Placed
-from runward.daemon.declarations import Declarer
+from runward.daemon.declarations import Declarer, Remembering
 from runward.handlers.facts import CoveringRoot, RootOf, Ruled, RuledPlaybook
 
 PLAYBOOK = "agent: reviewer\nartifacts:\n  expected:\n    - {id: review, path: review.md}\n"
@@ -117,3 +118,48 @@ def test_the_innermost_root_of_the_layout_that_holds_a_file_watches_it(
         assert covering(RootOf("claude-code", path)) == (None if name is None else CoveringRoot(name)), path
     assert covering(RootOf("codex", f"{projects}/x/s.jsonl")) == CoveringRoot("codex")
     assert Declarer(settings).covering(RootOf("codex", "/s.jsonl")) is None
+
+
+def test_a_wrong_file_is_a_problem_until_it_is_fixed_though_nobody_names_it(
+    settings: Settings, tmp_path: Path
+) -> None:
+    declarer = Declarer(settings)
+    declarer.check()
+    (problem,) = declarer.degraded()
+    assert "broken.md:2:20: " in problem
+    assert problem.endswith("; runs that name it have no contract")
+    (tmp_path / "agents/broken.md").write_text(PROFILE)
+    (tmp_path / "playbooks/feature.playbook.yaml").write_text("artefacts: {}\n")
+    declarer.check()
+    (problem,) = declarer.degraded()
+    assert "feature.playbook.yaml:1:1: artefacts: unknown key" in problem
+    (tmp_path / "playbooks/feature.playbook.yaml").unlink()
+    declarer.check()
+    assert declarer.degraded() == []
+
+
+def test_a_directory_that_can_not_be_listed_is_a_problem(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("runward.daemon.settings.os.listdir", refuse)
+    declarer = Declarer(settings)
+    declarer.check()
+    assert all("can't be read: Permission denied" in each for each in declarer.degraded())
+    assert len(declarer.degraded()) == 2
+
+
+def test_a_file_is_parsed_once_for_as_long_as_it_says_the_same() -> None:
+    parsed: list[str] = []
+
+    def parse(text: str, path: str) -> Parsed[str]:
+        parsed.append(text)
+        return Parsed(text.upper(), ())
+
+    read = Remembering(parse)
+    assert [read(text, "a").value for text in ("x", "x", "y", "x")] == ["X", "X", "Y", "X"]
+    assert parsed == ["x", "y", "x"]
+    assert read("x", "b").value == "X"
+    assert parsed == ["x", "y", "x", "x"], "another file's problems name another path"

@@ -56,6 +56,7 @@ def test_what_a_person_ended_is_no_failure(place: Place) -> None:
 
 
 def test_all_is_not_well_until_failures_are_seen(place: Place) -> None:
+    (place.directory / "playbooks/wrong.playbook.yaml").unlink()
     with place.daemon():
         for number in range(5):
             _fail(place, f"bad-{number}", ago=50 + number)

@@ -30,7 +30,7 @@ def test_nobody_s_session_is_not_found(recorded: Place) -> None:
 def test_it_waits_for_the_end_and_for_the_verdict(place: Place) -> None:
     with place.daemon():
         place.add_run("long")
-        wait_for(lambda: place.call("session", "show", "long").code == 0, "the session")
+        wait_for(lambda: place.rows("select 1 from sessions where session_id = 'long'"), "the session")
         assert place.call("session", "wait", "long", "--timeout", "200ms").code == 124
         waiting = place.start("session", "wait", "long")
         place.end_run("long", 4)

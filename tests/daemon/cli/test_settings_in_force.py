@@ -27,6 +27,7 @@ def _told(place: Place) -> dict[str, object]:
 
 
 def test_status_shows_the_settings_of_the_daemon_and_that_the_file_changed(place: Place) -> None:
+    (place.directory / "playbooks/wrong.playbook.yaml").unlink()
     _write(place, SETTINGS + 'retention = "30d"\n')
     with place.daemon():
         assert _told(place)["changed"] == []
@@ -51,6 +52,7 @@ def test_a_new_drop_in_is_a_change(place: Place) -> None:
 
 
 def test_a_reload_that_was_refused_is_told_until_one_is_taken(place: Place) -> None:
+    (place.directory / "playbooks/wrong.playbook.yaml").unlink()
     with place.daemon():
         _told(place)
         _write(place, SETTINGS + 'batch = "many"\n')
