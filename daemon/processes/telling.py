@@ -5,6 +5,7 @@ with what was recorded, and it must belong to the directory's owner: for a direc
 than its owner could do.
 """
 
+import errno
 import os
 import signal
 
@@ -56,7 +57,12 @@ def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str 
         return _GONE
     if recorded.pid in (1, os.getpid()):
         return "is not a run's"
-    descriptor = os.pidfd_open(recorded.pid)
+    try:
+        descriptor = os.pidfd_open(recorded.pid)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOENT):
+            return "is the number of a thread, and not of a process"
+        raise
     try:
         try:
             stat = read_stat(recorded.pid)

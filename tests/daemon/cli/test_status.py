@@ -138,7 +138,9 @@ def test_held_and_waiting_jobs_are_counted_with_their_reasons(place: Place) -> N
 def test_a_wrong_playbook_is_a_problem_though_no_run_names_it(place: Place) -> None:
     with place.daemon():
         _until_told(place)
-        shown = wait_for(lambda: told if "wrong.playbook.yaml" in (told := place.call("status").out) else None, "it")
+        shown = wait_for(
+            lambda: told if "wrong.playbook.yaml" in (told := place.call("status").out) else None, "it"
+        )
     assert "'../review.md' has a '..' in it" in shown
     assert "runs that name it have no contract" in shown
 

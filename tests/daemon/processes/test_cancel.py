@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tests.waiting import wait_for
 
 from runward.daemon.ports import NotTold, RunPlace, Told
 from runward.daemon.processes.cancelling import CANCEL, WORD, order_text, read_word
-from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.identity import current_boot_id, identity_of, read_stat
 from runward.daemon.processes.telling import tell_to_end
 from runward.daemon.rundir.words import leave_word
 from runward.handlers.facts import RunProcesses
@@ -198,6 +199,19 @@ def test_a_process_that_does_not_say_itself_that_it_is_of_the_run_is_not_told(
     assert sleeper.poll() is None
     by_the_launcher = RunProcesses(None, recorded(sleeper.pid), is_recorded=True)
     assert isinstance(tell_to_end(by_the_launcher, placed(trap)), Told)
+
+
+def test_a_thread_is_nobody_who_could_be_told_and_is_not_tried_again(tmp_path: Path) -> None:
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    thread.start()
+    assert thread.native_id is not None
+    boot = current_boot_id()
+    ticks = read_stat(thread.native_id).start_ticks
+    answer = tell_to_end(RunProcesses(None, RecordedProcess(thread.native_id, ticks, boot)), placed(tmp_path))
+    stop.set()
+    assert isinstance(answer, NotTold)
+    assert "is the number of a thread" in answer.why
 
 
 def test_the_daemon_itself_and_init_are_nobodys_run(tmp_path: Path) -> None:
