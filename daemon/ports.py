@@ -8,10 +8,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from runward.daemon.inbox.spool import InboxFile
+from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.effects import StartRun
-from runward.handlers.facts import EarlyLegs, LegsBefore, RootFacts, RootHashes, RunProcesses, Unreadable
+from runward.handlers.facts import EarlyLegs, LegsBefore, RootHashes, RunProcesses
 from runward.handlers.layouts.scanner import Document, RecordedProcess, Signature
 from runward.handlers.sessions.observe import ProcessState
+from runward.handlers.unreadable import Unreadable
 
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
     from runward.daemon.rundir.sights import FilesRead, Identity, SessionSight

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking
+from runward.handlers.contracts.artifact_facts import Produced
 from runward.handlers.contracts.file_problems import FileProblem
 from runward.handlers.events import (
     DeliveryState,
@@ -19,7 +20,7 @@ from runward.handlers.events import (
     SessionDeclaration,
     Status,
 )
-from runward.handlers.facts import HookDeclaration, Produced, RunProcesses
+from runward.handlers.facts import HookDeclaration, RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
 
 ContractBasis: TypeAlias = Literal["launcher", "hook", "first_look", "late"]

@@ -9,14 +9,10 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from runward.config.contract import ExpectedArtifact
 from runward.config.playbook import Playbook
 from runward.handlers.asking import Question
+from runward.handlers.contracts.artifact_facts import Produced, RootFacts  # noqa: F401 - in the types of answers
 from runward.handlers.events import Origin, Status
 from runward.handlers.layouts.scanner import RecordedProcess
-
-
-class Unreadable(NamedTuple):
-    """An answer that couldn't be had, and why. Trying again later may help."""
-
-    why: str
+from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +110,6 @@ class EarlyLegs(NamedTuple):
     """The legs' directories in which something older than the plan lies, each with one such thing, below the root."""
 
     found: tuple[tuple[str, str], ...]
-
-
-class Produced(NamedTuple):
-    """An expected artifact that was there: a regular file with `size` bytes, more than none; its time in ns."""
-
-    id: str
-    path: str
-    size: int
-    modified_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,24 +308,6 @@ class LinkedSessions(NamedTuple):
     sessions: tuple[LinkedSession, ...] = ()
     announced: tuple[str, ...] = ()
     may_be_more: bool = False
-
-
-FileState: TypeAlias = Literal["file", "absent", "empty", "not_regular", "outside", "denied"]
-
-
-class FileFact(NamedTuple):
-    """What lies at one path: its size in bytes and modification time (ns) where it is a file."""
-
-    state: FileState
-    size: int = 0
-    modified_ns: int = 0
-
-
-class RootFacts(NamedTuple):
-    """The answer to `ArtifactsUnder`: whether the root is a directory, and a fact for each path."""
-
-    exists: bool
-    files: tuple[FileFact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

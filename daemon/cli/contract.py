@@ -14,7 +14,7 @@ from runward.daemon.cli.expected_artifacts import panel
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.output import complain, fail, note, print_json
 from runward.daemon.cli.paths import NamedPath
-from runward.handlers.facts import RootFacts
+from runward.handlers.contracts.artifact_facts import RootFacts
 
 
 @click.group(cls=Group)
@@ -100,7 +100,7 @@ def _declared(context: click.Context, playbook: str | None, agent: str | None) -
 def _facts(directory: str, held: Contract) -> RootFacts:
     """What lies at the contract's paths; ends the program where nobody can know."""
     from runward.daemon.rundir.artifacts import artifact_facts
-    from runward.handlers.facts import Unreadable
+    from runward.handlers.unreadable import Unreadable
 
     facts = artifact_facts(directory, "", [entry.path for entry in held.expected])
     if isinstance(facts, Unreadable):

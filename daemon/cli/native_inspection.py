@@ -15,13 +15,13 @@ from runward.daemon.rundir.last_change import last_change
 from runward.daemon.rundir.looking import look
 from runward.daemon.rundir.tailing import NotRegular, Tail, open_in_run
 from runward.handlers.events import AttemptEnded
-from runward.handlers.facts import Unreadable
 from runward.handlers.layouts import native
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.scanner import Complaint, Item, Signature, Started
 from runward.handlers.layouts.transcript import Counts
 from runward.handlers.sessions.observe import NEVER_SEEN, RootRule, see, together
 from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, PROCESS_GONE, Standing
+from runward.handlers.unreadable import Unreadable
 
 _JOURNAL: Final = "events.jsonl"
 _TRACE: Final = "trace.jsonl"

@@ -14,7 +14,7 @@ from runward.daemon.rundir.comparing import compare
 from runward.daemon.store.hash_chain import BrokenChain
 from runward.daemon.store.journals import read_standing_lines
 from runward.daemon.store.reading_chain import broken_event, lines_off_the_chain
-from runward.handlers.facts import Unreadable
+from runward.handlers.unreadable import Unreadable
 
 
 class JournalCheck(NamedTuple):

@@ -18,10 +18,12 @@ from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.store.reading import SessionRow
 from runward.daemon.store.reading_files import KeptFile
+from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.contracts.comparison import Compared, Look, compare
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import Verification, boundary, verification_as_json, verify
-from runward.handlers.facts import FileHash, RootFacts, Unreadable
+from runward.handlers.facts import FileHash
+from runward.handlers.unreadable import Unreadable
 
 _LONG: Final = 256 << 20
 """Bytes from which on hashing shows its progress."""

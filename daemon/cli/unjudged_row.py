@@ -9,9 +9,9 @@ from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.store.reading import SessionRow
 from runward.handlers.contracts.snapshots import NO_CONTRACT, snapshot_from_run, stored_contract
 from runward.handlers.contracts.verify import boundary, dump_verification, missing_summary, verify
-from runward.handlers.facts import Unreadable
 from runward.handlers.layouts import native
 from runward.handlers.sessions.over import Standing
+from runward.handlers.unreadable import Unreadable
 
 
 class _End(NamedTuple):

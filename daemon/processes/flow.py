@@ -18,9 +18,10 @@ from runward.daemon.settings import NotFound, load_settings
 from runward.daemon.store import reading
 from runward.handlers.contracts.fold import Unfoldable, fold_legs, why_too_late
 from runward.handlers.contracts.snapshots import stored_contract
-from runward.handlers.facts import LegsBefore, Unreadable
+from runward.handlers.facts import LegsBefore
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Complaint, Planned
+from runward.handlers.unreadable import Unreadable
 
 
 class NotFolded(Exception):

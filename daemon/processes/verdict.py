@@ -8,7 +8,7 @@ from runward.config.contract import Contract, contract_from_json
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.handlers.contracts.verify import failure_summary, verify
-from runward.handlers.facts import Unreadable
+from runward.handlers.unreadable import Unreadable
 
 
 def contract_of(snapshot: JsonValue) -> Contract | None:

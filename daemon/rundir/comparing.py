@@ -16,8 +16,8 @@ from runward.daemon.ports import AlteredLine, Compared, Gone, LineState, Standin
 from runward.daemon.rundir.journals import find
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REGULAR, unreadable
 from runward.daemon.rundir.our_lines import SEARCHED, Line, each_line
-from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.foreign_json import read_json
+from runward.handlers.unreadable import Unreadable
 
 REPLACED: Final = frozenset({errno.ELOOP, errno.ENXIO})
 """What opening says where something else than a file stands now."""

@@ -33,10 +33,12 @@ from runward.daemon.rundir.session_looking import look_at_session
 from runward.daemon.rundir.sights import FilesRead, Identity, SessionSight
 from runward.daemon.rundir.words import leave_word
 from runward.daemon.store.epoch import read_epoch
-from runward.handlers.facts import EarlyLegs, LegsBefore, RootFacts, RootHashes, Unreadable
+from runward.handlers.contracts.artifact_facts import RootFacts
+from runward.handlers.facts import EarlyLegs, LegsBefore, RootHashes
 from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.scanner import Signature
+from runward.handlers.unreadable import Unreadable
 
 _Found = TypeVar("_Found")
 

@@ -15,7 +15,9 @@ from runward.config.path_rule import names_in
 from runward.daemon.ports import Halted
 from runward.daemon.rundir.artifacts import modified_ns, open_artifacts, refusal, resolve
 from runward.daemon.rundir.opening import REGULAR, unreadable
-from runward.handlers.facts import FileFact, FileHash, HashState, RootHashes, Unreadable
+from runward.handlers.contracts.artifact_facts import FileFact
+from runward.handlers.facts import FileHash, HashState, RootHashes
+from runward.handlers.unreadable import Unreadable
 
 CHUNK: Final = 8 << 20
 """Bytes that are read and hashed in one go, outside the interpreter's lock; a stop waits for no more.

@@ -14,10 +14,10 @@ from runward.daemon.rundir.session_reading import Scanning
 from runward.daemon.rundir.sights import NOTHING_READ, Identity
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.daemon.rundir.unpacking import CannotUnpack
-from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.places import LOG, is_glob, mixed_shape, unpacked_name
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout, Scan
 from runward.handlers.layouts.transcript import LogLine
+from runward.handlers.unreadable import Unreadable
 
 MOST_NAMES: Final = 10_000
 """Entries of a directory that are looked at; a session has a handful."""

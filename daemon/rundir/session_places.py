@@ -16,7 +16,6 @@ from runward.daemon.rundir.opening import (
     opened_below,
     unreadable,
 )
-from runward.handlers.facts import Unreadable
 from runward.handlers.layouts import native
 from runward.handlers.layouts.places import (
     LEVELS,
@@ -32,6 +31,7 @@ from runward.handlers.layouts.places import (
 )
 from runward.handlers.layouts.registry import DirectoryLayout
 from runward.handlers.layouts.scanner import Signature
+from runward.handlers.unreadable import Unreadable
 
 MOST_ENTRIES: Final = 1_000_000
 """Entries of directories that are looked at in all."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from runward.daemon.ports import Gone, RunPlace
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, unreadable
-from runward.handlers.facts import Unreadable
+from runward.handlers.unreadable import Unreadable
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 

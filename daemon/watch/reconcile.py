@@ -11,7 +11,7 @@ from typing import NamedTuple
 from runward.daemon.ports import Files, Gone, Listing
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot, mark
-from runward.handlers.facts import Unreadable
+from runward.handlers.unreadable import Unreadable
 
 
 class Replaced(NamedTuple):

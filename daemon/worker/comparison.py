@@ -26,7 +26,7 @@ from runward.daemon.worker.outbox import Outbox
 from runward.daemon.worker.reactions import Done
 from runward.handlers.effects import RepairJournal
 from runward.handlers.events import JournalDamaged
-from runward.handlers.facts import Unreadable
+from runward.handlers.unreadable import Unreadable
 
 BATCH: Final = 64
 """Journals that are compared between two looks at whether verdicts are waiting."""

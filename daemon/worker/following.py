@@ -17,13 +17,13 @@ from runward.daemon.worker.look import Looked
 from runward.daemon.worker.places import Hinted, Known
 from runward.daemon.worker.remembered import Remembered, read_remembered
 from runward.handlers.events import SessionDeclaration
-from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout, Scan
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Resumed, Told
 from runward.handlers.sessions.follow import FollowRule, Sign, follow, lose
 from runward.handlers.sessions.linked import launcher_key
 from runward.handlers.sessions.over import Writer
+from runward.handlers.unreadable import Unreadable
 
 MOST_BYTES: Final = 16 << 20
 """Bytes of transcripts that are read in one go: what is left waits until the others were looked at."""

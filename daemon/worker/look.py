@@ -13,7 +13,7 @@ from runward.daemon.store.tables import cursors, problems
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, trusted_mark
-from runward.handlers.facts import Launch, Unreadable
+from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Ended, Item, RecordedProcess, Started
 from runward.handlers.sessions.observe import (
@@ -31,6 +31,7 @@ from runward.handlers.sessions.observe import (
     weigh,
     without_plan,
 )
+from runward.handlers.unreadable import Unreadable
 
 WEIGHED: Final = Why.PROCESS | Why.START | Why.AGAIN
 """The reasons for which a look asks the machine whether the recorded processes live."""

@@ -23,8 +23,8 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import cancellations
 from runward.daemon.store.tables.cancellations import OwedCancellation
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
-from runward.handlers.facts import Unreadable
 from runward.handlers.layouts import native
+from runward.handlers.unreadable import Unreadable
 
 PERIOD: Final = 5.0
 """Seconds between tries of what the machine refused."""

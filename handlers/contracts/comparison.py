@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.contract import Contract, ContractEntry
-from runward.handlers.facts import FileFact, FileHash, RootFacts
+from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
+from runward.handlers.facts import FileHash
 
 ArtifactState: TypeAlias = Literal[
     "same",

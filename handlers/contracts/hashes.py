@@ -7,20 +7,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from runward.handlers.asking import Given, TryLater, ask
+from runward.handlers.contracts.artifact_facts import Produced
 from runward.handlers.contracts.file_problems import MEANINGS, FileProblem
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.effects import Deciding, Effect, Explain, RecordedFile, RecordFiles
 from runward.handlers.events import SessionFinished
-from runward.handlers.facts import (
-    FileHash,
-    HashesOf,
-    HashState,
-    Produced,
-    ProducedBy,
-    ProducedFiles,
-    RootHashes,
-    Unreadable,
-)
+from runward.handlers.facts import FileHash, HashesOf, HashState, ProducedBy, ProducedFiles, RootHashes
+from runward.handlers.unreadable import Unreadable
 
 TRIES: Final = 5
 """How often a file that is written to, or can't be read, is hashed anew before that is recorded instead."""

@@ -19,15 +19,9 @@ from runward.handlers.effects import (
     RefuseFold,
 )
 from runward.handlers.events import FlowPlanned
-from runward.handlers.facts import (
-    Declarations,
-    DeclaredContract,
-    LegsBefore,
-    Session,
-    SessionOf,
-    Unreadable,
-)
+from runward.handlers.facts import Declarations, DeclaredContract, LegsBefore, Session, SessionOf
 from runward.handlers.journal import lines
+from runward.handlers.unreadable import Unreadable
 
 
 def decide(event: FlowPlanned, given: Given) -> Deciding:

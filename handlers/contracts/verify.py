@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from runward.config.contract import Contract, ContractEntry
 from runward.config.json_value import JsonValue
 from runward.config.problem import printable
-from runward.handlers.facts import FileFact, Produced, RootFacts
+from runward.handlers.contracts.artifact_facts import FileFact, Produced, RootFacts
 
 VerificationStatus: TypeAlias = Literal["passed", "failed", "warning"]
 DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]

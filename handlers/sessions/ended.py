@@ -10,6 +10,7 @@ from typing import Final, Literal
 from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, Given, TryLater, ask
+from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import (
     Verification,
@@ -39,10 +40,8 @@ from runward.handlers.facts import (
     LaunchOf,
     LinkedSession,
     LinkedSessionsOf,
-    RootFacts,
     Session,
     SessionOf,
-    Unreadable,
 )
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
@@ -50,6 +49,7 @@ from runward.handlers.layouts import native
 from runward.handlers.sessions import deadline
 from runward.handlers.sessions.launched import is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
+from runward.handlers.unreadable import Unreadable
 
 _NOT_AS_LAUNCHED: Final = (
     "the run's files said another contract than its launcher recorded; the launcher's holds"

@@ -11,8 +11,8 @@ from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
 
 from runward.daemon.ports import Gone, Sight
 from runward.daemon.rundir.files import RealFiles
-from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.scanner import Signature
+from runward.handlers.unreadable import Unreadable
 
 LONG_AGO = 1_700_000_000
 

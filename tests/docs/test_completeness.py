@@ -17,9 +17,10 @@ from runward.config.shape import ListOf, Table
 from runward.daemon.cli.commands import COMMANDS
 from runward.daemon.cli.run import _WITH_VALUE, _WITHOUT_VALUE
 from runward.daemon.store.migrate import migrations
+from runward.handlers.contracts.artifact_facts import FileState
 from runward.handlers.effects import Effect
 from runward.handlers.events import event_types
-from runward.handlers.facts import QUESTIONS, FileState
+from runward.handlers.facts import QUESTIONS
 from runward.handlers.journal import lines
 from runward.handlers.layouts import registry
 from runward.handlers.route import HANDLERS

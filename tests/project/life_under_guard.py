@@ -15,6 +15,7 @@ from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.handlers import route
 from runward.handlers.asking import Given, Question
+from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
 from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, OpenSession
 from runward.handlers.events import AttemptEnded, AttemptStarted, FlowPlanned, dump_payload, load_payload
 from runward.handlers.facts import (
@@ -22,12 +23,10 @@ from runward.handlers.facts import (
     Declarations,
     DeclaredContract,
     EarlyLegs,
-    FileFact,
     LaunchOf,
     LegsBefore,
     LinkedSessions,
     LinkedSessionsOf,
-    RootFacts,
     Session,
     SessionOf,
 )

@@ -31,7 +31,9 @@ from runward.daemon.store.ownership import prepare
 from runward.daemon.store.store import Store, connect
 from runward.daemon.supervisor import Supervisor, World
 from runward.daemon.watch.notifications import Inotify
-from runward.handlers.facts import Declarations, RootFacts, Unreadable
+from runward.handlers.contracts.artifact_facts import RootFacts
+from runward.handlers.facts import Declarations
+from runward.handlers.unreadable import Unreadable
 
 NOW = datetime(2026, 10, 24, 12, tzinfo=UTC)
 STEPS = [timedelta(hours=1), timedelta(hours=-1), timedelta(days=1), timedelta(days=-1)]

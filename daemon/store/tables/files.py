@@ -8,8 +8,9 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import as_int, listed
+from runward.handlers.contracts.artifact_facts import Produced
 from runward.handlers.effects import RecordFiles
-from runward.handlers.facts import Produced, ProducedBy, ProducedFiles
+from runward.handlers.facts import ProducedBy, ProducedFiles
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

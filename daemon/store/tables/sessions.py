@@ -10,6 +10,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import listed
+from runward.handlers.contracts.artifact_facts import Produced
 from runward.handlers.effects import (
     EndAttempt,
     EvidenceRef,
@@ -19,7 +20,7 @@ from runward.handlers.effects import (
     OpenSession,
     RefuseFold,
 )
-from runward.handlers.facts import Produced, Session, SessionOf
+from runward.handlers.facts import Session, SessionOf
 from runward.handlers.sessions.fold import fold
 
 if TYPE_CHECKING:

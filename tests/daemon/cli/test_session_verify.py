@@ -16,7 +16,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli import session_record, session_verify
 from runward.daemon.ports import Compared, Gone, StandingLines
 from runward.daemon.rundir.comparing import compare
-from runward.handlers.facts import Unreadable
+from runward.handlers.unreadable import Unreadable
 
 FILES = {"review.md": "fine\n", "report.md": "done\n"}
 

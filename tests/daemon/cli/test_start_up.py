@@ -62,3 +62,35 @@ def test_the_command_starts_in_time(recorded: Place, arguments: tuple[str, ...],
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         took.append(ended.ru_utime - began.ru_utime + ended.ru_stime - began.ru_stime)
     assert min(took) < limit_s  # what it costs, not what the machine's other work does to it
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("log",), ("contract", "verify", "--playbook", "review", "--root", "."), ("daemon", "--help")],
+)
+def test_what_needs_no_events_does_not_pay_for_their_types(
+    recorded: Place, arguments: tuple[str, ...]
+) -> None:
+    imported = _imported(recorded, *arguments)
+    assert "runward.daemon.cli" in imported
+    assert not imported & {"runward.handlers.events", "runward.handlers.facts", "runward.handlers.effects"}
+
+
+def test_the_launcher_does_not_pay_for_the_types_of_events_when_it_verifies(place: Place) -> None:
+    program = (
+        "import sys\nfrom runward.daemon.cli import run\n"
+        "run.main(['--playbook', 'review', '--', 'true'])\n"
+        "print(*sorted(sys.modules), sep='\\n', file=sys.stderr)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=place.directory,
+        env=place.environment,
+        check=False,
+    )
+    imported = set(ended.stderr.split())
+    assert "runward.handlers.contracts.verify" in imported
+    assert not imported & {"runward.handlers.events", "runward.handlers.facts"}

@@ -8,8 +8,8 @@ from runward.config.json_value import JsonValue
 from runward.daemon.ports import Gone
 from runward.daemon.rundir.session_looking import look_at_session
 from runward.daemon.rundir.sights import NOTHING_READ, SessionSight, dump_files_read, load_files_read
-from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
+from runward.handlers.unreadable import Unreadable
 
 LONG_AFTER = 1000.0
 """Seconds after which everything that a test wrote counts as settled."""

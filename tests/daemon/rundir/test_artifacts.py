@@ -15,7 +15,8 @@ from tests.nobody import as_nobody
 from tests.waiting import PATIENCE_S
 
 from runward.daemon.rundir.artifacts import artifact_facts
-from runward.handlers.facts import FileFact, RootFacts, Unreadable
+from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
+from runward.handlers.unreadable import Unreadable
 
 ROOT_USER = os.geteuid() == 0
 

@@ -18,7 +18,7 @@ from tests.daemon.rundir.test_journals import (
 from runward.daemon.ports import AlteredLine, Compared, Gone, StandingLines
 from runward.daemon.rundir.comparing import compare
 from runward.daemon.rundir.files import RealFiles
-from runward.handlers.facts import Unreadable
+from runward.handlers.unreadable import Unreadable
 
 ROWS = [StandingLines(256, FIRST, 0), StandingLines(512, SECOND, len(FIRST))]
 OTHER_FACT = CHANGED.replace(b"bb", b"cc")

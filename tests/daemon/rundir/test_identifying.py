@@ -13,8 +13,8 @@ from tests.handlers.layouts.tiny import begin, layouts
 from runward.daemon.rundir import identifying
 from runward.daemon.rundir.identifying import identify
 from runward.daemon.rundir.sights import Identity
-from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.registry import LAYOUTS, Layouts
+from runward.handlers.unreadable import Unreadable
 
 TINY = layouts()
 LOGS = Layouts(TINY.logs)

@@ -9,9 +9,9 @@ import pytest
 
 from runward.daemon.ports import Gone, Listing, Sight
 from runward.daemon.rundir.looking import MAXIMUM_DOCUMENT, list_root, look, standing
-from runward.handlers.facts import Unreadable
 from runward.handlers.layouts.native import DOCUMENTS
 from runward.handlers.layouts.scanner import Document, Signature
+from runward.handlers.unreadable import Unreadable
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hints, Why
 from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, mark
 from runward.daemon.watch.rounds import ASKED, Rounds
-from runward.handlers.facts import Unreadable
+from runward.handlers.unreadable import Unreadable
 
 
 class ListedJustBefore(RealFiles):

@@ -19,7 +19,8 @@ from runward.daemon.rundir import hashes
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.worker import background
 from runward.handlers.contracts.hashes import TRIES
-from runward.handlers.facts import FileHash, RootHashes, Unreadable
+from runward.handlers.facts import FileHash, RootHashes
+from runward.handlers.unreadable import Unreadable
 
 CONTRACT: JsonValue = {
     "expected": [{"id": "a", "path": "a.md"}, {"id": "b", "path": "b.md", "required": False}]

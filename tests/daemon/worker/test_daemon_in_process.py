@@ -14,9 +14,11 @@ from runward.daemon.inbox.requests import Request, dump_request
 from runward.daemon.inbox.spool import list_inbox, put
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.store.batch import Batch
+from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.effects import OpenSession
 from runward.handlers.events import JobDiscardRequested, JobRetryRequested, ScanRequested
-from runward.handlers.facts import Declarations, RootFacts, Unreadable
+from runward.handlers.facts import Declarations
+from runward.handlers.unreadable import Unreadable
 
 RUN: JsonValue = {"schema": "runward-run-v1"}
 REVIEW: JsonValue = {"schema": "runward-run-v1", "playbook": "review"}

@@ -37,7 +37,8 @@ from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.answering import no_playbooks, no_rules
-from runward.handlers.facts import Declarations, Unreadable
+from runward.handlers.facts import Declarations
+from runward.handlers.unreadable import Unreadable
 
 
 async def damage(running: Daemon) -> list[str]:

@@ -17,15 +17,8 @@ from runward.handlers.effects import (
     RefuseFold,
 )
 from runward.handlers.events import FlowPlanned
-from runward.handlers.facts import (
-    Declarations,
-    DeclaredContract,
-    EarlyLegs,
-    LegsBefore,
-    Session,
-    SessionOf,
-    Unreadable,
-)
+from runward.handlers.facts import Declarations, DeclaredContract, EarlyLegs, LegsBefore, Session, SessionOf
+from runward.handlers.unreadable import Unreadable
 
 REPORT = Declarations(None, (ExpectedArtifact("report", "report.md", True, "all of it"),))
 BEFORE = LegsBefore(f"{PATH}/artifacts", PATH, ("one", "legs/two"), 5, 7)

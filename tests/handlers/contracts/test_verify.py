@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.handlers.examples import NOTES, NOW, REPORT, REVIEW
 
 from runward.config.contract import Contract, ContractEntry, Source
+from runward.handlers.contracts.artifact_facts import FileFact, FileState, RootFacts
 from runward.handlers.contracts.verify import (
     Verification,
     describe,
@@ -16,7 +17,6 @@ from runward.handlers.contracts.verify import (
     verification_as_json,
     verify,
 )
-from runward.handlers.facts import FileFact, FileState, RootFacts
 
 FILE, ABSENT, EMPTY = FileFact("file", 12), FileFact("absent"), FileFact("empty")
 STATES: tuple[FileState, ...] = get_args(FileState)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.handlers.examples import HASH, REVIEW, declaration, ended, planned, started
 
 from runward.config.contract import Contract, ContractEntry
+from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
 from runward.handlers.contracts.verify import verify
 from runward.handlers.effects import Reason
 from runward.handlers.events import AttemptEnded, AttemptStarted
-from runward.handlers.facts import FileFact, RootFacts
 from runward.handlers.journal import lines
 
 EVENT_LINES: dict[str, Callable[[AttemptStarted, AttemptEnded, str], bytes]] = {

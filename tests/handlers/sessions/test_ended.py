@@ -10,6 +10,7 @@ from tests.handlers.played import Answer, AnyQuestion, Need, played
 
 from runward.config.contract import Contract
 from runward.handlers.asking import TryLater
+from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
 from runward.handlers.contracts.snapshots import BrokenSnapshot
 from runward.handlers.effects import (
     AppendLines,
@@ -25,20 +26,18 @@ from runward.handlers.facts import (
     ArtifactsUnder,
     Cancellation,
     CancellationOf,
-    FileFact,
     Launch,
     LaunchOf,
     LinkedSession,
     LinkedSessions,
     LinkedSessionsOf,
-    RootFacts,
     Session,
     SessionOf,
-    Unreadable,
 )
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions import ended as handler
 from runward.handlers.sessions.reasons import status_of
+from runward.handlers.unreadable import Unreadable
 
 decide = played(handler.decide)
 
