@@ -262,6 +262,7 @@ def test_nobody_there_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_daemon_tells_its_start_its_life_a_reload_and_its_end(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.furnish()
+    (place.directory / "playbooks/wrong.playbook.yaml").unlink()
     with closing(NotifySocket()) as told:
         daemon = place.start("daemon", NOTIFY_SOCKET=told.address, WATCHDOG_USEC="1000000")
         try:

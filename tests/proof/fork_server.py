@@ -35,7 +35,7 @@ import runward.daemon.service
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.proof.fences import FENCES
-from tests.proof.hangs import HANGS
+from tests.proof.hangs import HANGS, WAITS
 
 _PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
@@ -95,7 +95,7 @@ def carry_out(request: dict[str, object]) -> None:
     for name in request["fences_out"]:  # type: ignore[attr-defined] # a list of names
         FENCES[name]()
     if request["hangs"] is not None:
-        HANGS[str(request["hangs"])]()
+        {**HANGS, **WAITS}[str(request["hangs"])]()
     sys.argv = ["runward", *request["arguments"]]  # type: ignore[misc] # a list of texts
     runward.daemon.cli.main()
 

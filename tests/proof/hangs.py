@@ -6,10 +6,14 @@ A hung disk can't be had by a test everywhere; this hangs at the same places, in
 import ctypes
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
+from runward.config.problem import Parsed
+from runward.config.settings import Settings
 from runward.daemon import service
+from runward.daemon.cli import context
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.store.epoch import HeldEpoch
 from runward.daemon.watch.notifications import Inotify
@@ -46,3 +50,30 @@ HANGS: Final[Mapping[str, Callable[[], None]]] = {
     "a journal is synced": _method(RealFiles, "sync"),
     "the loop reads the epoch": _method(HeldEpoch, "check"),
 }
+
+
+def _settings(reads: int) -> Callable[[], None]:
+    """The settings are read so often, and then never to their end. A signal interrupts it, as it does read(2)."""
+
+    def take_out() -> None:
+        load, left = vars(context)["load_settings"], [reads]
+
+        def slow(config: str | None, environment: Mapping[str, str], cwd: str) -> Parsed[Settings]:
+            if left[0] == 0:
+                os.write(sys.stderr.fileno(), b"it hangs\n")
+                while True:
+                    time.sleep(1000)
+            left[0] -= 1
+            found: Parsed[Settings] = load(config, environment, cwd)
+            return found
+
+        vars(context)["load_settings"] = slow
+
+    return take_out
+
+
+WAITS: Final[Mapping[str, Callable[[], None]]] = {
+    "the settings are read": _settings(0),
+    "the settings are read again": _settings(1),
+}
+"""What waits for ever, but lets handlers of signals run."""

@@ -1,6 +1,5 @@
 """A stop is bounded though the world hangs: it ends with 0 in time, the runs live on, and the next daemon loses nothing."""
 
-import os
 import re
 import signal
 import time
@@ -79,21 +78,10 @@ def test_a_second_signal_ends_a_stop_that_hangs_at_once_and_a_later_start_goes_o
 
 
 def test_settings_that_hang_while_they_are_read_again_keep_no_stop_from_its_end(place: Place) -> None:
-    daemon = place.daemon()
+    daemon = place.daemon(hangs="the settings are read again")
     place.wait_ready(daemon)
-    place.settings.unlink()
-    os.mkfifo(place.settings)
-
-    def opened() -> int | None:
-        """A descriptor, once the daemon waits for somebody to write its settings."""
-        try:
-            return os.open(place.settings, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:
-            return None
-
     daemon.send(signal.SIGHUP)
-    descriptor = wait_for(opened, "a daemon that reads its settings again")
+    wait_for(lambda: "it hangs" in daemon.said(), "a daemon that reads its settings again")
     daemon.send(signal.SIGTERM)
     assert daemon.wait() == 0, daemon.said()
-    os.close(descriptor)
     assert place.log("stopped"), "in order, for nothing that is written was waited for"

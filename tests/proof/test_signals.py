@@ -4,7 +4,6 @@ Field test design: the graceful stop matrix. The signal is sent while the daemon
 is what the daemon meets next.
 """
 
-import os
 import signal
 import time
 from pathlib import Path
@@ -108,21 +107,10 @@ def test_an_idle_daemon_ends_0_on_sigint_too(place: Place) -> None:
 
 
 def test_sigterm_before_the_daemon_has_begun_ends_0(place: Place) -> None:
-    place.settings.unlink()
-    os.mkfifo(place.settings)
-    daemon = place.daemon()
-
-    def opened() -> int | None:
-        """A descriptor, once the daemon waits for somebody to write its settings."""
-        try:
-            return os.open(place.settings, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:
-            return None
-
-    descriptor = wait_for(opened, "a daemon that reads its settings")
+    daemon = place.daemon(hangs="the settings are read")
+    wait_for(lambda: "it hangs" in daemon.said(), "a daemon that reads its settings")
     daemon.send(signal.SIGTERM)
     assert daemon.wait(BOUND) == 0, daemon.said()
-    os.close(descriptor)
 
 
 def test_sigterm_while_daemon_once_waits_for_what_is_due_soon_ends_0(place: Place) -> None:
