@@ -7,6 +7,21 @@ from runward.config.settings_keys import DEFAULT_LAYOUT
 
 _MOST_OPEN = 500
 
+_BEING_OPENED = (
+    "not exists (select 1 from sessions s where s.key = c.session_key) and ("
+    " exists (select 1 from jobs j where j.lane = c.session_key and j.state in ('waiting', 'held'))"
+    " or exists (select 1 from jobs j where j.state = 'running' and j.lane = c.session_key))"
+)
+"""Of a cursor `c`: that its session was seen, and is opened by a transaction that is still to come."""
+
+_OPENED_SOON = (
+    "select l.lane from ("
+    " select lane from jobs where state in ('waiting', 'held') and lane > ?1 || '/' and lane < ?1 || '0'"
+    " union select lane from jobs where state = 'running' and lane > ?1 || '/' and lane < ?1 || '0'"
+    ") l where not exists (select 1 from sessions s where s.key = l.lane)"
+)
+"""The lanes of a root's native sessions that are seen, and opened by a transaction that is still to come."""
+
 
 class OpenRun(NamedTuple):
     """A native run that is recorded as running; `launcher` and `process` are JSON texts, where it names them."""
@@ -30,12 +45,18 @@ def known_directories(connection: sqlite3.Connection, root: str) -> frozenset[st
     """The run directories of a root that were looked at; the keys alone are read, for there may be many."""
     begin = len(root) + 1
     keys = connection.execute("select key from cursors where key > ?1 || '/' and key < ?1 || '0'", (root,))
-    return frozenset([key[begin:] for (key,) in keys])
+    known = frozenset([key[begin:] for (key,) in keys])
+    opened = connection.execute(_OPENED_SOON, (f"{DEFAULT_LAYOUT}:{root}",))
+    begin = len(f"{DEFAULT_LAYOUT}:{root}/")
+    return known - {lane[begin:] for (lane,) in opened}
 
 
 def is_known(connection: sqlite3.Connection, root: str, directory: str) -> bool:
     """Whether this run directory was looked at."""
-    found = connection.execute("select 1 from cursors where key = ?", (f"{root}/{directory}",)).fetchone()
+    found = connection.execute(
+        f"select 1 from cursors c where c.key = ? and not ({_BEING_OPENED})",  # noqa: S608 # our own words
+        (f"{root}/{directory}",),
+    ).fetchone()
     return found is not None
 
 

@@ -1,7 +1,9 @@
 """Runs that no daemon has looked at, or whose end none has judged: commands look for themselves and say so."""
 
 import os
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,22 @@ def test_a_run_that_failed_without_a_daemon_is_shown_and_last(place: Place) -> N
     listed = place.call("session", "list")
     assert "failed, not judged yet" in listed.out
     assert "start `runward daemon`" in listed.err
+
+
+def test_a_run_that_is_seen_and_not_opened_yet_is_found_all_the_same(ended: Place, tmp_path: Path) -> None:
+    place = ended.copy_to(tmp_path)
+    place.add_run("fresh", exit_code=3, started_at="2026-05-02T03:04:05Z")
+    place.daemon_once()
+    with closing(sqlite3.connect(place.state / "runward.db")) as store:
+        # As it is between the transaction that records the look and the one that opens the session.
+        store.execute("drop trigger sessions_are_not_replaced")
+        for table in ("attempts", "status_history", "files"):
+            store.execute(f"delete from {table} where session_key = 'native:runs/fresh'")
+        store.execute("delete from sessions where key = 'native:runs/fresh'")
+        store.execute("update jobs set state = 'running', token = 't' where lane = 'native:runs/fresh'")
+        store.commit()
+    assert place.call("session", "show", "fresh", "--json").object()["not_judged_yet"] is True
+    assert "fresh" in place.call("session", "list").out
 
 
 def test_the_last_is_the_newest_whether_it_is_judged_or_not(ended: Place, tmp_path: Path) -> None:
