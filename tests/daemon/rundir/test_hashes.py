@@ -202,7 +202,7 @@ def test_halting_ends_in_the_middle_of_a_file(tmp_path: Path, monkeypatch: pytes
 def test_a_giant_is_not_read_at_all(tmp_path: Path) -> None:
     path = tmp_path / "giant"
     path.touch()
-    os.truncate(path, hashes.LARGEST + 1)
+    os.truncate(path, hashes.MOST + 1)
     asked: list[int] = []
 
     def count(read: int) -> bool:
@@ -213,18 +213,74 @@ def test_a_giant_is_not_read_at_all(tmp_path: Path) -> None:
     assert asked == []
 
 
+def test_many_sparse_files_cost_no_more_than_the_bound_of_one_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hashes, "MOST", 1 << 20)
+    names = [f"giant-{number}" for number in range(500)]
+    for name in names:
+        (tmp_path / name).touch()
+        os.truncate(tmp_path / name, 1 << 19)
+    small = write(tmp_path / "small")
+    total = 0
+
+    def count(read: int) -> bool:
+        nonlocal total
+        total += read
+        return True
+
+    found = hashed(tmp_path, *names, go_on=count)
+    assert [each.state for each in found] == ["hashed"] * 2 + ["too_large"] * 498
+    assert total == 1 << 20
+    assert hashed(tmp_path, names[0], "small")[1] == of(small)
+
+
+@given(st.lists(st.tuples(st.sampled_from([1, 4096, 10_000]), st.booleans(), st.booleans()), max_size=8))
+def test_holes_hash_like_the_zeros_that_they_are(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[tuple[int, bool, bool]]
+) -> None:
+    path = tmp_path_factory.mktemp("holes") / "file"
+    with path.open("wb") as file:
+        for length, is_hole, ends_in_zero in pieces:
+            if is_hole:
+                file.seek(length * 10, os.SEEK_CUR)
+            else:
+                file.write(b"x" * length + b"\0" * ends_in_zero)
+        file.truncate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hashes, "CHUNK", 4096)
+        found = hashed(path.parent, "file")
+    assert found == [of(path)] if path.stat().st_size else [FileHash("empty")]
+
+
+def test_holes_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        file.write(b"x")
+        file.truncate(64 << 20)
+    preadv, reads = os.preadv, []
+
+    def counting(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        reads.append(offset)
+        return preadv(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", counting)
+    assert hashed(tmp_path, "file") == [of(path)]
+    assert reads == [0]
+
+
 def test_a_file_that_can_not_be_read_is_no_reason_to_leave_the_others_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = write(tmp_path / "bad"), write(tmp_path / "good")
-    readv, number = os.readv, bad.stat().st_ino
+    preadv, number = os.preadv, bad.stat().st_ino
 
-    def broken(descriptor: int, buffers: list[memoryview]) -> int:
+    def broken(descriptor: int, buffers: list[memoryview], offset: int) -> int:
         if os.fstat(descriptor).st_ino == number:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return readv(descriptor, buffers)
+        return preadv(descriptor, buffers, offset)
 
-    monkeypatch.setattr(os, "readv", broken)
+    monkeypatch.setattr(os, "preadv", broken)
     assert hashed(tmp_path, "bad", "good") == [FileHash("unreadable"), of(good)]
 
 
