@@ -57,7 +57,7 @@ class Declarer:
     def check(self) -> None:
         """Read all playbooks and agent profiles; what is wrong with them is a problem until it is fixed."""
         settings = self._settings
-        wrong = _why_not(lambda: playbook_names(settings), lambda name: self._playbook(settings, name))
+        wrong = _why_not(lambda: playbook_names(settings), lambda name: self._with_agent(settings, name))
         wrong += _why_not(lambda: agent_names(settings), lambda name: self._defaults(settings, name))
         self._wrong = tuple(wrong)
 
@@ -70,6 +70,14 @@ class Declarer:
             return _value(find_playbook(settings, _name(name), self._read_playbook))
         except NotFound as error:
             raise _Unusable(str(error)) from error
+
+    def _with_agent(self, settings: Settings, name: str) -> None:
+        agent = self._playbook(settings, name).agent
+        if agent is not None:
+            try:
+                self._defaults(settings, agent)
+            except _Unusable as error:
+                raise _Unusable(f"playbook {name!r} names the agent {agent!r}: {error}") from error
 
     def _defaults(self, settings: Settings, agent: str) -> tuple[ExpectedArtifact, ...] | None:
         try:

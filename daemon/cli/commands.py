@@ -10,6 +10,7 @@ import click
 from runward.daemon import __version__
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.output import wants_colour
+from runward.daemon.cli.paths import NamedPath
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -71,6 +72,7 @@ def _files(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @click.option(
     "--config",
     metavar="FILE",
+    type=NamedPath(),
     shell_complete=_files,
     help="The settings file (default: runward.toml in the usual places).",
 )

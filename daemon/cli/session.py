@@ -29,6 +29,7 @@ FAILED: Final = ("failed", "timed_out", "aborted")
 _HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
 _ABOUT_HEADS: Final = ("CWD", "MODEL", "TOKENS", "PROMPT")
 """What is shown as well where a session of another tool is among them."""
+_CONTRACT_PROBLEM: Final = "contract?"
 _SHOWN: Final = 32
 """Characters of a prompt, and of a directory before only its last two names are shown."""
 _SPARE: Final = (
@@ -163,6 +164,11 @@ def _print_list(settings: Settings, rows: Sequence[reading.SessionRow]) -> None:
         _say_below(f"{NOT_JUDGED}: what the run's own files say; {how_to_judge(settings)}")
     if any(is_unknown(row) for row in rows):
         _say_below(f"running?: {NOBODY_CAN_TELL}; `runward session show ID` says what to do about it")
+    if any(row.contract_problem is not None for row in rows):
+        _say_below(
+            f"{_CONTRACT_PROBLEM}: what the run names as its contract can't be used, or not all of it;"
+            " `runward session show ID` says why"
+        )
 
 
 def _say_below(said: str) -> None:
@@ -173,12 +179,14 @@ def _say_below(said: str) -> None:
 def _row(row: reading.SessionRow, now: float) -> tuple[str, ...]:
     verification = verification_of(row)
     verified = str(verification["status"]) if isinstance(verification, dict) else "-"
+    if row.contract_problem is not None:
+        verified = _CONTRACT_PROBLEM if verified == "-" else f"{coloured(verified)}, {_CONTRACT_PROBLEM}"
     took = (row.finished_at or now) - row.started_at
     return (
         safe(row.session_id),
         _status(row),
         safe(row.reason_code),
-        coloured(verified),
+        verified if row.contract_problem is not None else coloured(verified),
         coloured(row.delivery or "-"),
         silence(row, now) if is_unknown(row) else safe(row.ended_by or "-"),
         ago(row.started_at, now),

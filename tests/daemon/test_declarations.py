@@ -133,6 +133,10 @@ def test_a_wrong_file_is_a_problem_until_it_is_fixed_though_nobody_names_it(
     declarer.check()
     (problem,) = declarer.degraded()
     assert "feature.playbook.yaml:1:1: artefacts: unknown key" in problem
+    (tmp_path / "playbooks/feature.playbook.yaml").write_text("agent: nobody\n")
+    declarer.check()
+    (problem,) = declarer.degraded()
+    assert "playbook 'feature' names the agent 'nobody': there is no agent 'nobody'" in problem
     (tmp_path / "playbooks/feature.playbook.yaml").unlink()
     declarer.check()
     assert declarer.degraded() == []

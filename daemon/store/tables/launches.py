@@ -12,7 +12,7 @@ from runward.handlers.layouts.scanner import RecordedProcess
 
 INSERT: Final = Write(
     "insert into launches (id, session_key, at, seal, contract_json, timeout, grace, launcher, process)"
-    " values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing",
+    " select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 where not exists (select 1 from launches where id = ?1)",
     exact=False,
 )
 

@@ -93,3 +93,21 @@ def test_what_would_run_in_a_deleted_directory_is_refused(place: Place, argument
     answer = in_a_deleted_directory(place, *arguments)
     assert answer.returncode == 2
     assert "the working directory is gone: cd to one that is there" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("backup", "x.db"),
+        ("restore", "x.db"),
+        ("contract", "verify", "--root", "."),
+        ("inspect", "transcript.jsonl"),
+        ("--config", "runward.toml", "status"),
+    ],
+)
+def test_a_relative_path_in_a_deleted_directory_is_refused(place: Place, arguments: tuple[str, ...]) -> None:
+    answer = in_a_deleted_directory(place, *arguments)
+    assert answer.returncode == 2, answer.stderr
+    assert (
+        "the working directory is gone: cd to one that is there, or write an absolute path" in answer.stderr
+    )

@@ -74,7 +74,7 @@ def test_an_attempt_exists_once_and_only_of_a_session(store: sqlite3.Connection)
 
 def test_an_event_is_recorded_once_for_its_key_and_never_changed(store: sqlite3.Connection) -> None:
     store.execute(EVENT, (1, "key", 0))
-    with pytest.raises(sqlite3.IntegrityError, match=r"UNIQUE.*events\.key"):
+    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE: an event"):
         store.execute(EVENT, (2, "key", 0))
     for change in ("payload = '{\"x\":1}'", "hash = 'other'", "key = 'other'", "at = 9.0"):
         with pytest.raises(sqlite3.IntegrityError, match="an event is never changed"):
@@ -178,3 +178,37 @@ def test_a_file_is_recorded_once_of_an_attempt_that_exists_and_never_changed(
         attempt.execute(FILE, (1, DIGEST, None))
     with pytest.raises(sqlite3.IntegrityError, match="what was recorded of a file is never changed"):
         attempt.execute("update files set sha256 = null, problem = 'gone'")
+
+
+def test_no_fact_is_replaced(attempt: sqlite3.Connection) -> None:
+    attempt.execute(EVENT, (1, "key", 0))
+    attempt.execute(FILE, (1, DIGEST, None))
+    for statement in (
+        (
+            "insert into status_history (id, session_key, attempt, at, status, reason_code, reason_summary,"
+            " evidence_refs, source) values (1, 'k', 1, 1.0, 'failed', 'c', 's', '[]', 'daemon')"
+        ),
+        (
+            "insert into decisions (id, event, handler, subject, at, verdict, summary, known)"
+            " values (1, 1, 'h', 's', 1.0, 'decided', 's', '{}')"
+        ),
+        "insert into journal_lines (id, directory, name, live, content) values (256, '/r', 'n', 1, x'0a')",
+        (
+            "insert into starts (key, event, session_key, name, directory, effect, state)"
+            " values ('s', 1, 'k', 'n', '/r', '{}', 'owed')"
+        ),
+        "insert into launches (id, session_key, at, seal, launcher, process) values ('l', 'k', 1.0, 's', '[]', '[]')",
+    ):
+        attempt.execute(statement)
+    replaced = "insert or replace into"
+    for table in (
+        "events", "sessions", "attempts", "status_history", "decisions", "files", "journal_lines", "starts", "launches"
+    ):  # fmt: skip
+        columns = [row[1] for row in attempt.execute(f"select * from pragma_table_info('{table}')")]
+        names = ", ".join(f'"{name}"' for name in columns)
+        before = attempt.execute(f"select {names} from {table}").fetchall()
+        assert len(before) == 1, table
+        with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
+            attempt.execute(f"{replaced} {table} ({names}) select {names} from {table}")
+    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
+        attempt.execute(EVENT.replace("insert into", replaced), (2, "key", 0))

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.waiting import wait_for
 
 from runward.daemon.store.examine import Examined, examine
 from runward.daemon.store.migrate import migrate, migrations
@@ -152,7 +153,11 @@ def test_a_daemon_works_on_with_a_store_of_any_version(place: Place, version: in
     place.state.mkdir()
     load(version, place.state / "runward.db")
     place.add_run("new", exit_code=0)
-    place.daemon_once()
+    with place.daemon():  # `--once` would wait for goes-on, whose root is not here
+        wait_for(
+            lambda: place.rows("select 1 from sessions where session_id = 'new' and status = 'completed'"),
+            "it",
+        )
     rows = place.rows("select session_id, status from sessions where session_id <> 'goes-on' order by 1")
     assert rows == [("delivers", "completed"), ("lacks", "failed"), ("new", "completed")]
     assert examined(place.state / "runward.db").sessions == 4
