@@ -71,6 +71,7 @@ RUN_SCHEMA: Final[dict[str, JsonValue]] = {
             "items": {"type": "string"},
             "description": "What was launched, word by word.",
         },
+        "cwd": _text("The directory that the command was started in."),
         "artifacts_path": _text(
             "Where the artifacts lie, relative to the run directory; only a launcher may name another place. "
             "Default: artifacts."

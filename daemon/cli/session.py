@@ -1,5 +1,6 @@
 """`runward session`: what ran, and what became of it."""
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -98,6 +99,14 @@ def session() -> None:
     help="Only those with this text in their id, playbook, agent, path or reason.",
 )
 @click.option(
+    "--cwd",
+    is_flag=False,
+    flag_value=".",
+    metavar="[DIR]",
+    shell_complete=completing.directories,
+    help="Only those that worked in this directory (default: this one) or below it.",
+)
+@click.option(
     "--limit",
     type=click.IntRange(min=0),
     default=50,
@@ -117,6 +126,7 @@ def list_sessions(
     agents: tuple[str, ...],
     since: float | None,
     text: str | None,
+    cwd: str | None,
     limit: int,
     as_json: bool,
 ) -> None:
@@ -132,10 +142,13 @@ def list_sessions(
     settings = settings_in_force(context)
     if failed:
         statuses = (*statuses, *FAILED)
-    wanted = reading.Wanted(statuses, layouts, roots, playbooks, agents, since, text)
+    directory = None if cwd is None else os.path.abspath(cwd)
+    wanted = reading.Wanted(statuses, layouts, roots, playbooks, agents, since, text, directory)
     most = limit + 1 if limit else None
     with store_to_read(settings) as connection:
-        fresh = [row for row in unjudged(connection, settings, most) if wanted.has(row)]
+        fresh = unjudged(connection, settings, most)
+        cwds = reading.working_directories(connection, [row.key for row in fresh]) if directory else {}
+        fresh = [row for row in fresh if wanted.has(row._replace(cwd=row.cwd or cwds.get(row.key)))]
         known = {row.key for row in fresh}
         rows = [row for row in reading.sessions(connection, wanted, most) if row.key not in known]
         rows = sorted([*fresh, *rows], key=lambda row: (-row.started_at, row.key))
@@ -305,6 +318,37 @@ def seen(
             named = [recorded_session(connection, settings, each) for each in identifiers]
             rows = failures_among(named, [row.key for row in rows])
     mark_seen(settings, rows, timeout if wait else None, as_json)
+
+
+@session.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("-f", "--follow", is_flag=True, help="Print what comes, until the run is over.")
+@click.option("--stderr", "is_stderr", is_flag=True, help="What it wrote to stderr, and not to stdout.")
+@click.option(
+    "-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Only the last N lines."
+)
+@click.option("--raw", is_flag=True, help="The bytes as they are, also those that steer a terminal.")
+@click.pass_context
+def logs(
+    context: click.Context, identifier: str, follow: bool, is_stderr: bool, count: int | None, raw: bool
+) -> None:
+    """What a run printed. What would steer the terminal is escaped.
+
+    Of a run in a terminal stdout and stderr are one. A line says how much is left out of a long one.
+
+    \b
+    Example:
+      runward session logs @last -f
+    """
+    if follow and count is not None:
+        raise click.UsageError("-n is for what is there: leave it or -f out", context)
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = find_session(connection, settings, identifier)
+    from runward.daemon.cli.session_logs import print_output
+
+    name = "stderr.log" if is_stderr else "stdout.log"
+    print_output(settings, row, name, follow=follow, count=count, is_raw=raw)
 
 
 @session.command()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
+from runward.daemon.cli.launched_command import launched_command
 from runward.daemon.cli.output import iso
 from runward.daemon.store.reading import SessionRow, StatusChange
 from runward.daemon.store.reading_files import KeptFile
@@ -82,8 +83,13 @@ def details_of(
         }
         for change in history
     ]
+    launched = launched_command(row)
+    summary = summary_of(row, kept)
+    words: list[JsonValue] | None = None if launched.words is None else [*launched.words]
     return {
-        **summary_of(row, kept),
+        **summary,
+        "cwd": summary["cwd"] or launched.cwd,
+        "command": words,
         "contract": contract_of(row),
         "verification": verification_of(row),
         "artifacts": [],

@@ -1,14 +1,18 @@
 """One session as a person reads it: `session show`."""
 
 import json
+import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from runward.config.json_value import JsonValue
+from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.cli.expected_artifacts import disagreement, panel
+from runward.daemon.cli.launched_command import launched_command
 from runward.daemon.cli.liveness_text import in_full, is_unknown, mend_of
 from runward.daemon.cli.output import ago, align, coloured, duration, local, safe, size
+from runward.daemon.cli.run_output import last_lines
 from runward.daemon.cli.session_json import about_of, contract_of, files_of, tokens_of, verification_of
 from runward.daemon.cli.unjudged import NOT_JUDGED
 from runward.daemon.store.reading import SessionRow, StatusChange
@@ -47,6 +51,7 @@ def lines_of(
         panel(contract_of(row), verification, why),
         _timeline(history),
         _files(row, kept),
+        _last_words(row),
     ):
         if section:
             lines += ["", *section]
@@ -56,6 +61,8 @@ def lines_of(
 def _facts(row: SessionRow, journal: str, now: float) -> list[tuple[str, str]]:
     took = duration(max(0.0, (row.finished_at or now) - row.started_at))
     told = about_of(row)
+    launched = launched_command(row)
+    cwd = told.cwd or launched.cwd
     facts: list[tuple[str, str | None]] = [
         ("Session", safe(row.session_id)),
         ("Key", safe(row.key)),
@@ -72,7 +79,8 @@ def _facts(row: SessionRow, journal: str, now: float) -> list[tuple[str, str]]:
         ("Finished", f"{local(row.finished_at)} (took {took})" if row.finished_at else f"- (for {took})"),
         ("Playbook", row.playbook and safe(row.playbook)),
         ("Agent", row.agent and safe(row.agent)),
-        ("Cwd", told.cwd and safe(told.cwd)),
+        ("Command", launched.command and safe(launched.command)),
+        ("Cwd", cwd and safe(cwd)),
         ("Prompt", told.prompt and safe(told.prompt)),
         ("Model", told.model and safe(told.model)),
         ("Tokens", tokens_of(told)),
@@ -81,6 +89,8 @@ def _facts(row: SessionRow, journal: str, now: float) -> list[tuple[str, str]]:
         ("Contract", _contract(row)),
         ("Origin", "history: it ended before its root was first seen" if row.origin == "history" else None),
         ("Path", safe(row.path)),
+        ("Artifacts", safe(row.artifacts_path) if contract_of(row) is not None else None),
+        ("Logs", ", ".join(safe(path) for path in _logs(row))),
         ("Journal", safe(f"{journal}/events.jsonl") if row.origin == "live" else None),
     ]
     return [(f"{name}:", value) for name, value in facts if value]
@@ -116,6 +126,26 @@ def _files(row: SessionRow, kept: Sequence[KeptFile]) -> list[str]:
         if isinstance(each, dict)
     ]
     return [f"Files in {safe(row.artifacts_path)}", "", *align(rows)] if rows else []
+
+
+_LOGS: Final = ("stdout.log", "stderr.log")
+_LAST_LINES: Final = 10
+
+
+def _logs(row: SessionRow) -> list[str]:
+    """Where lies what the run printed."""
+    if row.layout != DEFAULT_LAYOUT:
+        return []
+    return [path for name in _LOGS if os.path.isfile(path := f"{row.path}/{name}")]
+
+
+def _last_words(row: SessionRow) -> list[str]:
+    """The end of what a run that did not complete wrote to stderr; of one in a terminal, of all that it wrote."""
+    if row.layout != DEFAULT_LAYOUT or row.status in ("running", "completed"):
+        return []
+    name = "stderr.log" if os.path.isfile(f"{row.path}/stderr.log") else "stdout.log"
+    lines = last_lines(row.path, name, _LAST_LINES)
+    return [f"Last lines of {name}", "", *(f"  {line}" for line in lines)] if lines else []
 
 
 def _hash(file: Mapping[str, JsonValue]) -> str:

@@ -62,6 +62,7 @@ def row_of(root: str, path: str) -> SessionRow | None:
         activity=_activity(standing),
         linked="[]",
         not_judged_yet=True,
+        cwd=declared.cwd,
     )
 
 

@@ -328,6 +328,7 @@ class _Launch:
             },
             "containment": containment,
             "command": [record.as_text(argument) for argument in order.command],
+            "cwd": _directory(order.cwd),
             "artifacts_path": record.ARTIFACTS
             if order.artifacts is None
             else record.as_text(order.artifacts),
@@ -345,6 +346,14 @@ def _by_whom(ending: Ending) -> Ending:
     if not is_system_stopping(os.environ):
         return ending
     return ending._replace(cause="cancelled", signal=None, error=SHUTDOWN)
+
+
+def _directory(named: str | None) -> str | None:
+    """The directory that the command starts in; None where the launcher's own was deleted."""
+    try:
+        return record.as_text(os.path.join(os.getcwd(), named or "").rstrip("/") or "/")
+    except FileNotFoundError:
+        return None if named is None else record.as_text(named)
 
 
 def child_traceparent(parent: str | None) -> str:

@@ -46,8 +46,9 @@ class SessionRow(NamedTuple):
     """A session as the store has it. Times are Unix seconds, `*_json`, `evidence_refs` and `linked` JSON texts.
 
     `activity` is what a running session does, None where nobody can tell whether it still runs. `linked` are the keys
-    of the sessions that were started inside it, and of the launcher's that it was started in. `about` is a JSON list: directory, first
-    prompt, model, tokens in and out, each of which may be null. What is `not_judged_yet` is told by the run's own files.
+    of the sessions that were started inside it, and of the launcher's that it was started in. `about` is a JSON list:
+    directory, first prompt, model, tokens in and out, each of which may be null. What is `not_judged_yet` is told by
+    the run's own files. `cwd` is there where it was asked for.
     """
 
     key: str
@@ -80,6 +81,7 @@ class SessionRow(NamedTuple):
     linked: str
     about: str | None = None
     not_judged_yet: bool = False
+    cwd: str | None = None
 
 
 class StatusChange(NamedTuple):
@@ -248,6 +250,7 @@ class Wanted(NamedTuple):
     """Which sessions are asked for: of each filter one of the values, where there are any.
 
     `since` is a time in Unix seconds. `text` is looked for, in any case, in ids, names, the path and the reason.
+    `cwd` is a directory that they worked in, or in one below it.
     """
 
     statuses: tuple[str, ...] = ()
@@ -257,6 +260,7 @@ class Wanted(NamedTuple):
     agents: tuple[str, ...] = ()
     since: float | None = None
     text: str | None = None
+    cwd: str | None = None
 
     def has(self, row: SessionRow) -> bool:
         """Whether this session is one of them."""
@@ -272,6 +276,7 @@ class Wanted(NamedTuple):
             all(not values or value in values for values, value in chosen)
             and (self.since is None or row.started_at >= self.since)
             and (self.text is None or any(self.text.lower() in each.lower() for each in said))
+            and (self.cwd is None or f"{row.cwd or ''}/".startswith(f"{self.cwd.rstrip('/')}/"))
         )
 
 
@@ -296,13 +301,55 @@ def sessions(
             **{name: json.dumps(getattr(wanted, name)) for name in _CHOSEN},
             "since": wanted.since,
             "text": wanted.text,
-            "limit": -1 if limit is None else limit,
+            "limit": -1 if limit is None or wanted.cwd is not None else limit,
         },
     )
-    return _rows(connection, [key for (key,) in keys])
+    chosen = [key for (key,) in keys]
+    if wanted.cwd is None:
+        return _rows(connection, chosen)
+    found: list[SessionRow] = []
+    for start in range(0, len(chosen), _AT_ONCE):
+        cwds = working_directories(connection, chosen[start : start + _AT_ONCE])
+        rows = _rows(connection, list(cwds))
+        found += [row for row in (row._replace(cwd=cwds[row.key]) for row in rows) if wanted.has(row)]
+        if limit is not None and len(found) >= limit:
+            return found[:limit]
+    return found
 
 
 _CHOSEN: Final = ("statuses", "layouts", "roots", "playbooks", "agents")
+_AT_ONCE: Final = 500
+"""Sessions whose directories are looked up at once: packed ones have to be unpacked for it."""
+
+
+def working_directories(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, str]:
+    """The directories that these sessions began in, as far as they are known."""
+    rows = connection.execute(
+        "select k.value, json_extract(e.payload, '$.declaration.cwd') from json_each(?) k"
+        " cross join main.events e on e.key = k.value || '#1/started'",
+        (json.dumps(keys),),
+    )
+    found: dict[str, str] = {key: cwd for key, cwd in rows if cwd is not None}
+    packed = connection.execute(
+        "select session_key, document from main.packed where session_key in (select value from json_each(?))",
+        (json.dumps(keys),),
+    )
+    for key, content in packed:
+        cwd = _declared_cwd(key, packed_document.unpack(content))
+        if cwd is not None:
+            found[key] = cwd
+    return found
+
+
+def _declared_cwd(key: str, document: packed_document.Document) -> str | None:
+    columns = packed_document.COLUMNS["events"]
+    names, payloads = columns.index("key"), columns.index("payload")
+    for row in document.rows["events"]:
+        if row[names] == f"{key}#1/started":
+            declaration = json.loads(str(row[payloads])).get("declaration")
+            cwd = declaration.get("cwd") if isinstance(declaration, dict) else None
+            return cwd if isinstance(cwd, str) else None
+    return None
 
 
 def session(connection: sqlite3.Connection, key: str) -> SessionRow | None:

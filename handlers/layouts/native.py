@@ -129,6 +129,7 @@ def _run(root: str, path: str, document: Document, run: dict[str, JsonValue]) ->
         containment=_text(run, "containment", complaints),
         has_snapshot="contract" in run,
         contract=run.get("contract"),
+        cwd=_text(run, "cwd", complaints),
     )
     # A start that names its moment or its launcher is told by its content from any other one. Of one that doesn't, a
     # directory that is used again may hold the very bytes.

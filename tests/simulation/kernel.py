@@ -276,10 +276,10 @@ class Kernel:
         opened.position += len(got)
         return got
 
-    def readv(self, descriptor: int, buffers: list[memoryview]) -> int:
+    def preadv(self, descriptor: int, buffers: list[memoryview], offset: int) -> int:
         (buffer,) = buffers
-        self._weather.before("readv", self._open[descriptor].node.path)
-        got = self.read(descriptor, len(buffer))
+        self._weather.before("preadv", self._open[descriptor].node.path)
+        got = self.pread(descriptor, len(buffer), offset)
         buffer[: len(got)] = got
         return len(got)
 

@@ -43,6 +43,32 @@ def test_options_choose_sessions(recorded: Place, options: tuple[str, ...], expe
     assert _ids(recorded, *options) == expected
 
 
+def test_a_directory_chooses_those_that_worked_in_it_or_below(place: Place) -> None:
+    for name, cwd in (
+        ("above", "/src"),
+        ("here", "/src/app"),
+        ("below", "/src/app/x"),
+        ("beside", "/src/apps"),
+    ):
+        place.add_run(name, exit_code=0, cwd=cwd)
+    place.add_run("nowhere", exit_code=0)
+    expected = ["below", "here"]
+    assert _ids(place, "--cwd", "/src/app") == expected
+    place.daemon_once()
+    assert _ids(place, "--cwd", "/src/app") == expected
+    assert _ids(place, "--cwd", "/src/app/", "--limit", "1") == ["below"]
+    assert _ids(place, "--cwd") == []
+
+
+def test_what_was_launched_here_worked_here(place: Place) -> None:
+    launched = place.start("run", "--name", "r", "--", "true")
+    launched.communicate()
+    assert launched.returncode == 0
+    place.daemon_once()
+    assert _ids(place, "--cwd") == ["r"]
+    assert _ids(place, "--cwd", "playbooks") == []
+
+
 def test_fifty_are_listed_and_it_is_said_that_there_are_more(place: Place) -> None:
     for number in range(51):
         place.add_run(f"run-{number:02}", exit_code=0)
