@@ -166,8 +166,8 @@ class JournalLine(NamedTuple):
     """Bytes that are to stand once in the file `name` of `directory`, appended as a whole.
 
     `check` says that they may be there already, or in part (an earlier daemon owed them). `live` means
-    that the run may be in the middle of a line. Where the store was restored from a backup, `known` are our
-    lines in this journal that it knows, and others that say the same as these may stand there; else it is None.
+    that the run may be in the middle of a line. Where an earlier store may have written to this journal, `known` are
+    our lines in it that this one knows, and others that say the same as these may stand there; else it is None.
     """
 
     directory: str

@@ -89,7 +89,7 @@ def _state(entry: Mapping[str, JsonValue], sizes: Mapping[str, int] | None, why:
     if (found := sizes.get(str(entry["id"]))) is not None:
         return click.style(f"OK ({size(found)})", fg="green")
     reason = why.get(str(entry["path"]), "absent")
-    missing = "MISSING" if reason == "absent" else f"MISSING ({safe(reason)})"
+    missing = "MISSING" if reason == "absent" else f"NOT DELIVERED ({safe(reason)})"
     return click.style(missing, fg="red" if entry["required"] else "yellow")
 
 

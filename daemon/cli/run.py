@@ -217,6 +217,7 @@ def _order(arguments: Arguments, cwd: str) -> Order:
 
 
 def _launch(order: Order, config: str | None, cwd: str, *, is_verified: bool) -> int:
+    from runward.daemon.processes.ending import what_ended_it
     from runward.daemon.processes.launch import launch
     from runward.daemon.processes.means import ContainmentUnavailable
 
@@ -235,6 +236,9 @@ def _launch(order: Order, config: str | None, cwd: str, *, is_verified: bool) ->
         _complain(complaint)
     if is_verified and ending.cause == "exited" and ending.exit_code == 0:
         return _verify(order, launched, config, cwd)
+    said = what_ended_it(ending)
+    if said is not None:
+        _say(f"{said} Inspect with:\n  runward session show {launched.session_id}")
     return ending.launcher_code
 
 

@@ -328,9 +328,16 @@ def seen(
     "-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Only the last N lines."
 )
 @click.option("--raw", is_flag=True, help="The bytes as they are, also those that steer a terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Print each line as a JSON object with its text.")
 @click.pass_context
 def logs(
-    context: click.Context, identifier: str, follow: bool, is_stderr: bool, count: int | None, raw: bool
+    context: click.Context,
+    identifier: str,
+    follow: bool,
+    is_stderr: bool,
+    count: int | None,
+    raw: bool,
+    as_json: bool,
 ) -> None:
     """What a run printed. What would steer the terminal is escaped.
 
@@ -342,13 +349,16 @@ def logs(
     """
     if follow and count is not None:
         raise click.UsageError("-n is for what is there: leave it or -f out", context)
+    if raw and as_json:
+        raise click.UsageError("--raw prints bytes: leave it or --json out", context)
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = find_session(connection, settings, identifier)
-    from runward.daemon.cli.session_logs import print_output
+    from runward.daemon.cli.session_logs import Form, print_output
 
     name = "stderr.log" if is_stderr else "stdout.log"
-    print_output(settings, row, name, follow=follow, count=count, is_raw=raw)
+    form: Form = "raw" if raw else "json" if as_json else "safe"
+    print_output(settings, row, name, follow=follow, count=count, form=form)
 
 
 @session.command()

@@ -4,7 +4,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import click
 
@@ -12,17 +12,19 @@ from runward.config.settings import Settings
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.cli.exits import NOT_FOUND
 from runward.daemon.cli.finding import find_session
-from runward.daemon.cli.output import fail, safe
+from runward.daemon.cli.output import fail, print_json_line, safe
 from runward.daemon.cli.run_output import RunOutput, shown
 from runward.daemon.rundir.tailing import MAXIMUM_LINE, NotRegular
 from runward.daemon.store.reading import SessionRow, reading
+
+Form: TypeAlias = Literal["safe", "raw", "json"]
 
 _PERIOD: Final = 0.3
 """Seconds between two looks."""
 
 
 def print_output(
-    settings: Settings, row: SessionRow, name: str, *, follow: bool, count: int | None, is_raw: bool
+    settings: Settings, row: SessionRow, name: str, *, follow: bool, count: int | None, form: Form
 ) -> None:
     """Print a log of a run; exits 3 where there is none."""
     if row.layout != DEFAULT_LAYOUT:
@@ -33,17 +35,20 @@ def print_output(
     output = RunOutput(row.path, name)
     parts = _follow(settings, row, output) if follow else output.added()
     try:
-        if is_raw and count is None:
+        if form == "raw" and count is None:
             for part in parts:
                 sys.stdout.buffer.write(part)
                 sys.stdout.buffer.flush()
             return
         lines = _lines(parts)
         for line in lines if count is None or follow else deque(lines, maxlen=count):
-            if is_raw:
-                sys.stdout.buffer.write(line + b"\n")
-            else:
-                click.echo(shown(line))
+            match form:
+                case "raw":
+                    sys.stdout.buffer.write(line + b"\n")
+                case "json":
+                    print_json_line({"text": line.decode("utf-8", "backslashreplace")})
+                case "safe":
+                    click.echo(shown(line))
     except NotRegular as error:
         fail(str(error), NOT_FOUND)
     except FileNotFoundError:

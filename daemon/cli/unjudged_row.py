@@ -104,6 +104,5 @@ def _end(standing: Standing, held: Contract | None, artifacts: str, path: str) -
     end = end._replace(verification=dump_verification(found), delivery=found.delivery)
     if found.status != "failed" or standing.state != "completed":
         return end
-    missing = found.missing_required
-    summary = missing_summary(missing) if missing else "the artifacts' directory is missing"
+    summary = missing_summary(found)
     return end._replace(status="failed", reason_code="run.failed.missing_artifact", summary=summary)

@@ -4,7 +4,7 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
@@ -24,6 +24,7 @@ from runward.daemon.cli.finding import (
 )
 from runward.daemon.cli.hindrances import Hindrance
 from runward.daemon.cli.output import coloured, fail, local, print_json, safe
+from runward.daemon.cli.session_json import produced_of, verification_of
 from runward.daemon.cli.unjudged import NOT_JUDGED, as_its_files_tell, unjudged, unjudged_called
 from runward.daemon.store import reading, reading_causes, reading_starts
 from runward.daemon.store.ownership import holder
@@ -31,6 +32,8 @@ from runward.daemon.store.reading import SessionRow
 from runward.handlers.requests.subjects import START, of_start
 
 _JOB = "job:"
+_NAMED: Final = 5
+"""Delivered files that are named in one line."""
 
 
 class Story(NamedTuple):
@@ -42,6 +45,7 @@ class Story(NamedTuple):
     headline: str
     entries: Sequence[Entry]
     hindrances: Sequence[Hindrance]
+    delivered: str | None = None
 
     def as_json(self) -> JsonValue:
         return {
@@ -55,9 +59,10 @@ class Story(NamedTuple):
 
 @click.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("-v", "--verbose", is_flag=True, help="Also where in the journals each line stands.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def why(context: click.Context, identifier: str, as_json: bool) -> None:
+def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -> None:
     """Why it is as it is: every event, decision and evidence in order, the first cause first.
 
     ID is that of a session, of a run that was asked for, of a run directory that is no session yet, or of a
@@ -77,7 +82,7 @@ def why(context: click.Context, identifier: str, as_json: bool) -> None:
     if as_json:
         print_json(story.as_json())
     else:
-        click.echo("\n".join(_lines(story)))
+        click.echo("\n".join(_lines(story, is_verbose=verbose)))
 
 
 def _waiting(state: str, text: str, is_up: bool) -> Story | None:
@@ -201,7 +206,18 @@ def _of_session(connection: sqlite3.Connection, key: str, is_up: bool, now: floa
         f"{row.reason_code}, {row.reason_summary}",
         causes.causes_of_session(connection, row.key),
         hindrances.of_session(connection, row, is_up, now),
+        _delivered(row),
     )
+
+
+def _delivered(row: SessionRow) -> str | None:
+    """What was delivered, and where it was looked for; None where nothing was verified."""
+    if verification_of(row) is None:
+        return None
+    files = produced_of(row)
+    named = ", ".join(f"{each['id']} ({each['path']})" for each in files[:_NAMED])
+    more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
+    return f"delivered in {row.artifacts_path}: {named or 'nothing'}{more}"
 
 
 def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
@@ -228,11 +244,14 @@ def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: f
     )
 
 
-def _lines(story: Story) -> list[str]:
+def _lines(story: Story, *, is_verbose: bool) -> list[str]:
     status = f"{coloured(story.status)}: " if story.status is not None else ""
-    lines = [f"{story.noun} {safe(story.identifier)}: {status}{safe(story.headline)}", ""]
+    lines = [f"{story.noun} {safe(story.identifier)}: {status}{safe(story.headline)}"]
+    lines += [safe(story.delivered), ""] if story.delivered is not None else [""]
     indent = " " * (len(local(0.0)) + 2)
     for entry in story.entries:
+        if entry.kind == "journal" and entry.detail["state"] == "done" and not is_verbose:
+            continue
         leads = entry.kind == "event"
         when = f"{local(entry.at)}  " if leads else indent
         lines.append(f"{when}{_kind(entry):<9} {_coloured_summary(entry)}")

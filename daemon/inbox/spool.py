@@ -6,6 +6,7 @@ it, so nothing heavy is imported here.
 
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,8 @@ SUFFIX: Final = ".json"
 MAXIMUM_REQUEST: Final = 1 << 20
 MOST_AT_ONCE: Final = 512
 """Files that are read in one look: more than a batch, so that it is known that some wait, and no more memory."""
+BYTES_OF_A_BATCH: Final = 4 << 20
+"""Bytes of the files of one batch, from which on the others wait for the next: reading them takes the interpreter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,11 @@ def put(state: Path, name: str, content: bytes) -> None:
 
 
 def list_inbox(state: Path) -> tuple[InboxFile, ...]:
-    """What waits in the inbox, the oldest `MOST_AT_ONCE` in order. What is no request file at all is left alone."""
+    """The oldest of what waits in the inbox, more than one batch of it. What is no request file at all is left alone."""
     found: list[InboxFile] = []
-    inbox = state / INBOX
+    inbox, total = state / INBOX, 0
     for name in _by_age(inbox):
-        if len(found) == MOST_AT_ONCE:
+        if len(found) == MOST_AT_ONCE or total > 2 * BYTES_OF_A_BATCH:
             break
         try:
             descriptor = os.open(inbox / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -60,8 +63,19 @@ def list_inbox(state: Path) -> tuple[InboxFile, ...]:
         finally:
             os.close(descriptor)
         is_ours = status.st_uid in (os.geteuid(), 0)
+        total += len(content)
         found.append(InboxFile(name.removesuffix(SUFFIX), name_of(status.st_uid), content, is_ours))
     return tuple(found)
+
+
+def first_batch(files: Sequence[InboxFile], most: int) -> Sequence[InboxFile]:
+    """The first `most` files at most, and no more of them than make a batch by their bytes; one at least."""
+    total = 0
+    for count, file in enumerate(files[:most]):
+        total += len(file.content)
+        if total > BYTES_OF_A_BATCH:
+            return files[: max(1, count)]
+    return files[:most]
 
 
 def _by_age(inbox: Path) -> list[str]:

@@ -76,6 +76,25 @@ def ending_of(
     return Ending(cause, exit_code, by_signal, finished_at, duration_s)
 
 
+def what_ended_it(ending: Ending) -> str | None:
+    """In a sentence, what ended a run before its time; None where its command ended by itself."""
+    after = f"after {ending.duration_s:.1f} s"
+    if ending.cause == "timed_out":
+        return f"Run timed out {after}."
+    if ending.cause == "cancelled":
+        return f"Run cancelled {after}."
+    if ending.signal is None:
+        return None
+    return f"Run failed: {_name(ending.signal)} ended it {after}."
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # a real-time one
+
+
 def looks_interrupted(status: int) -> bool:
     """Whether a command ended as one does that was interrupted at its keyboard."""
     return os.waitstatus_to_exitcode(status) in (-signal.SIGINT, BY_SIGNAL + signal.SIGINT)

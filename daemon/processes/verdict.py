@@ -30,4 +30,4 @@ def why_not_delivered(contract: Contract, artifacts: str, within: str, session_i
     if isinstance(facts, Unreadable):
         return f"Run failed: its artifacts can't be verified: {facts.why}"
     found = verify(contract, facts, time.time())
-    return failure_summary(found.missing_required, session_id) if found.status == "failed" else None
+    return failure_summary(found, artifacts, session_id) if found.status == "failed" else None

@@ -59,6 +59,11 @@ _STANDING: Final = (
     ' where l."offset" is not null and l.content is not null order by l.id'
 )
 
+_OLDER: Final = (
+    "select s.key from json_each(?) k join sessions s on s.key = k.value join roots r on r.name = s.root"
+    " where s.started_at < r.first_seen_at"
+)
+
 
 async def list_uncompared(store: Store) -> None:
     """List the journals that a crash may have harmed. Raises `sqlite3.Error` and `CommitUnknown`.
@@ -104,6 +109,12 @@ async def uncompared(store: Store) -> dict[Journal, str]:
 async def is_restored(store: Store) -> bool:
     """Whether this store was ever put back from a backup: then journals may hold lines that it knows nothing of."""
     return bool(await store.read("select 1 from restores limit 1"))
+
+
+async def older_than_their_roots(store: Store, sessions: Iterable[str]) -> frozenset[str]:
+    """Those of these sessions that began before this store knew their root: an earlier one may have told of them."""
+    rows = await store.read(_OLDER, (listed(sessions),))
+    return frozenset(str(key) for (key,) in rows)
 
 
 async def standing_lines(store: Store, sessions: Iterable[str]) -> dict[Journal, list[StandingLines]]:

@@ -1,15 +1,16 @@
 """The outbox: carrying out, after the commit, what the world is owed, each thing once.
 
 Lines of one journal are written in order. What an earlier daemon owed is looked for before it is
-written, as is every line where the store was restored: what it forgot may have been written. A journal
-that must be compared first gets nothing before that. A row is done when its
+written. So is every line where the store was restored, and of a session that is older than what the store knows of
+its root: what the store forgot, or an earlier store knew, may have been written. A journal that must be compared
+first gets nothing before that. A row is done when its
 file was synced; syncs go in sweeps, so that a verdict never waits for one. What the world refuses is
 tried again with backoff, and shown.
 """
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -207,7 +208,7 @@ class Outbox:
             return False
         epoch = self.store.epoch
         try:
-            known = await self._known(lines) if self.restored else None
+            known = await self._known(lines)
         except sqlite3.Error as error:
             for line in lines:
                 self._delay(line.journal, line, f"the store can't be read: {error}")
@@ -236,17 +237,22 @@ class Outbox:
         return lines
 
     async def _known(self, lines: Sequence[OwedLine]) -> dict[Journal, tuple[StandingLines, ...]]:
-        """Our lines in the journals of these that we know of: by the store, or not marked there yet."""
-        standing = await journals.standing_lines(self.store, {line.key for line in lines})
+        """Of journals that may have lines of ours that this store doesn't know: those that it knows, or wrote just now."""
+        keys: Collection[str] = {line.key for line in lines}
+        if not self.restored:
+            keys = await journals.older_than_their_roots(self.store, keys)
+        if not keys:
+            return {}
+        standing = await journals.standing_lines(self.store, keys)
         for each in self._written:
             standing.setdefault(each.line.journal, []).append(each.standing)
-        return {line.journal: tuple(standing.get(line.journal, ())) for line in lines}
+        return {line.journal: tuple(standing.get(line.journal, ())) for line in lines if line.key in keys}
 
     def _perform(
         self,
         lines: Sequence[OwedLine],
         epoch: int,
-        known: Mapping[Journal, tuple[StandingLines, ...]] | None,
+        known: Mapping[Journal, tuple[StandingLines, ...]],
     ) -> list[tuple[OwedLine, Appended | NotAppended]]:
         results: list[tuple[OwedLine, Appended | NotAppended]] = []
         for line in lines:
@@ -254,7 +260,7 @@ class Outbox:
             stands = self._adopted.get(line.id)
             content = line.content if stands is None else stands
             owed = JournalLine(line.directory, line.name, content, line.check, line.live)
-            if known is not None and stands is None:
+            if line.journal in known and stands is None:
                 owed = owed._replace(known=known[line.journal])
             result = self.files.append(owed, epoch)
             if stands is not None and isinstance(result, Appended):

@@ -16,7 +16,7 @@ import structlog
 
 from runward.daemon.inbox.launches import launch_in, launch_of, record
 from runward.daemon.inbox.requests import load_request
-from runward.daemon.inbox.spool import InboxFile
+from runward.daemon.inbox.spool import InboxFile, first_batch
 from runward.daemon.ports import Clock, Files
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
 from runward.daemon.reading import in_thread
@@ -228,7 +228,7 @@ class Worker:
             nonlocal is_long
             waiting = self.files.inbox()
             self.inbox_waits = self.inbox_waits or bool(waiting)
-            is_long = is_long or len(waiting) > self.batch
+            is_long = is_long or len(waiting) > len(first_batch(waiting, self.batch))
             told = [event for file in waiting if (event := launch_in(file)) is not None]
             return {**launches, **{event.session_key: launch_of(event) for event in told}}
 
@@ -261,8 +261,9 @@ class Worker:
         found = await in_thread(self.files.inbox)
         known = await events.known_events(self.store, (file.name for file in found))
         requests: list[tuple[InboxFile, Observation | None]] = []
-        for file in found[: self.batch]:
-            event = load_request(file)
+        batch = first_batch(found, self.batch)
+        events_of = await in_thread(lambda: [load_request(file) for file in batch])
+        for file, event in zip(batch, events_of, strict=True):
             if isinstance(event, str):
                 self.log.error("inbox.rejected", file=file.name, owner=file.owner, why=event)
                 requests.append((file, None))
@@ -270,7 +271,7 @@ class Worker:
                 said = () if event is None or file.name in known else (event,)
                 kept = (record(event),) if isinstance(event, RunLaunched) else ()
                 requests.append((file, Observation(file.name, said, kept)))
-        self.inbox_waits = self.agents.inbox_is_long = len(found) > self.batch
+        self.inbox_waits = self.agents.inbox_is_long = len(found) > len(batch)
         return requests
 
     async def _clear(self, requests: Sequence[tuple[InboxFile, Observation | None]]) -> str | None:

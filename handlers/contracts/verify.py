@@ -4,7 +4,7 @@ Pure: the facts were read by whoever calls. Verification never raises and never 
 can't be confirmed as a non-empty regular file inside the root was not delivered.
 """
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
 
@@ -16,9 +16,16 @@ from runward.handlers.contracts.artifact_facts import FileFact, Produced, RootFa
 VerificationStatus: TypeAlias = Literal["passed", "failed", "warning"]
 DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
 
+_ABSENT: Final = "absent"
+_NO_ROOT: Final = "the artifacts' directory is missing"
+
 
 class Verification(NamedTuple):
-    """What became of a contract at one moment (`checked_at`, Unix seconds)."""
+    """What became of a contract at one moment (`checked_at`, Unix seconds).
+
+    `reasons` say of each of `missing_required` why it doesn't count as delivered, as `describe` does. `has_root` is
+    whether the artifacts' directory is there.
+    """
 
     status: VerificationStatus
     checked_at: float
@@ -26,22 +33,28 @@ class Verification(NamedTuple):
     missing_optional: tuple[ContractEntry, ...]
     produced: tuple[Produced, ...]
     delivery: DeliveryState
+    reasons: tuple[str, ...] = ()
+    has_root: bool = True
 
 
 def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verification:
     """Hold `contract` against what was found. `facts.files` answers its entries in order."""
     if not facts.exists:
+        required = tuple(entry for entry in contract.expected if entry.required)
         return Verification(
             "failed",
             checked_at,
-            tuple(entry for entry in contract.expected if entry.required),
+            required,
             tuple(entry for entry in contract.expected if not entry.required),
             (),
             "missing",
+            (_ABSENT,) * len(required),
+            has_root=False,
         )
     missing_required: list[ContractEntry] = []
     missing_optional: list[ContractEntry] = []
     produced: list[Produced] = []
+    reasons: list[str] = []
     absent = failing = 0
     for entry, fact in zip(contract.expected, facts.files, strict=True):
         if fact.state == "file":
@@ -50,6 +63,7 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
             missing_optional.append(entry)
         else:
             missing_required.append(entry)
+            reasons.append(describe(fact))
             if fact.state == "absent":
                 absent += 1
             else:
@@ -61,6 +75,7 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
         tuple(missing_optional),
         tuple(produced),
         _delivery(contract, absent, failing),
+        tuple(reasons),
     )
 
 
@@ -101,30 +116,51 @@ def entry_as_json(entry: ContractEntry) -> JsonValue:
     }
 
 
-def missing_summary(missing: tuple[ContractEntry, ...]) -> str:
-    """One line that names what is missing, for a status reason."""
-    named = ", ".join(f"{entry.id} ({entry.path})" for entry in missing[:5])
+def missing_summary(verification: Verification) -> str:
+    """One line that names what was not delivered and why, for a status reason."""
+    missing = verification.missing_required
+    if not missing:
+        return _NO_ROOT
+    named = ", ".join(
+        f"{entry.id} ({entry.path}){_but(reason)}"
+        for entry, reason in zip(missing[:5], verification.reasons, strict=False)
+    )
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-    return f"missing required artifacts: {named}{more}"
+    return f"{_what(verification)}: {named}{more}"
 
 
-def failure_summary(missing: tuple[ContractEntry, ...], session_id: str) -> str:
+def failure_summary(verification: Verification, artifacts: str, session_id: str) -> str:
     """What a person reads after a run that failed for its contract alone (ADR-0029, section 9); safe for a terminal.
 
-    Where nothing is missing, it is the artifacts' directory that is.
+    `artifacts` is the directory that was searched.
     """
-    what = "missing required artifacts" if missing else "the artifacts' directory is missing"
-    lines = [f"Run failed: {what}."]
-    lines += [f"  {entry.id} ({printable(entry.path)}) — {entry.source}" for entry in missing]
+    missing = verification.missing_required
+    lines = [f"Run failed: {_what(verification) if missing else _NO_ROOT}."]
+    lines += [
+        f"  {entry.id} ({printable(entry.path)}){_but(reason)} — {entry.source}"
+        for entry, reason in zip(missing, verification.reasons, strict=True)
+    ]
+    is_there = "" if verification.has_root else ", which does not exist"
+    lines += [f"Searched {printable(artifacts)}{is_there}."]
     lines += ["", "Run completed cleanly otherwise. Inspect with:"]
     return "\n".join([*lines, f"  runward session show {printable(session_id)}"])
+
+
+def _what(verification: Verification) -> str:
+    are_all_absent = all(reason == _ABSENT for reason in verification.reasons)
+    return "missing required artifacts" if are_all_absent else "required artifacts are not delivered"
+
+
+def _but(reason: str) -> str:
+    """What is wrong with a file that is there."""
+    return "" if reason == _ABSENT else f": {reason}"
 
 
 def describe(fact: FileFact) -> str:
     """Why a file doesn't count as delivered, in a word or two."""
     return {
         "file": "there",
-        "absent": "absent",
+        "absent": _ABSENT,
         "empty": "empty",
         "not_regular": "not a regular file",
         "outside": "leads outside the root",

@@ -249,7 +249,7 @@ def _verdict(event: AttemptEnded, verification: Verification | None) -> tuple[St
     if verification is not None and verification.status == "failed" and event.status == "completed":
         missing = verification.missing_required
         evidence = tuple(EvidenceRef("expected_artifact", entry.id, entry.path) for entry in missing)
-        summary = missing_summary(missing) if missing else "the artifacts' directory is missing"
+        summary = missing_summary(verification)
         return "failed", Reason("run.failed.missing_artifact", summary, evidence)
     kind: Literal["exit", "process"] = "exit" if event.evidence == "declared" else "process"
     label = f"{event.evidence}: {event.reason_summary}"

@@ -51,6 +51,10 @@ MOST_PLANS: Final = 8
 """Different plans of one session that are recorded; only one can count."""
 
 
+MOST_ATTEMPTS: Final = 1000
+"""Attempts of one run directory that are recorded: each costs the store and the journals a few rows and lines."""
+
+
 MOST_FILLED: Final = 16 << 10
 """Characters of the names of directories that are remembered of a flow without a plan."""
 
@@ -134,7 +138,7 @@ def see(
                     # About to be used again, or only touched: read it anew until the old end is gone.
                     signatures = tuple(each for each in signatures if each[0] != item.file)
             case Started():
-                after = _started(after, key, rule, item, end, events, launch)
+                after = _started(after, key, rule, item, end, events, complaints, launch)
             case ProcessNamed(process=process) if launch is None:
                 after = after._replace(process=process, gone_since=None)
             case Planned():
@@ -185,11 +189,22 @@ def _started(
     item: Started,
     end: Ended | None,
     events: list[Seen],
+    complaints: list[Complaint],
     launch: Launch | None,
 ) -> Watched:
     again = watched.phase == "over" and (watched.vanished or item.digest != watched.start_digest)
     if watched.phase != "none" and not again:
         return watched._replace(start_digest=item.digest)
+    if watched.attempt >= MOST_ATTEMPTS:
+        complaints.append(
+            Complaint(
+                item.file,
+                None,
+                f"began again, and {MOST_ATTEMPTS} attempts of one directory are recorded at most",
+                "give each run a directory of its own",
+            )
+        )
+        return watched
     attempt = watched.attempt + 1
     origin: Origin = "live"
     if attempt == 1 and rule.records_history and end is not None and end.at < rule.first_seen_at:

@@ -13,10 +13,10 @@ SHOWN = [block for block in page("README.md").blocks() if "demo" in block.notes]
 
 
 def _plain(text: str) -> list[str]:
-    """The lines without what differs from run to run: times, sizes, and whether a look came before the end."""
+    """The lines without what differs from run to run: times, places, and whether a look came before the end."""
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \w+", "TIME", text)
     text = re.sub(r"\b\d+(\.\d+)?s( ago)?\b|\bnow\b", "DURATION", text)
-    text = re.sub(r"\b\d+ bytes stand at \d+", "N bytes stand at N", text)
+    text = re.sub(r"/\S*/runs/", "RUNS/", text)
     text = text.replace(", and was over when it was first seen", "")
     return [re.sub(r" +", " ", line.strip()) for line in text.strip().splitlines()]
 

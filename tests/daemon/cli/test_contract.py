@@ -88,7 +88,7 @@ def test_a_link_that_leads_outside_was_not_delivered_and_it_is_said(place: Place
     (place.directory / "out/review.md").symlink_to(place.directory / "secret")
     held = place.call("contract", "verify", "--playbook", "review", "--root", "out")
     assert held.code == 1
-    assert "MISSING (leads outside the root)" in held.out
+    assert "NOT DELIVERED (leads outside the root)" in held.out
 
 
 @pytest.mark.parametrize("arguments", [("--root", "."), ("--playbook", "review")])

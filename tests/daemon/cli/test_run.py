@@ -177,6 +177,7 @@ def test_a_clean_end_without_a_required_artifact_is_a_failure_with_the_summary(d
         "Run failed: missing required artifacts.",
         "  review (review.md) — agent_profile",
         "  report (report.md) — playbook",
+        f"Searched {declared.directory('empty')}/artifacts.",
         "",
         "Run completed cleanly otherwise. Inspect with:",
         "  runward session show empty",

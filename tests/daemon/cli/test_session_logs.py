@@ -20,6 +20,8 @@ def test_what_a_run_printed_is_shown_without_a_daemon(place: Place) -> None:
     assert place.call("session", "logs", "@last", "-n", "1").out == "more\n"
     assert place.call("session", "logs", "talks", "--stderr").out == "err\n"
     assert place.call("session", "logs", "talks", "-f").out == "out\nmore\n"
+    told = place.call("session", "logs", "talks", "--json").out.splitlines()
+    assert [json.loads(line) for line in told] == [{"text": "out"}, {"text": "more"}]
 
 
 def test_what_would_steer_a_terminal_is_escaped_unless_the_bytes_are_asked_for(place: Place) -> None:

@@ -57,7 +57,7 @@ def test_the_expected_artifacts_stand_beside_what_became_of_them(recorded: Place
     assert lines[begin : begin + 12] == [
         "Expected artifacts                          Verified: failed",
         "",
-        "  REQUIRED  review  review.md  MISSING (empty)",
+        "  REQUIRED  review  review.md  NOT DELIVERED (empty)",
         "            description: Reviewer verdict and findings",
         "            declared by: playbook",
         "",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from runward.config.json_value import JsonValue
+from runward.daemon.inbox import spool
 from runward.daemon.inbox.requests import REQUESTS, Request, dump_request, load_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, MOST_AT_ONCE, InboxFile, clear, list_inbox, put
 from runward.handlers.events import (
@@ -168,3 +169,13 @@ def test_a_recorded_request_is_gone_and_a_refused_one_is_kept_aside(tmp_path: Pa
     clear(tmp_path, "bad", rejected=True)
     assert list_inbox(tmp_path) == ()
     assert (tmp_path / "rejected" / "bad.json").read_bytes() == b"nonsense"
+
+
+def test_a_batch_has_no_more_bytes_than_a_turn_can_read_at_once(tmp_path: Path) -> None:
+    for number in range(24):
+        spool.put(tmp_path, f"{number:02}", b"x" * (1 << 20))
+    waiting = spool.list_inbox(tmp_path)
+    batch = spool.first_batch(waiting, 256)
+    assert len(batch) == spool.BYTES_OF_A_BATCH >> 20
+    assert len(batch) < len(waiting) < 24, "it is known that some wait, and not all are read"
+    assert spool.first_batch(waiting[:3], 2) == waiting[:2]

@@ -340,6 +340,15 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         _open_again(directory)
 
 
+_WHY = {
+    "denied": "not readable by the daemon",
+    "outside": "leads outside the root",
+    "not regular": "not a regular file",
+    "empty": "empty",
+}
+"""What is said of files that are there and don't count."""
+
+
 @pytest.mark.parametrize(("way", "state"), PAIRS, ids=[f"{way}-{state}" for way, state in PAIRS])
 def test_every_way_out_over_every_contract_state_gives_the_seeds_verdict(
     judged: Place, way: str, state: str
@@ -359,9 +368,12 @@ def test_every_way_out_over_every_contract_state_gives_the_seeds_verdict(
         assert reason["evidence_refs"] == [
             {"kind": "expected_artifact", "id": each, "label": paths[each]} for each in held.missing.required
         ]
-        named = ", ".join(f"{each} ({paths[each]})" for each in held.missing.required)
-        missing_root = "the artifacts' directory is missing"
-        assert reason["summary"] == (f"missing required artifacts: {named}" if named else missing_root)
+        why = _WHY.get(state)
+        named = ", ".join(
+            f"{each} ({paths[each]}){f': {why}' if why else ''}" for each in held.missing.required
+        )
+        what = "required artifacts are not delivered" if why else "missing required artifacts"
+        assert reason["summary"] == (f"{what}: {named}" if named else "the artifacts' directory is missing")
     else:
         assert (shown["status"], reason["code"], reason["summary"]) == (out.status, out.code, out.summary)
         assert reason["evidence_refs"] == [

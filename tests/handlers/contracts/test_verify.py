@@ -78,20 +78,42 @@ def test_the_object_is_the_one_that_the_seed_writes() -> None:
     }
 
 
-def test_the_summary_after_a_run_names_each_missing_artifact_and_who_declared_it() -> None:
-    assert failure_summary((REVIEW, REPORT), "alpha") == (
+def judged(entries: tuple[ContractEntry, ...], *states: FileState, exists: bool = True) -> Verification:
+    return verify(Contract(entries), RootFacts(exists, tuple(FileFact(state) for state in states)), 1.0)
+
+
+def test_the_summary_after_a_run_names_each_missing_artifact_who_declared_it_and_where_it_was_looked_for() -> (
+    None
+):
+    assert failure_summary(judged((REVIEW, REPORT), "absent", "absent"), "/run/artifacts", "alpha") == (
         "Run failed: missing required artifacts.\n"
         "  review (review.md) — playbook\n"
         "  report (sub/report.md) — agent_profile\n"
+        "Searched /run/artifacts.\n"
         "\n"
         "Run completed cleanly otherwise. Inspect with:\n"
         "  runward session show alpha"
     )
 
 
+def test_a_file_that_is_there_and_does_not_count_is_not_called_missing() -> None:
+    found = judged((REVIEW, REPORT), "empty", "absent")
+    assert failure_summary(found, "/a", "alpha").splitlines()[:4] == [
+        "Run failed: required artifacts are not delivered.",
+        "  review (review.md): empty — playbook",
+        "  report (sub/report.md) — agent_profile",
+        "Searched /a.",
+    ]
+    assert missing_summary(found) == (
+        "required artifacts are not delivered: review (review.md): empty, report (sub/report.md)"
+    )
+
+
 def test_the_summary_says_so_where_it_is_the_directory_that_is_missing() -> None:
-    assert failure_summary((), "alpha") == (
+    optional = REVIEW._replace(required=False)
+    assert failure_summary(judged((optional,), exists=False), "/a", "alpha") == (
         "Run failed: the artifacts' directory is missing.\n"
+        "Searched /a, which does not exist.\n"
         "\n"
         "Run completed cleanly otherwise. Inspect with:\n"
         "  runward session show alpha"
@@ -99,15 +121,17 @@ def test_the_summary_says_so_where_it_is_the_directory_that_is_missing() -> None
 
 
 def test_the_summary_is_safe_for_a_terminal_whatever_a_path_is_called() -> None:
-    entry = ContractEntry("a", "new\nline\x1b[31m", True, "", "role_default")
-    assert r"  a (new\nline\x1b[31m) — role_default" in failure_summary((entry,), "s\x07").splitlines()
-    assert failure_summary((entry,), "s\x07").endswith(r"runward session show s\x07")
+    found = judged((ContractEntry("a", "new\nline\x1b[31m", True, "", "role_default"),), "absent")
+    summary = failure_summary(found, "/a\x07", "s\x07")
+    assert r"  a (new\nline\x1b[31m) — role_default" in summary.splitlines()
+    assert r"Searched /a\x07." in summary.splitlines()
+    assert summary.endswith(r"runward session show s\x07")
 
 
 def test_a_reason_names_five_of_many_missing_artifacts() -> None:
     many = tuple(ContractEntry(f"a{number}", f"{number}.md", True, "", "playbook") for number in range(7))
-    assert missing_summary(many).endswith("a4 (4.md) and 2 more")
-    assert "more" not in missing_summary(many[:5])
+    assert missing_summary(judged(many, *[ABSENT.state] * 7)).endswith("a4 (4.md) and 2 more")
+    assert "more" not in missing_summary(judged(many[:5], *[ABSENT.state] * 5))
 
 
 def test_every_state_of_a_file_has_its_own_words() -> None:

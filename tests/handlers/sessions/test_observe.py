@@ -12,6 +12,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.events import AttemptEnded, AttemptStarted, FlowPlanned
 from runward.handlers.facts import Launch
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions import observe
 from runward.handlers.sessions.observe import (
     GRACE,
     MOST_FILLED,
@@ -500,6 +501,22 @@ def test_plans_without_end_end_in_a_complaint() -> None:
         history.put("flow.json", {"legs": [{"id": f"l{number}", "agent": "a"}]}).look()
     assert len(the_plans(history)) == MOST_PLANS
     assert history.complaints == ["flow.json: was written anew again and again"]
+
+
+def test_attempts_without_end_end_in_a_complaint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "MOST_ATTEMPTS", 3)
+    history = running()
+    for _ in range(5):
+        history.vanish()
+        history.put("run.json", RUN).look()
+    assert [told for told in history.told if told.endswith("started")] == [
+        "1 started",
+        "2 started",
+        "3 started",
+    ]
+    assert history.complaints == [
+        "run.json: began again, and 3 attempts of one directory are recorded at most"
+    ]
 
 
 def test_an_ill_formed_plan_is_a_complaint_until_it_is_mended() -> None:
