@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.bench.figure import Figure, Goal, names, of_ratio
-from tests.bench.fixtures import finish, make
+from tests.bench.fixtures import finish, make, playbook_text
 from tests.bench.product import Daemon, daemon
 from tests.bench.scratch import Scratch, scratch
 from tests.bench.yardstick import ONE_A_COMMIT, TWO_STAGES, baseline_burst, fixture
@@ -79,15 +79,22 @@ def known_before(disk: Path, count: int, repeats: int) -> list[Figure]:
 
 
 def in_one_look(disk: Path, count: int, repeats: int) -> list[Figure]:
-    """A burst of runs that appear when they are over already, each by one rename, against the same baseline."""
-    samples = _Samples()
+    """Bursts of runs that appear when they are over already, each by one rename, against the same baseline.
+
+    Those of the one bring their contracts, those of the other name a playbook.
+    """
+    own, named = _Samples(), _Samples()
     with scratch(disk) as place:
         make(str(place.runs), range(count))
         for _ in range(repeats):
-            samples.two_stages.append(baseline_burst(place, TWO_STAGES, count))
-            _one_look_sample(disk, count, samples)
+            for samples, playbook in ((own, None), (named, "bench")):
+                samples.two_stages.append(baseline_burst(place, TWO_STAGES, count))
+                _one_look_sample(disk, count, samples, playbook)
     name = f"burst of {count:,}, started and finished in one look"
-    return [of_ratio(name, samples.daemon, samples.two_stages, _ONE_LOOK, samples.beside(), samples.problems)]
+    return [
+        of_ratio(each, samples.daemon, samples.two_stages, _ONE_LOOK, samples.beside(), samples.problems)
+        for each, samples in ((name, own), (f"{name}, naming a playbook", named))
+    ]
 
 
 def _known_sample(disk: Path, count: int, samples: _Samples) -> None:
@@ -100,10 +107,13 @@ def _known_sample(disk: Path, count: int, samples: _Samples) -> None:
         _check(place, running, count, samples)
 
 
-def _one_look_sample(disk: Path, count: int, samples: _Samples) -> None:
+def _one_look_sample(disk: Path, count: int, samples: _Samples, playbook: str | None) -> None:
     with scratch(disk) as place:
         hidden = place.parent_of_runs("hidden")
-        make(str(hidden), range(count))
+        if playbook is not None:
+            (place.directory / "playbooks").mkdir()
+            (place.directory / "playbooks" / f"{playbook}.playbook.yaml").write_text(playbook_text())
+        make(str(hidden), range(count), playbook)
         finish(str(hidden), range(count))
         samples.creation_us.append(place.creation_us(hidden))
         with daemon(place) as running:

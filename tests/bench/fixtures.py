@@ -46,10 +46,13 @@ def right_verdict(run: str) -> tuple[str, str]:
     return "completed", "run.completed.ok"
 
 
-def make(root: str, numbers: range) -> None:
-    """Make started runs under `root` whose artifacts are all written and whose end is prepared, but not declared."""
+def make(root: str, numbers: range, playbook: str | None = None) -> None:
+    """Make started runs under `root` whose artifacts are all written and whose end is prepared, but not declared.
+
+    They have the contract of their own snapshot, or name a playbook for it.
+    """
     for index in numbers:
-        _make_run(f"{root}/{run_name(index)}", index)
+        _make_run(f"{root}/{run_name(index)}", index, playbook)
         _prepare_exit(f"{root}/{run_name(index)}")
 
 
@@ -101,13 +104,21 @@ def unfinish(root: str, numbers: range) -> None:
         os.rename(f"{directory}/exit.json", f"{directory}/exit.json.tmp")
 
 
-def _make_run(directory: str, index: int) -> None:
+def playbook_text() -> str:
+    """A playbook with the contract that the snapshots have."""
+    return "artifacts:\n  expected:\n" + "".join(
+        f"    - {{id: {each['id']}, path: {each['path']}, required: {str(each['required']).lower()}}}\n"
+        for each in _EXPECTED
+    )
+
+
+def _make_run(directory: str, index: int, playbook: str | None = None) -> None:
     os.makedirs(directory + "/artifacts")
     facts = {
         "schema": "runward-run-v1",
         "session_id": run_name(index),
         "kind": "agent",
-        "contract": {"expected": _EXPECTED},
+        **({"contract": {"expected": _EXPECTED}} if playbook is None else {"playbook": playbook}),
         "started_at": _now(),
     }
     _write(directory + "/run.json.tmp", json.dumps(facts))

@@ -19,6 +19,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[2])
 from tests.bench.agreement import agreement
 from tests.bench.beyond import beyond
 from tests.bench.bursts import in_one_look, known_before
+from tests.bench.commands import commands
 from tests.bench.figure import Figure
 from tests.bench.hashing import hashing
 from tests.bench.home import home
@@ -47,6 +48,7 @@ SECTIONS = (
     "beyond",
     "memory",
     "launcher",
+    "commands",
     "hash",
     "transcript",
     "home",
@@ -73,6 +75,7 @@ def _sections(
         "beyond": lambda: beyond(memory, 1_000 if quick else 60_000, 10 if quick else 180, repeats),
         "memory": lambda: flat(memory, large, 2 if quick else 10),
         "launcher": lambda: launcher(memory, 3 if quick else 20, repeats),
+        "commands": lambda: commands(memory, 1 if quick else 5, repeats),
         "hash": lambda: hashing(disk, 2 if quick else 8, repeats),
         "transcript": lambda: transcript(disk, 20 if quick else 200, 20 if quick else 200, repeats),
         "home": lambda: home(disk, 300 if quick else 10_000, repeats),
