@@ -30,16 +30,16 @@ class _Candidate(NamedTuple):
     value: Mapping[str, JsonValue]
 
 
-def as_they_stand(descriptor: int, size: int, content: bytes, known: Sequence[StandingLines]) -> bytes:
-    """The lines of `content`, each as it stands in the first `size` bytes already, if it does.
+def as_they_stand(descriptor: int, size: int, content: bytes, known: Sequence[StandingLines]) -> bytes | None:
+    """The lines of `content`, each as it stands in the first `size` bytes already, if it does; None if none does.
 
     `known` are the lines in this journal that the store knows. Raises `OSError`.
     """
     taken = {each.offset for each in each_line(known)}
     left = list(_candidates(descriptor, min(size, SEARCHED), taken))
-    if not left:
-        return content
-    return b"".join(_adopted(line, left) for line in content.splitlines(keepends=True))
+    count = len(left)
+    stands = b"".join(_adopted(line, left) for line in content.splitlines(keepends=True)) if left else b""
+    return stands if len(left) < count else None
 
 
 def _adopted(line: bytes, left: list[_Candidate]) -> bytes:

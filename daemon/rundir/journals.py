@@ -76,10 +76,11 @@ def _locked(
         return NotAppended(f"{line.name} is a hard link: other names lead to the same file", for_good=True)
     if line.known is not None:
         stands = as_they_stand(descriptor, status.st_size, line.content, line.known)
-        result = _complete(descriptor, line._replace(content=stands), status.st_size)
-        if isinstance(result, Appended) and stands != line.content:
-            return result._replace(adopted=stands)
-        return result
+        if stands is not None:
+            result = _complete(descriptor, line._replace(content=stands), status.st_size)
+            if isinstance(result, Appended) and stands != line.content:
+                return result._replace(adopted=stands)
+            return result
     if line.check:
         return _complete(descriptor, line, status.st_size)
     return _append(descriptor, line.content, status.st_size, line.live)

@@ -48,7 +48,7 @@ def _look_for_lines() -> None:
     looked = RealFiles.append
 
     def append(self: RealFiles, line: JournalLine, epoch: int) -> Appended | NotAppended:
-        return looked(self, line._replace(check=False), epoch)
+        return looked(self, line._replace(check=False, known=None), epoch)
 
     RealFiles.append = append  # type: ignore[method-assign] # to take it out is the purpose
 

@@ -191,7 +191,7 @@ def test_an_idle_daemon_that_was_frozen_and_superseded_ends_by_itself(place: Pla
 
 def test_without_the_epoch_in_the_journals_lock_lines_are_doubled(in_memory: Path, forks: Forks) -> None:
     place = Place(in_memory / "no-epoch-in-lock", forks)
-    _judged_by_a_successor(place, "outbox.before", ["epoch of the journal"])
+    _judged_by_a_successor(place, "outbox.before", ["epoch of the journal", "look for lines"])
     told = Counter(event for run in place.runs.iterdir() for event in place.journal_of_ours(run.name))
     assert told["session_started"] > len(place.statuses()), "two effects"
     with pytest.raises(AssertionError, match="lines of ours"):
