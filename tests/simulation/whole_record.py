@@ -44,8 +44,8 @@ OWNER: Final = {
 NUMBERED: Final = ("decisions", "status_history")
 """Those of them whose rows are numbered as they come, so that a number may come again."""
 
-MADE_AGAIN: Final = ("attempts", "sessions")
-"""Those in which a row that went is made again, for a session that is resumed."""
+MADE_AGAIN: Final = ("attempts", "sessions", "hooks")
+"""Those in which a row that went is made again, for a session that is resumed or that its agent's hook tells of again."""
 
 LATER: Final = (
     "sessions that are gone have tombstones",
