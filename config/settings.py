@@ -101,6 +101,7 @@ class Settings(NamedTuple):
     contracts: tuple[ContractRule, ...] = ()
     origin: Mapping[str, str] = MappingProxyType({})
     files: tuple[tuple[str, int], ...] = ()
+    chains: tuple[str, ...] = ()
 
     @property
     def launch_root(self) -> Root | None:
@@ -156,6 +157,7 @@ def settings_to_json(settings: Settings) -> JsonValue:
         "state_dir": settings.state_dir,
         "playbooks": list(settings.playbooks),
         "agents": list(settings.agents),
+        "chains": list(settings.chains),
         "roots": roots,
         "contracts": [{"match": dict(rule.match), "playbook": rule.playbook} for rule in settings.contracts],
         "batch": settings.batch,
@@ -178,6 +180,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
             "state_dir": str(state_dir),
             "playbooks": list(playbooks),
             "agents": list(agents),
+            "chains": list(chains),
             "roots": list(roots),
             "contracts": list(contracts),
             "batch": int(batch),
@@ -199,6 +202,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
                 Watch(step, debounce, share),
                 Scan(period),
                 tuple(_rule(Placed(rule, DEFAULT)) for rule in contracts),
+                chains=_texts(chains),
             )
         case _:
             return None
@@ -213,6 +217,7 @@ def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: s
         "state_dir": f"{_base_directory(environment, 'STATE', home, '.local/state')}/runward",
         "playbooks": [posixpath.join(base, "playbooks")],
         "agents": [posixpath.join(base, "agents")],
+        "chains": [posixpath.join(base, "chains")],
         "batch": DEFAULT_BATCH,
         "retention": DEFAULT_RETENTION_S,
         "low_disk": DEFAULT_LOW_DISK,
@@ -261,6 +266,7 @@ def _settings(merged: Layer) -> Settings:
         playbooks=_texts(values["playbooks"]),
         agents=_texts(values["agents"]),
         roots=tuple(_root(placed.value) for placed in roots.values()),
+        chains=_texts(values["chains"]),
         batch=int(_number(values["batch"])),
         retention=None if values["retention"] == NEVER else _number(values["retention"]),
         low_disk=int(_number(values["low_disk"])),

@@ -30,7 +30,6 @@ LAYOUTS: Final = (DEFAULT_LAYOUT, AUTO, *FOREIGN_LAYOUTS)
 
 KEYS_NOT_YET: Final = MappingProxyType(
     {
-        "chains": "directories of chains",
         "actions": "commands for chains to call",
     }
 )
@@ -61,7 +60,7 @@ _LONGEST_GLOB = 4096
 
 _PATH: Final = Text("A path, absolute, from ~, or relative to the directory of this file.", _LONGEST_PATH)
 
-PATHS: Final = ("state_dir", "playbooks", "agents")
+PATHS: Final = ("state_dir", "playbooks", "agents", "chains")
 """Top-level keys that hold a path or a list of them."""
 
 ROOT_NAME: Final = Text(
@@ -159,6 +158,7 @@ _KEYS: Final[dict[str, Shape]] = {
         _PATH,
         _MOST_DIRECTORIES,
     ),
+    "chains": ListOf("Directories of chains, NAME.yaml. Default: ['chains'].", _PATH, _MOST_DIRECTORIES),
     "roots": ListOf(
         "The directories to watch. Default: <state_dir>/runs, and Claude Code's and Codex's own if they are there.",
         _ROOT,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from runward.config.agent import AgentProfile
+    from runward.config.chain import Chain
     from runward.config.playbook import Playbook
     from runward.config.problem import Parsed, Problem
     from runward.config.settings import Settings
@@ -222,6 +223,27 @@ def playbook_names(settings: Settings) -> tuple[str, ...]:
     from runward.config.playbook import PLAYBOOK_SUFFIX
 
     return _names(settings.playbooks, PLAYBOOK_SUFFIX)
+
+
+def find_chain(settings: Settings, name: str) -> Parsed[Chain]:
+    """The chain of this name, or in the file of this name. Raises `NotFound`."""
+    from runward.config.chain import CHAIN_SUFFIX, read_chain
+    from runward.config.problem import Parsed, Problem
+
+    path = _find(name, settings.chains, [f"{name}{CHAIN_SUFFIX}"], CHAIN_SUFFIX, "chain")
+    text = _read(path)
+    return (
+        Parsed(None, (text,))
+        if isinstance(text, Problem)
+        else read_chain(text, path, playbook_names(settings))
+    )
+
+
+def chain_names(settings: Settings) -> tuple[str, ...]:
+    """The names of all chains in the directories of the settings, by their files."""
+    from runward.config.chain import CHAIN_SUFFIX
+
+    return _names(settings.chains, CHAIN_SUFFIX)
 
 
 def agent_names(settings: Settings) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "inspect": ("inspect", "What a run directory says, without daemon or store."),
     "contract": ("contract", "Hold a directory against a contract."),
     "play": ("play", "Playbooks: what they ask for."),
+    "chain": ("chain", "Chains: what follows when something happened."),
     "root": ("root", "Roots: the directories that the daemon watches."),
     "hook": ("hook", "Agents' hooks: what they tell the daemon."),
     "config": ("config", "The settings in force."),

@@ -12,6 +12,7 @@ from runward.config.settings import Settings
 from runward.daemon.settings import (
     NotFound,
     agent_names,
+    chain_names,
     find_playbook,
     load_settings,
     playbook_names,
@@ -65,6 +66,14 @@ def playbooks(context: click.Context, parameter: click.Parameter, incomplete: st
     settings = _settings(context)
     names = playbook_names(settings) if settings is not None else ()
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def chains(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of chains; a file's name once it looks like one."""
+    if "/" in incomplete:
+        return [CompletionItem(incomplete, type="file")]
+    settings = _settings(context)
+    return _beginning(chain_names(settings) if settings is not None else (), incomplete)
 
 
 def agents(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -37,6 +37,7 @@ def test_without_file_and_environment_everything_has_a_default() -> None:
         state_dir="/home/me/.local/state/runward",
         playbooks=("/home/me/.config/runward/playbooks",),
         agents=("/home/me/.config/runward/agents",),
+        chains=("/home/me/.config/runward/chains",),
         roots=(Root("runs", "/home/me/.local/state/runward/runs"),),
         batch=256,
         watch=Watch(step=2, debounce=5, limit_share=0.5),
@@ -90,6 +91,7 @@ period = "1min"
         state_dir="/etc/runward/state",
         playbooks=("/etc/runward/playbooks", "/home/me/books", "/srv/b"),
         agents=(),
+        chains=("/etc/runward/chains",),
         roots=(
             Root("runs", "/etc/runward/runs"),
             Root("other", "/home/me/runs", history="record", ignore=(".*", "tmp-[0-9]")),
@@ -107,6 +109,7 @@ period = "1min"
         "state_dir": f"{FILE}:1",
         "playbooks": f"{FILE}:2",
         "agents": f"{FILE}:3",
+        "chains": "default",
         "batch": f"{FILE}:4",
         "retention": f"{FILE}:5",
         "low_disk": f"{FILE}:6",
@@ -221,7 +224,6 @@ def test_what_is_wrong_is_said_at_its_place_with_its_mend(text: str, complaint: 
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ('chains = ["chains"]', "1:1: chains"),
         ('[actions.gh-merge]\ncommand = ["gh"]', "1:2: actions"),
     ],
 )
@@ -239,7 +241,7 @@ def test_what_comes_with_a_later_version_is_refused_and_not_passed_over(text: st
         ("RUNWARD_STATE_DIR", "~you", "RUNWARD_STATE_DIR: state_dir: '~you' names the home of another user (write the whole path)"),
         ("RUNWARD_ROOTS", '[{"path": 1}]', "RUNWARD_ROOTS: roots[0].path: must be a text, not a number (put it in quotes)"),
         ("RUNWARD_SCAN", '{"period": null}', 'RUNWARD_SCAN: scan.period: must be a duration, not nothing (write it with its unit and in quotes: "30s")'),
-        ("RUNWARD_CHAINS", "[]", "RUNWARD_CHAINS: chains: is not supported by this version yet: directories of chains (remove it)"),
+        ("RUNWARD_ACTIONS", "{}", "RUNWARD_ACTIONS: actions: is not supported by this version yet: commands for chains to call (remove it)"),
         ("RUNWARD_STATEDIR", "/x", "RUNWARD_STATEDIR: warning: no setting has this name (did you mean RUNWARD_STATE_DIR?)"),
     ],
 )  # fmt: skip
@@ -249,7 +251,7 @@ def test_a_wrong_variable_is_named_as_the_file(variable: str, value: str, compla
 
 def test_everything_wrong_in_every_source_is_said_at_once() -> None:
     found = complaints(
-        'batch = 0\nchains = []\n[[roots]]\npath = "a"\nlayout = "x"\n',
+        'batch = 0\nactions = {}\n[[roots]]\npath = "a"\nlayout = "x"\n',
         "batch = [",
         'agents = 1\n[[roots]]\nname = "inner"\npath = "a/b"\n',
         environment={"RUNWARD_BATCH": "x"},
@@ -339,6 +341,7 @@ def test_the_settings_as_json_hold_every_key() -> None:
         "state_dir": "/home/me/.local/state/runward",
         "playbooks": ["/etc/runward/playbooks"],
         "agents": ["/etc/runward/agents"],
+        "chains": ["/etc/runward/chains"],
         "roots": [
             {
                 "name": "a",

@@ -121,7 +121,7 @@ def test_the_page_has_the_table_of_exit_codes() -> None:
 
 @pytest.fixture(scope="module")
 def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A place with a running daemon, a delivered directory `out`, two held jobs, a playbook `greet` with a command,
+    """A place with a running daemon, a delivered directory `out`, two held jobs, a playbook `greet` with a command, a chain,
     and `runward` on the PATH.
     """
     place = Place(tmp_path_factory.mktemp("lived_in"))
@@ -129,6 +129,9 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     (place.directory / "playbooks/wrong.playbook.yaml").unlink()
     greet = 'command: [echo, "hello {{ with.name }}"]\n'
     (place.directory / "playbooks/greet.playbook.yaml").write_text(greet)
+    (place.directory / "chains").mkdir()
+    after = "name: after-review\ntrigger: {event: review.asked}\nsteps:\n  - {id: review, skill: review}\n"
+    (place.directory / "chains/after-review.yaml").write_text(after)
     (place.directory / "out").mkdir()
     for name in ("review.md", "report.md"):
         (place.directory / "out" / name).write_text("text")

@@ -1,0 +1,235 @@
+"""`runward chain`: chains, whether they are right, and what they would do."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from runward.config.chain import CHAIN_SUFFIX, Chain
+from runward.config.json_value import JsonValue
+from runward.config.problem import Parsed, Problem
+from runward.config.settings import Settings
+from runward.daemon.cli import completing
+from runward.daemon.cli.context import settings_in_force
+from runward.daemon.cli.exits import NOT_FOUND, WRONG_SETTINGS, WRONG_USAGE
+from runward.daemon.cli.groups import Group
+from runward.daemon.cli.output import coloured, complain, fail, print_json, print_table, safe
+from runward.daemon.cli.paths import NamedPath
+from runward.daemon.settings import NotFound, chain_names, find_chain
+
+_NO_FIRING: Final = "this version fires no chain: give --dry-run to see what it would do"
+
+
+@click.group(cls=Group)
+def chain() -> None:
+    """Chains: what follows when something happened.
+
+    This version reads and checks chains and shows what they would do. It does not fire them yet.
+
+    \b
+    Example:
+      runward chain define pr-review.yaml
+      runward chain fire pr-review --dry-run
+    """
+
+
+@chain.command()
+@click.argument("file", type=NamedPath(readable=False))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def define(context: click.Context, file: str, as_json: bool) -> None:
+    """Check FILE, and put it into the first directory of chains as NAME.yaml.
+
+    A chain of that name is replaced. Exit code 2: it is wrong, and nothing was changed. 3: there is no such file.
+
+    \b
+    Example:
+      runward chain define pr-review.yaml
+    """
+    settings = settings_in_force(context)
+    found = _right(settings, file if "/" in file else f"./{file}")
+    if not settings.chains:
+        fail("the settings name no directory of chains: set chains = [DIRECTORY]", WRONG_SETTINGS)
+    directory = Path(settings.chains[0])
+    path = directory / f"{found.name}{CHAIN_SUFFIX}"
+    _refuse_used_name(settings, found.name, path)
+    content = Path(file).read_bytes()
+    is_new = not path.exists()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if is_new or not path.samefile(file):
+            _write(path, content)
+    except OSError as error:
+        fail(f"{path} can't be written: {error.strerror}", NOT_FOUND)
+    if as_json:
+        print_json({"name": found.name, "file": str(path), "replaced": not is_new})
+    else:
+        click.echo(f"{safe(found.name)} is {'defined' if is_new else 'replaced'}: {safe(str(path))}")
+
+
+def _refuse_used_name(settings: Settings, name: str, path: Path) -> None:
+    """Two files of one name would be one chain to everybody who names it."""
+    for each in chain_names(settings):
+        found = find_chain(settings, each).value
+        if found is not None and found.name == name and each != name:
+            used = f"{each}{CHAIN_SUFFIX}"
+            fail(f"the name {name} is used by {used}: rename one of them, or remove {used}", WRONG_USAGE)
+
+
+def _write(path: Path, content: bytes) -> None:
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        new.write_bytes(content)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+@chain.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_chains(context: click.Context, as_json: bool) -> None:
+    """All chains in the directories of the settings, and whether they are right.
+
+    \b
+    Example:
+      runward chain list
+    """
+    settings = settings_in_force(context)
+    found = [(name, find_chain(settings, name)) for name in chain_names(settings)]
+    if as_json:
+        print_json([_summary(name, each) for name, each in found])
+    elif not found:
+        click.echo(f"no chains in {', '.join(settings.chains) or 'any directory'}")
+    else:
+        print_table(("CHAIN", "TRIGGER", "STEPS", "STATE"), [_row(name, each) for name, each in found])
+
+
+def _row(name: str, parsed: Parsed[Chain]) -> tuple[str, ...]:
+    found = parsed.value
+    wrong = f"wrong: `runward chain show {name}` says why"
+    return (
+        safe(name),
+        safe(_trigger(found)) if found is not None else "-",
+        str(len(found.steps)) if found is not None else "-",
+        coloured("ok") if found is not None else coloured("failed", wrong),
+    )
+
+
+def _trigger(found: Chain) -> str:
+    event = found.trigger.event
+    return "a person" if event is None else event
+
+
+@chain.command()
+@click.argument("name", metavar="NAME|FILE", shell_complete=completing.chains)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def show(context: click.Context, name: str, as_json: bool) -> None:
+    """A chain's trigger and steps, or everything that is wrong with it.
+
+    Exit code 0: right. 2: wrong. 3: no such chain.
+
+    \b
+    Example:
+      runward chain show pr-review
+    """
+    parsed = _found(settings_in_force(context), name)
+    if as_json:
+        definition = (
+            parsed.value.document.root if parsed.value is not None and parsed.value.document else None
+        )
+        print_json({**_summary(name, parsed), "definition": definition})
+    else:
+        complain(parsed.problems)
+        if parsed.value is not None:
+            click.echo("\n".join(_lines(parsed.value)))
+    if parsed.value is None:
+        sys.exit(WRONG_USAGE)
+
+
+def _lines(found: Chain) -> list[str]:
+    fired = found.trigger.event
+    lines = [f"{safe(found.name)}: fired by {f'the event {safe(fired)}' if fired else 'a person'}"]
+    if found.description:
+        lines.append(safe(found.description))
+    for step in found.steps:
+        when = f" if {safe(step.condition)}" if step.condition is not None else ""
+        lines.append(f"  {step.index}  {safe(step.id)}: {safe(step.skill)}{when}")
+    return lines
+
+
+def _summary(name: str, parsed: Parsed[Chain]) -> dict[str, JsonValue]:
+    found = parsed.value
+    return {
+        "name": found.name if found is not None else name,
+        "trigger": found.document.root.get("trigger")
+        if found is not None and found.document is not None and isinstance(found.document.root, dict)
+        else None,
+        "file": found.document.name if found is not None and found.document is not None else None,
+        "problems": [_problem(each) for each in parsed.problems],
+    }
+
+
+def _problem(problem: Problem) -> JsonValue:
+    return problem.render()
+
+
+@chain.command()
+@click.argument("name", metavar="NAME|FILE", shell_complete=completing.chains)
+@click.argument("values", metavar="[KEY=VALUE]...", nargs=-1)
+@click.option("--dry-run", is_flag=True, help="Start nothing: show what each step would do.")
+@click.option(
+    "--event", type=NamedPath(readable=False), metavar="FILE", help="A JSON object: the fields of trigger."
+)
+@click.option(
+    "--outcomes",
+    type=NamedPath(readable=False),
+    metavar="FILE",
+    help="A JSON list: the outcome of each step in order, null for none.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def fire(
+    context: click.Context,
+    name: str,
+    values: tuple[str, ...],
+    dry_run: bool,
+    event: str | None,
+    outcomes: str | None,
+    as_json: bool,
+) -> None:
+    """Show what each step of a chain would do, over given outcomes. Needs no daemon.
+
+    KEY=VALUE gives a text for {{ trigger.KEY }}, KEY:=JSON anything else. An outcome of a step that would not run does
+    not count. Exit code 2: the chain is wrong.
+
+    \b
+    Example:
+      runward chain fire pr-review pr_number:=12 --dry-run --outcomes outcomes.json
+    """
+    if not dry_run:
+        fail(_NO_FIRING, WRONG_USAGE)
+    from runward.daemon.cli.chain_trial import given_outcomes, given_trigger, print_trial, try_out
+
+    settings = settings_in_force(context)
+    found = _right(settings, name)
+    trial = try_out(settings, found, given_trigger(values, event), given_outcomes(outcomes))
+    print_trial(trial, as_json=as_json)
+
+
+def _found(settings: Settings, name: str) -> Parsed[Chain]:
+    try:
+        return find_chain(settings, name)
+    except NotFound as error:
+        fail(str(error), NOT_FOUND)
+
+
+def _right(settings: Settings, name: str) -> Chain:
+    parsed = _found(settings, name)
+    complain(parsed.problems)
+    if parsed.value is None:
+        sys.exit(WRONG_USAGE)
+    return parsed.value

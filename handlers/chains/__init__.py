@@ -1,0 +1,1 @@
+"""Chains: what follows when something happened, step by step."""

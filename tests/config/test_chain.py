@@ -1,0 +1,86 @@
+"""Chain files: what is right, and one message with its place for everything that is wrong."""
+
+import pytest
+
+from runward.config.chain import Chain, read_chain
+
+RIGHT = """\
+name: pr-review
+description: Review, then merge.
+trigger: {event: pr.opened, filter: {base: main}}
+steps:
+  - id: review
+    skill: review
+    with: {pr: "{{ trigger.pr_number }}"}
+  - id: merge
+    skill: merge
+    condition: "{{ steps.review.outcome.verdict == 'APPROVE' }}"
+"""
+
+
+def read(text: str) -> list[str]:
+    return [problem.render() for problem in read_chain(text, "c.yaml", ("review", "merge")).problems]
+
+
+def test_a_right_chain_is_read_whole() -> None:
+    parsed = read_chain(RIGHT, "c.yaml", ("review", "merge"))
+    chain = parsed.value
+    assert isinstance(chain, Chain)
+    assert parsed.problems == ()
+    assert (chain.name, chain.trigger.event, dict(chain.trigger.filter)) == (
+        "pr-review",
+        "pr.opened",
+        {"base": "main"},
+    )
+    assert [(step.index, step.id, step.skill, dict(step.values)) for step in chain.steps] == [
+        (0, "review", "review", {"pr": "{{ trigger.pr_number }}"}),
+        (1, "merge", "merge", {}),
+    ]
+    assert chain.steps[1].condition == "{{ steps.review.outcome.verdict == 'APPROVE' }}"
+
+
+ONE = "name: a\ntrigger: {manual: true}\nsteps:\n"
+STEP = "  - {id: one, skill: review}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[]", "c.yaml:1:1: a chain must be a table of keys"),
+        (RIGHT.replace("name: pr-review\n", ""), "c.yaml:1:1: has no 'name'"),
+        (RIGHT.replace("pr-review", "../x"), "c.yaml:1:7: name: '../x' is not a name"),
+        (RIGHT.replace("description", "descripton"), "c.yaml:2:1: descripton: unknown key (did you mean 'description'?)"),
+        (ONE + STEP + "timeout: 4h\n", "c.yaml:5:1: timeout: is not supported by this version yet"),
+        (ONE + "  - {id: one, skill: review, retry: {attempts: 2}}\n", "steps[0].retry: is not supported by this version yet"),
+        ("name: a\nsteps:\n" + STEP, "the trigger is missing"),
+        ("name: a\ntrigger: {}\nsteps:\n" + STEP, "c.yaml:2:10: trigger: the trigger is empty"),
+        ("name: a\ntrigger: {event: x, manual: true}\nsteps:\n" + STEP, "must have exactly one of event and manual"),
+        ("name: a\ntrigger: {schedule: '@daily'}\nsteps:\n" + STEP, "trigger.schedule: is not supported by this version yet"),
+        ("name: a\ntrigger: {manual: 1}\nsteps:\n" + STEP, "trigger.manual: must be true, not 1"),
+        ("name: a\ntrigger: {event: 'a b'}\nsteps:\n" + STEP, "'a b' is not the name of an event"),
+        ("name: a\ntrigger: {event: a, filter: {b: {gte: 1}}}\nsteps:\n" + STEP, "trigger.filter.b.gte: unknown operator"),
+        ("name: a\ntrigger: {manual: true}\n", "has no 'steps'"),
+        ("name: a\ntrigger: {manual: true}\nsteps: []\n", "c.yaml:3:8: steps: must be a list of steps, not empty"),
+        (ONE + "  - one\n", "steps[0]: is a text, not a table of keys"),
+        (ONE + "  - {skill: review}\n", "steps[0]: has no 'id'"),
+        (ONE + "  - {id: 1a, skill: review}\n", "steps[0].id: '1a' is not an id"),
+        (ONE + STEP + STEP, "steps[1].id: 'one' is the id of an earlier step"),
+        (ONE + "  - {id: one}\n", "steps[0]: has no 'skill'"),
+        (ONE + "  - {id: one, skill: revew}\n", "there is no playbook 'revew' (did you mean 'review'?)"),
+        (ONE + "  - {id: one, skill: review, with: [1]}\n", "steps[0].with: is a list, not a table of keys"),
+        (ONE + "  - {id: one, skill: review, with: {a b: 1}}\n", "is not a name that a playbook can take"),
+        (ONE + "  - {id: one, skill: review, with: {a: '{{ env.HOME }}'}}\n", "uses the unknown name 'env'"),
+        (ONE + "  - {id: one, skill: review, with: {a: ['{{ x']}}\n", "steps[0].with.a[0]: has a '{{' without its '}}'"),
+        (ONE + "  - {id: one, skill: review, condition: true}\n", "steps[0].condition: is true or false, not a text"),
+        (ONE + "  - {id: one, skill: review, condition: 'a {{ outcome }}'}\n", "must be exactly one expression"),
+        (ONE + "  - {id: one, skill: review, condition: 'outcome'}\n", "must be exactly one expression"),
+        (ONE + "  - {id: one, skill: review, condition: '{{ steps.two.outcome }}'}\n", "steps['two'] is not a step before this one"),
+        (ONE + "  - {id: one, skill: review, condition: '{{ steps[0].outcome }}'}\n", "steps[0] is not a step before this one"),
+        (ONE + STEP + "  - {id: two, skill: review, condition: '{{ steps[-2].outcome }}'}\n", "steps[-2] is not a step before this one"),
+        (ONE + "".join(f"  - {{id: s{n}, skill: review}}\n" for n in range(101)), "has 101 steps, at most 100 are possible"),
+    ],
+)  # fmt: skip
+def test_a_wrong_chain_has_one_message_with_its_place(text: str, problem: str) -> None:
+    (found,) = read(text)
+    assert problem in found
+    assert read_chain(text, "c.yaml", ("review",)).value is None

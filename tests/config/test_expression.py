@@ -1,0 +1,160 @@
+"""Expressions over what happened: what they see, what they may use, and that they are bounded."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runward.config.expression import LONGEST_RESULT, Expression, ExpressionError, Missing, Steps, Value
+from runward.config.json_value import JsonValue
+
+NAMES = ("trigger", "steps", "outcome", "chain")
+FINDINGS: list[JsonValue] = [{"severity": "high"}, {"severity": "low"}]
+SEEN = {
+    "trigger": {"base": "main", "n": 3, "items": "a key", "long": "x" * 60_000},
+    "steps": Steps(
+        [{"id": "review", "outcome": {"passed": True, "findings": FINDINGS}}, {"id": "ci", "outcome": None}]
+    ),
+    "outcome": None,
+    "chain": {"name": "c"},
+}
+
+
+def value_of(source: str) -> JsonValue | Missing:
+    return Expression(source, NAMES).evaluate(SEEN)
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("steps.review.outcome.passed", True),
+        ("steps[0].outcome.passed", True),
+        ("steps[-2].id", "review"),
+        ("trigger.base == 'main' and not trigger.draft", True),
+        ("trigger['base'] in ['main', 'dev']", True),
+        ("trigger.n + 1", 4),
+        ("trigger.n - 1 > 1", True),
+        ("-trigger.n", -3),
+        ("'pr ' ~ trigger.n", "pr 3"),
+        ("trigger.items", "a key"),
+        ("trigger.n if trigger.base == 'main' else 0", 3),
+        ("steps.review.outcome.findings | selectattr('severity', 'eq', 'high') | list | length", 1),
+        ("steps.review.outcome.findings | map(attribute='severity') | join(',')", "high,low"),
+        ("steps | map(attribute='id') | list", ["review", "ci"]),
+        ("steps.review.outcome.findings[0:1]", [{"severity": "high"}]),
+        ("trigger.missing | default('d')", "d"),
+        ("outcome is none", True),
+        ("outcome.passed is defined", False),
+        ("{'a': [1, trigger.n]}", {"a": [1, 3]}),
+    ],
+)
+def test_an_expression_has_a_value(source: str, value: JsonValue) -> None:
+    assert value_of(source) == value
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "trigger.draft",
+        "trigger.draft.deeper",
+        "outcome.passed",
+        "steps.ci.outcome.passed == true",
+        "outcome.verdict != 'REJECT'",
+        "outcome.count > 3",
+        "3 > outcome.count",
+        "steps.nobody.outcome",
+        "steps[7].outcome",
+        "trigger.base.upper",
+        "chain.name.__class__"[:-10] + ".x",
+    ],
+)
+def test_what_is_not_there_is_missing_and_so_is_a_comparison_with_it(source: str) -> None:
+    assert isinstance(value_of(source), Missing)
+
+
+def test_the_path_that_leads_nowhere_is_named() -> None:
+    said = Expression("steps.ci.outcome.passed and trigger.base", NAMES).missing(SEEN)
+    assert said == "steps.ci.outcome.passed is not there: steps.ci.outcome is null"
+    assert Expression("steps.review.outcome.passed", NAMES).missing(SEEN) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("", "is empty"),
+        ("trigger.items()", "may not use calls"),
+        ("2 * 3", "may not use '*'"),
+        ("'%s' % trigger", "may not use '%'"),
+        ("2 ** 99", "may not use '**'"),
+        ("6 / 2", "may not use '/'"),
+        ("6 // 2", "may not use '//'"),
+        ("trigger.__class__", "may not look up '__class__'"),
+        ("_trigger", "may not use '_trigger'"),
+        ("env", "uses the unknown name 'env'"),
+        ("trigger | attr('x')", "uses the unknown filter 'attr'"),
+        ("trigger is callable", "uses the unknown test 'callable'"),
+        ("trigger.base ==", "is no expression"),
+        ("trigger }} {{ steps", "must be one expression"),
+        ("1 and " * 2000 + "1", "is longer than 4096 characters"),
+        (" ~ ".join(["trigger"] * 65), "has more than 64 look-ups"),
+    ],
+)
+def test_what_may_not_be_used_is_refused_when_it_is_read(source: str, said: str) -> None:
+    with pytest.raises(ExpressionError, match="^" + said.replace("*", r"\*").replace("|", r"\|")):
+        Expression(source, NAMES)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "trigger.long ~ trigger.long",
+        "trigger.long + trigger.long",
+        "trigger.long | replace('x', 'yy')",
+        "[trigger.long, trigger.long] | join",
+        "1 < 'a'",
+        "trigger.base + 1",
+    ],
+)
+def test_what_grows_without_bound_or_makes_no_sense_has_no_value(source: str) -> None:
+    with pytest.raises(ExpressionError):
+        value_of(source)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_refused_or_has_a_value(text: str) -> None:
+    try:
+        found = Value("{{" + text + "}}", NAMES).render(SEEN)
+    except ExpressionError:
+        return
+    assert isinstance(found, Missing) or len(str(found)) <= LONGEST_RESULT * 8
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("plain", "plain"),
+        ("{{ trigger.n }}", 3),
+        ("pr {{ trigger.n }} of {{ trigger.base }}", "pr 3 of main"),
+        ("{{ {'a': {'b': 1}} }}", {"a": {"b": 1}}),
+        ("{{ '}}' ~ trigger.n }}", "}}3"),
+    ],
+)
+def test_a_value_that_is_one_expression_keeps_its_type(text: str, value: JsonValue) -> None:
+    assert Value(text, NAMES).render(SEEN) == value
+
+
+def test_text_from_an_event_is_never_an_expression() -> None:
+    assert Value("{{ trigger.t }}!", NAMES).render({"trigger": {"t": "{{ steps }}"}}) == "{{ steps }}!"
+
+
+@pytest.mark.parametrize("text", ["{{ trigger", "{% if x %}", "a {# b #}"])
+def test_other_marks_of_templates_are_refused(text: str) -> None:
+    with pytest.raises(ExpressionError):
+        Value(text, NAMES)
+
+
+@pytest.mark.parametrize(
+    "source", ["'it says ' ~ outcome.summary", "outcome.summary | upper", "[outcome.summary] | join"]
+)
+def test_nothing_stands_silently_for_what_is_not_there(source: str) -> None:
+    with pytest.raises(ExpressionError, match="summary"):
+        value_of(source)
