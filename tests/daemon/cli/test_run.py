@@ -1,3 +1,5 @@
+import re
+
 """`runward run` on the command line: what it accepts, what it holds a run to, and the codes it ends with."""
 
 import os
@@ -225,6 +227,33 @@ def test_another_failure_keeps_its_own_code_and_says_nothing_of_artifacts(declar
     result = declared.run("--playbook", "report", "--", "sh", "-c", "exit 3")
 
     assert (result.returncode, result.stderr) == (3, b"")
+
+
+@pytest.mark.parametrize(
+    ("options", "script", "code", "said"),
+    [
+        (["--timeout", "200ms"], "sleep 100", 124, r"Run timed out after \d+\.\d s\."),
+        ([], "kill -KILL $$", 137, r"Run failed: SIGKILL ended it after \d+\.\d s\."),
+        ([], "kill -SEGV $$", 139, r"Run failed: SIGSEGV ended it after \d+\.\d s\."),
+    ],
+)
+def test_a_run_that_was_ended_before_its_time_says_so(
+    declared: Launcher, options: list[str], script: str, code: int, said: str
+) -> None:
+    result = declared.run("--name", "ended", *options, "--", "sh", "-c", script)
+    first, second = result.stderr.decode().splitlines()
+    assert (result.returncode, second) == (code, "  runward session show ended")
+    assert re.fullmatch(said + " Inspect with:", first), first
+
+
+def test_an_empty_file_is_not_called_missing(declared: Launcher) -> None:
+    script = 'touch "$RUNWARD_ARTIFACTS_DIR/report.md"'
+    result = declared.run("--playbook", "report", "--name", "empty", "--", "sh", "-c", script)
+    assert result.stderr.decode().splitlines()[:3] == [
+        "Run failed: required artifacts are not delivered.",
+        "  report (report.md): empty — playbook",
+        f"Searched {declared.directory('empty')}/artifacts.",
+    ]
 
 
 def test_the_playbooks_timeout_and_grace_hold(declared: Launcher) -> None:
