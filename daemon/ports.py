@@ -4,21 +4,24 @@ Everything else is ordinary code, so that a whole daemon runs in one process and
 under `tests/simulation/`. Calls are plain and blocking; the worker makes them in bounded threads.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from runward.daemon.inbox.spool import InboxFile
 from runward.handlers.contracts.artifact_facts import RootFacts
-from runward.handlers.effects import StartRun
-from runward.handlers.facts import EarlyLegs, LegsBefore, RootHashes, RunProcesses
-from runward.handlers.layouts.scanner import Document, RecordedProcess, Signature
-from runward.handlers.sessions.observe import ProcessState
+from runward.handlers.contracts.file_hashes import RootHashes
 from runward.handlers.unreadable import Unreadable
 
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
     from runward.daemon.rundir.sights import FilesRead, Identity, SessionSight
+    from runward.handlers.effects import StartRun
+    from runward.handlers.facts import EarlyLegs, LegsBefore, RunProcesses
     from runward.handlers.layouts.places import Shape
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
+    from runward.handlers.layouts.scanner import Document, RecordedProcess, Signature
+    from runward.handlers.sessions.observe import ProcessState
     from runward.handlers.sessions.over import Writer
 
 
@@ -175,7 +178,7 @@ class JournalLine(NamedTuple):
     content: bytes
     check: bool
     live: bool
-    known: "tuple[StandingLines, ...] | None" = None
+    known: tuple[StandingLines, ...] | None = None
 
 
 class Appended(NamedTuple):
@@ -263,21 +266,21 @@ class Files(Protocol):
 
     def directory_signature(self, root: str, directory: str) -> Signature | None: ...
 
-    def list_places(self, root: str, shape: "Shape") -> Listing | Unreadable | Gone: ...
+    def list_places(self, root: str, shape: Shape) -> Listing | Unreadable | Gone: ...
 
-    def place_signature(self, root: str, place: str, shape: "Shape") -> Signature | None: ...
+    def place_signature(self, root: str, place: str, shape: Shape) -> Signature | None: ...
 
-    def identify(self, root: str, place: str, layouts: "Layouts") -> "Identity | Unreadable | None": ...
+    def identify(self, root: str, place: str, layouts: Layouts) -> Identity | Unreadable | None: ...
 
     def look_at_session(
         self,
         root: str,
         place: str,
-        layout: "LogLayout | DirectoryLayout",
-        known: "FilesRead",
+        layout: LogLayout | DirectoryLayout,
+        known: FilesRead,
         most_bytes: int,
         now: float,
-    ) -> "SessionSight | Unreadable | Gone": ...
+    ) -> SessionSight | Unreadable | Gone: ...
 
     def look(
         self, root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]

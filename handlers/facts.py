@@ -4,12 +4,13 @@ An absent thing is a value. "Cannot read" is `Unreadable`, and never the same as
 """
 
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.playbook import Playbook
 from runward.handlers.asking import Question
 from runward.handlers.contracts.artifact_facts import Produced, RootFacts  # noqa: F401 - in the types of answers
+from runward.handlers.contracts.file_hashes import RootHashes  # noqa: F401 - in the types of answers
 from runward.handlers.events import Origin, Status
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
@@ -139,31 +140,6 @@ class HashesOf(Question["RootHashes | Unreadable"]):
     root: str
     within: str
     paths: tuple[str, ...]
-
-
-HashState: TypeAlias = Literal[
-    "hashed", "absent", "empty", "not_regular", "outside", "denied", "changing", "unreadable", "too_large"
-]
-
-
-class FileHash(NamedTuple):
-    """What came of hashing one file.
-
-    `size` in bytes and `modified_ns` are of what was hashed, `sha256` is in hex; `changing` means that it was
-    written to meanwhile.
-    """
-
-    state: HashState
-    size: int = 0
-    modified_ns: int = 0
-    sha256: str | None = None
-
-
-class RootHashes(NamedTuple):
-    """The answer to `HashesOf`: whether the root is a directory, and what came of each path."""
-
-    exists: bool
-    files: tuple[FileHash, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from runward.daemon.store.reading import SessionRow
 from runward.daemon.store.reading_files import KeptFile
 from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.contracts.comparison import Compared, Look, compare
+from runward.handlers.contracts.file_hashes import FileHash
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import Verification, boundary, verification_as_json, verify
-from runward.handlers.facts import FileHash
 from runward.handlers.unreadable import Unreadable
 
 _LONG: Final = 256 << 20

@@ -34,7 +34,8 @@ from runward.daemon.rundir.sights import FilesRead, Identity, SessionSight
 from runward.daemon.rundir.words import leave_word
 from runward.daemon.store.epoch import read_epoch
 from runward.handlers.contracts.artifact_facts import RootFacts
-from runward.handlers.facts import EarlyLegs, LegsBefore, RootHashes
+from runward.handlers.contracts.file_hashes import RootHashes
+from runward.handlers.facts import EarlyLegs, LegsBefore
 from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.scanner import Signature

@@ -17,7 +17,7 @@ from runward.daemon.rundir.artifacts import modified_ns, open_artifacts, refusal
 from runward.daemon.rundir.opening import REGULAR, unreadable
 from runward.daemon.rundir.sparse import data_after
 from runward.handlers.contracts.artifact_facts import FileFact
-from runward.handlers.facts import FileHash, HashState, RootHashes
+from runward.handlers.contracts.file_hashes import FileHash, HashState, RootHashes
 from runward.handlers.unreadable import Unreadable
 
 CHUNK: Final = 8 << 20

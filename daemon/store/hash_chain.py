@@ -4,12 +4,15 @@ Journal lines carry their event's hash, so what was given away with a run's file
 somebody made anew from some event on.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from runward.handlers.events import Event, dump_payload
+if TYPE_CHECKING:
+    from runward.handlers.events import Event
 
 GENESIS: Final = "0" * 64
 
@@ -64,6 +67,8 @@ class BrokenChain(NamedTuple):
 
 def link(head: Head, event: Event, recorded_at: float, cause: str | None, depth: int) -> Recorded:
     """`event` as the next link after `head`."""
+    from runward.handlers.events import dump_payload  # commands that follow the chain need no types of events
+
     payload = dump_payload(event)
     digest = event_hash(head.hash, event.key, event.type, event.version, recorded_at, cause, depth, payload)
     return Recorded(head.seq + 1, event, payload, recorded_at, cause, depth, digest)

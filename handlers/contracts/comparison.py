@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.contract import Contract, ContractEntry
 from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
-from runward.handlers.facts import FileHash
+from runward.handlers.contracts.file_hashes import FileHash
 
 ArtifactState: TypeAlias = Literal[
     "same",

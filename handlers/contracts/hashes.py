@@ -8,11 +8,12 @@ from typing import Final
 
 from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.contracts.artifact_facts import Produced
+from runward.handlers.contracts.file_hashes import FileHash, HashState, RootHashes
 from runward.handlers.contracts.file_problems import MEANINGS, FileProblem
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.effects import Deciding, Effect, Explain, RecordedFile, RecordFiles
 from runward.handlers.events import SessionFinished
-from runward.handlers.facts import FileHash, HashesOf, HashState, ProducedBy, ProducedFiles, RootHashes
+from runward.handlers.facts import HashesOf, ProducedBy, ProducedFiles
 from runward.handlers.unreadable import Unreadable
 
 TRIES: Final = 5

@@ -28,9 +28,9 @@ from runward.daemon.worker.outbox import Outbox
 from runward.daemon.worker.remembered import load_remembered
 from runward.handlers.contracts import hashes
 from runward.handlers.contracts.artifact_facts import Produced
+from runward.handlers.contracts.file_hashes import FileHash
 from runward.handlers.effects import Deciding, RecordedFile
 from runward.handlers.events import AttemptStarted
-from runward.handlers.facts import FileHash
 from runward.handlers.sessions import opened, over
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, _Look
 from runward.handlers.sessions.linked import launcher_key

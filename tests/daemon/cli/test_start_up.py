@@ -94,3 +94,9 @@ def test_the_launcher_does_not_pay_for_the_types_of_events_when_it_verifies(plac
     imported = set(ended.stderr.split())
     assert "runward.handlers.contracts.verify" in imported
     assert not imported & {"runward.handlers.events", "runward.handlers.facts"}
+
+
+def test_verifying_a_session_needs_no_types_of_events(recorded: Place) -> None:
+    imported = _imported(recorded, "session", "verify", "silent")
+    assert "runward.daemon.cli.session_verify" in imported
+    assert not imported & {"pydantic", "runward.handlers.events", "runward.handlers.facts"}

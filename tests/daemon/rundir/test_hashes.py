@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from runward.daemon.ports import Halted
 from runward.daemon.rundir import hashes
 from runward.daemon.rundir.hashes import file_hashes
-from runward.handlers.facts import FileHash, RootHashes
+from runward.handlers.contracts.file_hashes import FileHash, RootHashes
 from runward.handlers.unreadable import Unreadable
 
 

@@ -8,7 +8,7 @@ from tests.handlers.examples import NOTES, REVIEW
 from runward.config.contract import Contract
 from runward.handlers.contracts.artifact_facts import FileFact, FileState, RootFacts
 from runward.handlers.contracts.comparison import Compared, Look, compare
-from runward.handlers.facts import FileHash, HashState
+from runward.handlers.contracts.file_hashes import FileHash, HashState
 
 ONE, TWO = "1" * 64, "2" * 64
 ONLY_REVIEW = Contract((REVIEW,))

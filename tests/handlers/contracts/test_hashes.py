@@ -9,11 +9,12 @@ from tests.handlers.played import Answer, AnyQuestion, Need, played
 from runward.handlers.asking import TryLater
 from runward.handlers.contracts import hashes as handler
 from runward.handlers.contracts.artifact_facts import Produced
+from runward.handlers.contracts.file_hashes import FileHash, HashState, RootHashes
 from runward.handlers.contracts.file_problems import MEANINGS, FileProblem
 from runward.handlers.contracts.hashes import TRIES
 from runward.handlers.effects import Effects, Explain, RecordedFile, RecordFiles
 from runward.handlers.events import SessionFinished
-from runward.handlers.facts import FileHash, HashesOf, HashState, ProducedBy, ProducedFiles, RootHashes
+from runward.handlers.facts import HashesOf, ProducedBy, ProducedFiles
 from runward.handlers.unreadable import Unreadable
 
 REVIEW, NOTES = Produced("review", "review.md", 12, 100), Produced("notes", "sub/notes.md", 5, 200)

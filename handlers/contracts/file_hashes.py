@@ -1,0 +1,27 @@
+"""What came of hashing files. A leaf of the imports, for commands start with it."""
+
+from typing import Literal, NamedTuple, TypeAlias
+
+HashState: TypeAlias = Literal[
+    "hashed", "absent", "empty", "not_regular", "outside", "denied", "changing", "unreadable", "too_large"
+]
+
+
+class FileHash(NamedTuple):
+    """What came of hashing one file.
+
+    `size` in bytes and `modified_ns` are of what was hashed, `sha256` is in hex; `changing` means that it was
+    written to meanwhile.
+    """
+
+    state: HashState
+    size: int = 0
+    modified_ns: int = 0
+    sha256: str | None = None
+
+
+class RootHashes(NamedTuple):
+    """The answer to `HashesOf`: whether the root is a directory, and what came of each path."""
+
+    exists: bool
+    files: tuple[FileHash, ...] = ()
