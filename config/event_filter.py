@@ -26,7 +26,7 @@ _NO_FIELD: Final = NoSuchField()
 
 
 def check_filter(value: JsonValue, loc: Location, complain: Complain) -> dict[str, JsonValue]:
-    """The filter that `value` is; complains about everything that makes it none."""
+    """The filter that `value` is; complains about everything that is invalid."""
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -8,7 +8,7 @@ is undefined, and counts as false.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from jinja2 import ChainableUndefined, TemplateError, nodes
 from jinja2.exceptions import SecurityError, UndefinedError
@@ -122,7 +122,7 @@ Given: TypeAlias = Mapping[str, object]
 
 
 class ExpressionError(ValueError):
-    """A text that is no expression, or that can't be evaluated; `mend` says what to write instead."""
+    """A text that is not a valid expression, or that can't be evaluated; `mend` says what to write instead."""
 
     def __init__(self, message: str, mend: str | None = None) -> None:
         super().__init__(message)
@@ -168,6 +168,15 @@ class _Absent(ChainableUndefined):
 
     def __str__(self) -> str:
         raise UndefinedError(self.why())  # a text with nothing in its place would look whole
+
+    def __iter__(self) -> NoReturn:
+        raise UndefinedError(self.why())  # nor would a list without items be the list that was looked up
+
+    def __len__(self) -> NoReturn:
+        raise UndefinedError(self.why())
+
+    def __bool__(self) -> bool:
+        return False
 
     def _compared(self, other: object) -> Any:  # noqa: ANN401 # it stands for a truth value
         return self
@@ -253,7 +262,7 @@ class Expression:
     """One expression that can be evaluated."""
 
     def __init__(self, source: str, known: Iterable[str]) -> None:
-        """Raises `ExpressionError` for what is none, or uses a name that is not among `known`."""
+        """Raises `ExpressionError` if it is invalid, or uses a name that is not among `known`."""
         self.source = source.strip()
         if not self.source:
             raise ExpressionError("is empty", "write an expression, as in {{ outcome.passed }}")
@@ -262,7 +271,7 @@ class Expression:
         try:
             tree = _ENVIRONMENT.parse("{{ " + self.source + " }}")
         except TemplateError as error:
-            raise ExpressionError(f"is no expression: {error.message}") from None
+            raise ExpressionError(f"is not a valid expression: {error.message}") from None
         self.paths = tuple(_checked(tree, frozenset(known)))
         """The look-ups that are made of names and constants alone, as in `('steps', 'review', 'outcome')`."""
         self._compiled = _ENVIRONMENT.compile_expression(self.source, undefined_to_none=False)
@@ -330,9 +339,9 @@ def _checked(tree: nodes.Template, known: frozenset[str]) -> Iterable[tuple[str 
             raise ExpressionError(f"uses the unknown filter {quoted(node.name)}", _guess(node.name, FILTERS))
         elif isinstance(node, nodes.Test) and node.name not in TESTS:
             raise ExpressionError(f"uses the unknown test {quoted(node.name)}", _guess(node.name, TESTS))
-        if isinstance(node, nodes.Getattr | nodes.Getitem) and id(node) not in inside:
+        if isinstance(node, nodes.Getattr | nodes.Getitem):
             inside.add(id(node.node))
-            path = _path(node)
+            path = _path(node) if id(node) not in inside else None
             if path is not None:
                 yield path
     if count > _MOST_LOOK_UPS:
@@ -382,7 +391,7 @@ def _path(node: nodes.Node) -> tuple[str | int, ...] | None:
 
 
 def _plain(value: object) -> JsonValue:
-    """The value as plain data. Raises `ExpressionError` for what is none."""
+    """The value as plain data. Raises `ExpressionError` if it is anything else."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -396,7 +405,7 @@ def _plain(value: object) -> JsonValue:
     try:
         return [_plain(each) for each in _bounded(list(value))]  # type: ignore[call-overload] # it may be a generator of a filter
     except TypeError:
-        raise ExpressionError(f"is {type(value).__name__}, which is no plain data") from None
+        raise ExpressionError(f"is {type(value).__name__}, which can't be used as a value") from None
 
 
 class Value:

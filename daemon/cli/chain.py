@@ -1,6 +1,5 @@
 """`runward chain`: chains, whether they are right, and what they would do."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -9,7 +8,7 @@ import click
 
 from runward.config.chain import CHAIN_SUFFIX, Chain
 from runward.config.json_value import JsonValue
-from runward.config.problem import Parsed, Problem
+from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.cli import completing
 from runward.daemon.cli.context import settings_in_force
@@ -17,6 +16,7 @@ from runward.daemon.cli.exits import NOT_FOUND, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.output import coloured, complain, fail, print_json, print_table, safe
 from runward.daemon.cli.paths import NamedPath
+from runward.daemon.rundir.durable import write_durably
 from runward.daemon.settings import NotFound, chain_names, find_chain
 
 _NO_FIRING: Final = "this version fires no chain: give --dry-run to see what it would do"
@@ -60,7 +60,7 @@ def define(context: click.Context, file: str, as_json: bool) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if is_new or not path.samefile(file):
-            _write(path, content)
+            write_durably(directory, path.name, content)
     except OSError as error:
         fail(f"{path} can't be written: {error.strerror}", NOT_FOUND)
     if as_json:
@@ -76,15 +76,6 @@ def _refuse_used_name(settings: Settings, name: str, path: Path) -> None:
         if found is not None and found.name == name and each != name:
             used = f"{each}{CHAIN_SUFFIX}"
             fail(f"the name {name} is used by {used}: rename one of them, or remove {used}", WRONG_USAGE)
-
-
-def _write(path: Path, content: bytes) -> None:
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        new.write_bytes(content)
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
 
 
 @chain.command("list")
@@ -169,12 +160,8 @@ def _summary(name: str, parsed: Parsed[Chain]) -> dict[str, JsonValue]:
         if found is not None and found.document is not None and isinstance(found.document.root, dict)
         else None,
         "file": found.document.name if found is not None and found.document is not None else None,
-        "problems": [_problem(each) for each in parsed.problems],
+        "problems": [each.render() for each in parsed.problems],
     }
-
-
-def _problem(problem: Problem) -> JsonValue:
-    return problem.render()
 
 
 @chain.command()

@@ -16,6 +16,7 @@ from runward.daemon.cli.groups import Group
 from runward.daemon.cli.liveness_text import NOBODY_CAN_TELL, is_unknown, silence
 from runward.daemon.cli.moments import Length, Moment
 from runward.daemon.cli.output import ago, coloured, duration, note, print_json, print_table, safe
+from runward.daemon.cli.paths import NamedPath
 from runward.daemon.cli.session_json import about_of, details_of, summary_of, tokens_of, verification_of
 from runward.daemon.cli.unjudged import NOT_JUDGED, unjudged
 from runward.daemon.cli.wrapping import columns_there, fitting, wrapped
@@ -103,6 +104,7 @@ def session() -> None:
     is_flag=False,
     flag_value=".",
     metavar="[DIR]",
+    type=NamedPath(),
     shell_complete=completing.directories,
     help="Only those that worked in this directory (default: this one) or below it.",
 )

@@ -102,6 +102,8 @@ def test_what_would_run_in_a_deleted_directory_is_refused(place: Place, argument
         ("restore", "x.db"),
         ("contract", "verify", "--root", "."),
         ("inspect", "transcript.jsonl"),
+        ("session", "list", "--cwd"),
+        ("chain", "define", "chain.yaml"),
         ("--config", "runward.toml", "status"),
     ],
 )
