@@ -54,7 +54,7 @@ def define(context: click.Context, file: str, as_json: bool) -> None:
         fail("the settings name no directory of chains: set chains = [DIRECTORY]", WRONG_SETTINGS)
     directory = Path(settings.chains[0])
     path = directory / f"{found.name}{CHAIN_SUFFIX}"
-    _refuse_used_name(settings, found.name, path)
+    _refuse_used_name(settings, found.name)
     content = Path(file).read_bytes()
     is_new = not path.exists()
     try:
@@ -69,7 +69,7 @@ def define(context: click.Context, file: str, as_json: bool) -> None:
         click.echo(f"{safe(found.name)} is {'defined' if is_new else 'replaced'}: {safe(str(path))}")
 
 
-def _refuse_used_name(settings: Settings, name: str, path: Path) -> None:
+def _refuse_used_name(settings: Settings, name: str) -> None:
     """Two files of one name would be one chain to everybody who names it."""
     for each in chain_names(settings):
         found = find_chain(settings, each).value

@@ -54,12 +54,14 @@ def file_hashes(
     if descriptor is None:
         return RootHashes(exists=False)
     try:
-        found: list[FileHash] = []
         left = MOST
-        for path in paths:
-            found.append(_hash(descriptor, path, left, go_on))
-            left -= found[-1].size if found[-1].state == "hashed" else 0
-        return RootHashes(True, tuple(found))
+
+        def counted(count: int) -> bool:
+            nonlocal left
+            left -= count  # also of a file that changes meanwhile, and gets no hash
+            return go_on(count)
+
+        return RootHashes(True, tuple([_hash(descriptor, path, left, counted) for path in paths]))
     finally:
         os.close(descriptor)
 

@@ -5,6 +5,7 @@ import hashlib
 import os
 import socket
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -267,6 +268,21 @@ def test_holes_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(os, "preadv", counting)
     assert hashed(tmp_path, "file") == [of(path)]
     assert reads == [0]
+
+
+def test_files_that_are_written_to_meanwhile_count_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hashes, "MOST", 100)
+    names = [write(tmp_path / f"file-{number}", b"x" * 40).name for number in range(5)]
+
+    def touch(read: int) -> bool:
+        for name in names:
+            os.utime(tmp_path / name, ns=(0, time.time_ns()))
+        return True
+
+    states = [each.state for each in hashed(tmp_path, *names, go_on=touch)]
+    assert states == ["changing"] * 2 + ["too_large"] * 3
 
 
 def test_a_file_that_can_not_be_read_is_no_reason_to_leave_the_others_out(
