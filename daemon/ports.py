@@ -171,6 +171,7 @@ class JournalLine(NamedTuple):
     `check` says that they may be there already, or in part (an earlier daemon owed them). `live` means
     that the run may be in the middle of a line. Where an earlier store may have written to this journal, `known` are
     our lines in it that this one knows, and others that say the same as these may stand there; else it is None.
+    `only_first`: nothing is written where something stands already (`NotFirst`).
     """
 
     directory: str
@@ -179,6 +180,11 @@ class JournalLine(NamedTuple):
     check: bool
     live: bool
     known: tuple[StandingLines, ...] | None = None
+    only_first: bool = False
+
+
+class NotFirst(NamedTuple):
+    """The journal isn't empty: what stands in it has to be known before the line is written."""
 
 
 class Appended(NamedTuple):
@@ -300,7 +306,7 @@ class Files(Protocol):
         self, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
     ) -> RootHashes | Unreadable: ...
 
-    def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended: ...
+    def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended | NotFirst: ...
 
     def check_epoch(self, epoch: int) -> None:
         """Raises `EpochPassed` where another daemon took the state directory over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -9,8 +10,8 @@ import click
 
 from runward.daemon import __version__
 from runward.daemon.cli.groups import Group
-from runward.daemon.cli.output import wants_colour
-from runward.daemon.cli.paths import NamedPath
+from runward.daemon.cli.output import safe, wants_colour
+from runward.daemon.cli.paths import LEADS_NOWHERE, NamedPath, leads_nowhere
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -95,5 +96,8 @@ def runward(context: click.Context, config: str | None, debug: bool, color: str)
       runward run --playbook review -- python3 review.py
       runward session list
     """
+    named = os.environ.get("RUNWARD_CONFIG")
+    if config is None and named and leads_nowhere(named):
+        raise click.UsageError(f"RUNWARD_CONFIG={safe(named)}: {LEADS_NOWHERE}")
     context.obj = {"config": config, "debug": debug}
     context.color = wants_colour(color)

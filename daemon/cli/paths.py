@@ -2,8 +2,11 @@
 
 import os
 from os import PathLike
+from typing import Final
 
 import click
+
+LEADS_NOWHERE: Final = "the working directory is gone: cd to one that is there, or write an absolute path"
 
 
 class NamedPath(click.Path):
@@ -20,16 +23,15 @@ class NamedPath(click.Path):
     ) -> str | bytes | PathLike[str]:
         if not str(value):
             self.fail("an empty path names nothing", param, ctx)
-        if not os.path.isabs(value) and _is_working_directory_gone():
-            self.fail(
-                "the working directory is gone: cd to one that is there, or write an absolute path",
-                param,
-                ctx,
-            )
+        if leads_nowhere(str(value)):
+            self.fail(LEADS_NOWHERE, param, ctx)
         return super().convert(value, param, ctx)
 
 
-def _is_working_directory_gone() -> bool:
+def leads_nowhere(path: str) -> bool:
+    """Whether a path is relative to a working directory that was deleted."""
+    if os.path.isabs(path):
+        return False
     try:
         os.getcwd()
     except FileNotFoundError:

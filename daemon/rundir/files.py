@@ -16,6 +16,7 @@ from runward.daemon.ports import (
     JournalLine,
     Listing,
     NotAppended,
+    NotFirst,
     RunPlace,
     Sight,
     Standing,
@@ -116,7 +117,7 @@ class RealFiles:
     ) -> RootHashes | Unreadable:
         return self._unless_away(within or root, file_hashes(root, within, paths, go_on))
 
-    def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended:
+    def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended | NotFirst:
         if not os.path.isabs(line.directory):
             try:
                 make_durably(self._state, line.directory)

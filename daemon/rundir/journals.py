@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from runward.daemon.faults import point
-from runward.daemon.ports import Appended, EpochPassed, Journal, JournalLine, NotAppended
+from runward.daemon.ports import Appended, EpochPassed, Journal, JournalLine, NotAppended, NotFirst
 from runward.daemon.rundir.adopting import as_they_stand
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REFUSED
 from runward.daemon.rundir.sparse import data_after, is_empty
@@ -32,7 +32,9 @@ CLOSING: Final = b" \n"
 _CHUNK: Final = 1 << 20
 
 
-def append(line: JournalLine, epoch: int, current_epoch: Callable[[], int]) -> Appended | NotAppended:
+def append(
+    line: JournalLine, epoch: int, current_epoch: Callable[[], int]
+) -> Appended | NotAppended | NotFirst:
     """Have the line stand in its journal. Raises `EpochPassed`; a failure is an answer."""
     try:
         directory = os.open(line.directory, DIRECTORY)
@@ -59,7 +61,7 @@ def append(line: JournalLine, epoch: int, current_epoch: Callable[[], int]) -> A
 
 def _locked(
     descriptor: int, line: JournalLine, epoch: int, current_epoch: Callable[[], int]
-) -> Appended | NotAppended:
+) -> Appended | NotAppended | NotFirst:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -74,6 +76,8 @@ def _locked(
         return NotAppended(f"{line.name} is not a regular file", for_good=True)
     if status.st_nlink > 1:
         return NotAppended(f"{line.name} is a hard link: other names lead to the same file", for_good=True)
+    if line.only_first and status.st_size > 0:
+        return NotFirst()
     if line.known is not None:
         stands = as_they_stand(descriptor, status.st_size, line.content, line.known)
         if stands is not None:

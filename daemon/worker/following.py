@@ -234,9 +234,12 @@ class _Batch:
         if writer.liveness == "unknown" and process is not None:
             return Writer(self._processes.state(process), None, process)
         if writer.liveness == "unknown" and hook is not None and self._now - hook.at > HOOKED_AFTER:
-            agent = hook.agent(layout)
-            if agent is not None and self._processes.state(agent) == "alive":
-                return Writer("alive", None, agent)
+            callers = hook.callers(layout)
+            states = [self._processes.state(each) for each in callers]
+            if states and states[-1] == "alive":
+                return Writer("alive", None, callers[-1])
+            if states and set(states) == {"gone"}:
+                return Writer("gone", None, callers[-1])
         return writer
 
     def _launcher(self, hinted: Hinted, writer: Writer, before: Remembered) -> str | None:

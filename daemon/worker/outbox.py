@@ -2,8 +2,9 @@
 
 Lines of one journal are written in order. What an earlier daemon owed is looked for before it is
 written. So is every line where the store was restored, and of a session that is older than what the store knows of
-its root: what the store forgot, or an earlier store knew, may have been written. A journal that must be compared
-first gets nothing before that. A row is done when its
+its root: what the store forgot, or an earlier store knew, may have been written. An empty journal holds none of
+these, so the store is asked only about journals in use. A journal that must be compared first gets nothing before
+that. A row is done when its
 file was synced; syncs go in sweeps, so that a verdict never waits for one. What the world refuses is
 tried again with backoff, and shown.
 """
@@ -12,7 +13,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -26,6 +27,7 @@ from runward.daemon.ports import (
     Journal,
     JournalLine,
     NotAppended,
+    NotFirst,
     StandingLines,
 )
 from runward.daemon.rundir.journals import MANY as SYNC_MANY
@@ -48,6 +50,10 @@ MANY_OWED: Final = 60_000
 
 MANY_UNSYNCED: Final = 4_000
 """Lines from which on a sweep syncs whole file systems instead of file by file."""
+
+
+KnownLines: TypeAlias = Mapping[Journal, tuple[StandingLines, ...]]
+"""Of journals that may have lines of ours that this store doesn't know: those that it knows."""
 
 
 @dataclass(slots=True)
@@ -82,6 +88,8 @@ class Outbox:
     _held: set[Journal] | None = field(default_factory=set)
     """The journals that get nothing for now; None for all."""
     _owed: dict[Journal, deque[OwedLine]] = field(default_factory=dict)
+    _begun: set[Journal] = field(default_factory=set)
+    """Journals that were empty when this daemon wrote to them first: none but its own lines are in them."""
     _delayed: dict[Journal, Delayed] = field(default_factory=dict)
     _written: list[Written] = field(default_factory=list)
     _adopted: dict[int, bytes] = field(default_factory=dict)
@@ -206,19 +214,25 @@ class Outbox:
         lines = self._next(most)
         if not lines:
             return False
-        epoch = self.store.epoch
-        try:
-            known = await self._known(lines)
-        except sqlite3.Error as error:
-            for line in lines:
-                self._delay(line.journal, line, f"the store can't be read: {error}")
-            return True
+        in_use = await self._write(lines, None)
+        if in_use:
+            try:
+                known = await self._known(in_use)
+            except sqlite3.Error as error:
+                for line in in_use:
+                    self._delay(line.journal, line, f"the store can't be read: {error}")
+            else:
+                await self._write(in_use, known)
+        return True
+
+    async def _write(self, lines: Sequence[OwedLine], known: KnownLines | None) -> list[OwedLine]:
+        """Write the lines; returns those before which something stands that has to be known first."""
         with anyio.CancelScope(shield=True):
             # Shielded, for a thread can't be cancelled and what it wrote must be known.
-            results = await anyio.to_thread.run_sync(self._perform, lines, epoch, known)
-            self._note(results)
+            results = await anyio.to_thread.run_sync(self._perform, lines, self.store.epoch, known)
+            in_use = self._note(results)
             await self._mark_given_up()
-        return True
+        return in_use
 
     def _next(self, most: int) -> list[OwedLine]:
         """The next line of each journal that isn't delayed, at most so many."""
@@ -236,7 +250,7 @@ class Outbox:
                 break
         return lines
 
-    async def _known(self, lines: Sequence[OwedLine]) -> dict[Journal, tuple[StandingLines, ...]]:
+    async def _known(self, lines: Sequence[OwedLine]) -> KnownLines:
         """Of journals that may have lines of ours that this store doesn't know: those that it knows, or wrote just now."""
         keys: Collection[str] = {line.key for line in lines}
         if not self.restored:
@@ -252,15 +266,17 @@ class Outbox:
         self,
         lines: Sequence[OwedLine],
         epoch: int,
-        known: Mapping[Journal, tuple[StandingLines, ...]],
-    ) -> list[tuple[OwedLine, Appended | NotAppended]]:
-        results: list[tuple[OwedLine, Appended | NotAppended]] = []
+        known: KnownLines | None,
+    ) -> list[tuple[OwedLine, Appended | NotAppended | NotFirst]]:
+        results: list[tuple[OwedLine, Appended | NotAppended | NotFirst]] = []
         for line in lines:
             point("outbox.before")
             stands = self._adopted.get(line.id)
             content = line.content if stands is None else stands
             owed = JournalLine(line.directory, line.name, content, line.check, line.live)
-            if line.journal in known and stands is None:
+            if known is None:
+                owed = owed._replace(only_first=line.journal not in self._begun)
+            elif line.journal in known and stands is None:
                 owed = owed._replace(known=known[line.journal])
             result = self.files.append(owed, epoch)
             if stands is not None and isinstance(result, Appended):
@@ -269,13 +285,18 @@ class Outbox:
             point("outbox.after")
         return results
 
-    def _note(self, results: Sequence[tuple[OwedLine, Appended | NotAppended]]) -> None:
+    def _note(self, results: Sequence[tuple[OwedLine, Appended | NotAppended | NotFirst]]) -> list[OwedLine]:
         written = adopted = 0
+        in_use: list[OwedLine] = []
         for line, result in results:
             journal = line.journal
             match result:
+                case NotFirst():
+                    in_use.append(line)
                 case Appended():
                     self._written.append(Written(line, result))
+                    if result.offset == 0 and not result.already:
+                        self._has_begun(journal)
                     if result.adopted is not None:
                         self._adopted[line.id] = result.adopted
                         adopted += 1
@@ -298,6 +319,12 @@ class Outbox:
             self.log.info("journals.written", rows=written, at=self.clock.now(), owed=self.owed)
         if adopted:
             self.log.info("journals.adopted", rows=adopted)
+        return in_use
+
+    def _has_begun(self, journal: Journal) -> None:
+        if len(self._begun) >= MANY_OWED:
+            self._begun.clear()
+        self._begun.add(journal)
 
     def _done_with(self, journal: Journal) -> None:
         waiting = self._owed[journal]

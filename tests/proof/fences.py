@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from runward.daemon.ports import Appended, JournalLine, NotAppended
+from runward.daemon.ports import Appended, JournalLine, NotAppended, NotFirst
 from runward.daemon.processes import starting
 from runward.daemon.rundir import journals
 from runward.daemon.rundir.files import RealFiles
@@ -37,7 +37,7 @@ def _token_of_the_job() -> None:
 def _epoch_of_the_journal() -> None:
     """Lines are appended without reading the epoch inside the lock."""
 
-    def append(self: RealFiles, line: JournalLine, epoch: int) -> Appended | NotAppended:
+    def append(self: RealFiles, line: JournalLine, epoch: int) -> Appended | NotAppended | NotFirst:
         return journals.append(line, epoch, lambda: epoch)
 
     RealFiles.append = append  # type: ignore[method-assign] # to take it out is the purpose
@@ -47,8 +47,8 @@ def _look_for_lines() -> None:
     """What an earlier daemon owed is written without looking whether it stands already."""
     looked = RealFiles.append
 
-    def append(self: RealFiles, line: JournalLine, epoch: int) -> Appended | NotAppended:
-        return looked(self, line._replace(check=False, known=None), epoch)
+    def append(self: RealFiles, line: JournalLine, epoch: int) -> Appended | NotAppended | NotFirst:
+        return looked(self, line._replace(check=False, known=None, only_first=False), epoch)
 
     RealFiles.append = append  # type: ignore[method-assign] # to take it out is the purpose
 

@@ -16,7 +16,7 @@ from runward.config.contract import ExpectedArtifact
 from runward.config.playbook import Playbook
 from runward.daemon.inbox import spool
 from runward.daemon.inbox.spool import InboxFile
-from runward.daemon.ports import Appended, JournalLine, NotAppended
+from runward.daemon.ports import Appended, JournalLine, NotAppended, NotFirst
 from runward.daemon.rundir.files import RealFiles
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import CannotWatch, Translator, Watching
@@ -124,7 +124,7 @@ class Written:
 
     node: Node | None
     line: JournalLine
-    answer: Appended | NotAppended
+    answer: Appended | NotAppended | NotFirst
     process: str
 
 
@@ -136,7 +136,7 @@ class SimulatedFiles(RealFiles):
         self._kernel = kernel
         self._written = written
 
-    def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended:
+    def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended | NotFirst:
         answer = super().append(line, epoch)
         path = journal_path(line.directory, line.name)
         node = self._kernel.node(path) if self._kernel.exists(path) else None

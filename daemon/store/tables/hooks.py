@@ -45,10 +45,13 @@ class Hook(NamedTuple):
     ancestors: tuple[RecordedProcess, ...]
     launcher_session: str | None
 
-    def agent(self, layout: str) -> RecordedProcess | None:
-        """Who of them is the agent, by how its tool calls hooks: Claude Code through a shell, Codex itself."""
+    def callers(self, layout: str) -> tuple[RecordedProcess, ...]:
+        """From the hook's parent up to the agent, by how its tool calls hooks: Claude Code through a shell, Codex itself.
+
+        Empty where the agent is not among the ancestors. A shell may have become the hook: then the agent is its parent.
+        """
         place = _AGENTS.get(layout)
-        return self.ancestors[place] if place is not None and place < len(self.ancestors) else None
+        return self.ancestors[: place + 1] if place is not None and place < len(self.ancestors) else ()
 
 
 async def last(store: Store, keys: Iterable[str]) -> dict[str, Hook]:

@@ -63,12 +63,14 @@ def test_a_fifo_is_no_settings_file_and_no_drop_in(place: Place) -> None:
     assert "local.toml: is not a regular file" in answer.stderr
 
 
-def in_a_deleted_directory(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
+def in_a_deleted_directory(
+    place: Place, *arguments: str, config: str = ""
+) -> subprocess.CompletedProcess[str]:
     deleted = place.directory / "deleted"
     deleted.mkdir()
     return subprocess.run(
         ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", str(RUNWARD), *arguments],
-        env=place.environment | {"RUNWARD_CONFIG": str(place.directory / "runward.toml")},
+        env=place.environment | {"RUNWARD_CONFIG": config or str(place.directory / "runward.toml")},
         cwd=deleted,
         capture_output=True,
         text=True,
@@ -113,3 +115,9 @@ def test_a_relative_path_in_a_deleted_directory_is_refused(place: Place, argumen
     assert (
         "the working directory is gone: cd to one that is there, or write an absolute path" in answer.stderr
     )
+
+
+def test_so_is_a_relative_path_in_the_environment(place: Place) -> None:
+    answer = in_a_deleted_directory(place, "session", "list", config="runward.toml")
+    assert answer.returncode == 2, answer.stderr
+    assert "RUNWARD_CONFIG=runward.toml: the working directory is gone" in answer.stderr

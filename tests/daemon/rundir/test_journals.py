@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.ports import Appended, EpochPassed, JournalLine, NotAppended
+from runward.daemon.ports import Appended, EpochPassed, JournalLine, NotAppended, NotFirst
 from runward.daemon.rundir import journals
 
 EPOCH = 7
@@ -28,7 +28,9 @@ def append(
     directory: Path, content: bytes, *, check: bool = False, live: bool = False, epoch: int = EPOCH
 ) -> Appended | NotAppended:
     line = JournalLine(str(directory), "events.jsonl", content, check, live)
-    return journals.append(line, epoch, lambda: EPOCH)
+    appended = journals.append(line, epoch, lambda: EPOCH)
+    assert not isinstance(appended, NotFirst), "only asked for below"
+    return appended
 
 
 def put(directory: Path, content: bytes) -> Path:
@@ -395,3 +397,11 @@ def test_a_long_torn_line_is_completed_in_no_time(tmp_path: Path) -> None:
     assert append(tmp_path, line, check=True) == Appended(len(THEIRS))
     assert time.process_time() - began < 5.0
     assert path.read_bytes() == THEIRS + line
+
+
+def test_a_line_that_is_to_be_the_first_is_written_to_an_empty_journal_alone(tmp_path: Path) -> None:
+    first = JournalLine(str(tmp_path), "events.jsonl", FIRST, False, False, only_first=True)
+    assert isinstance(journals.append(first, EPOCH, lambda: EPOCH), Appended)
+    again = first._replace(content=SECOND)
+    assert journals.append(again, EPOCH, lambda: EPOCH) == NotFirst()
+    assert (tmp_path / "events.jsonl").read_bytes() == FIRST

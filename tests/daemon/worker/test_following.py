@@ -6,7 +6,7 @@ from base64 import b64encode
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Literal
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
@@ -210,6 +210,36 @@ async def test_a_killed_agent_is_over_after_the_grace_though_its_traces_went_mea
         assert await attempts(running) == [(1, "running", None, None)]
         await home.rest(running)
         assert await attempts(running) == [(1, "aborted", "process_gone", "run.aborted.process_gone")]
+
+
+@pytest.mark.parametrize(
+    ("gone", "reason"),
+    [
+        ((40, 41), "run.aborted.process_gone"),
+        ((41,), "run.unknown.no_process"),
+    ],
+    ids=["who called the hook is gone", "it may have been called without a shell"],
+)
+async def test_an_agent_that_only_its_hook_named_is_over_once_it_is_gone(
+    tmp_path: Path, gone: tuple[int, ...], reason: str
+) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    async with home.open() as running:
+        await running.settle()
+    home.transcript.prompt("fix it")
+    shell = RecordedProcess(40, 8, "this boot")
+    hook_says(running.state, None, home.clock.wall, ancestors=(shell, AGENT))
+    home.write()
+    home.processes.gone.update(gone)
+    async with home.open() as running:
+        await home.rest(running, 600)
+        ended = "select reason_code from attempts where status = 'aborted'"
+        unsure = "select a.reason_code from attempts a where a.status <> 'aborted'"
+        if reason == "run.aborted.process_gone":
+            assert await running.rows(ended) == [(reason,)]
+        else:
+            assert await running.rows(ended) == []
+            assert await running.rows(unsure) == [(None,)]
 
 
 async def test_what_a_session_does_is_told_beside_its_status(tmp_path: Path) -> None:
@@ -603,8 +633,14 @@ async def test_a_command_is_not_judged_before_the_agent_in_it_nor_waits_for_it_f
         assert await running.rows(status) == [("completed",)]
 
 
-def hook_says(running_state: Path, launcher: str, at: float, session: str = SESSION) -> None:
-    """Claude Code's hook tells of a prompt to a session that was started in a launched run."""
+def hook_says(
+    running_state: Path,
+    launcher: str | None,
+    at: float,
+    session: str = SESSION,
+    ancestors: tuple[RecordedProcess, ...] = (),
+) -> None:
+    """Claude Code's hook tells of a prompt to a session, which may have been started in a launched run."""
     payload = {
         "hook_event_name": "UserPromptSubmit",
         "session_id": session,
@@ -615,8 +651,8 @@ def hook_says(running_state: Path, launcher: str, at: float, session: str = SESS
         "hook": "claude-code",
         "version": 1,
         "at": at,
-        "boot_id": "this boot",
-        "ancestors": [],
+        "boot_id": str(UUID(int=7)),
+        "ancestors": [[each.pid, each.start_ticks] for each in ancestors],
         "launcher_session": launcher,
         "payload": b64encode(json.dumps(payload).encode()).decode(),
     }
