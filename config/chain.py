@@ -87,6 +87,28 @@ def read_chain(text: str, file: str, skills: Collection[str]) -> Parsed[Chain]:
     return Parsed(None if has_errors(problems) else chain, problems)
 
 
+def is_event_name(text: str) -> bool:
+    """Whether an event may be called so."""
+    return _EVENT.fullmatch(text) is not None
+
+
+def chain_of(definition: JsonValue) -> Chain:
+    """The chain that a run keeps as its definition: it was right when the run began."""
+    complaints: list[Complaint] = []
+    steps = definition.get("steps") if isinstance(definition, dict) else None
+    skills = (
+        {str(each.get("skill")) for each in steps if isinstance(each, dict)}
+        if isinstance(steps, list)
+        else set()
+    )
+    chain = _chain(Document("", definition, {}), frozenset(skills), complaints.append)
+    if chain is None or has_errors(complaints):
+        raise ValueError(
+            f"the definition of a chain run can't be read: {complaints[0].message if complaints else ''}"
+        )
+    return chain
+
+
 def _chain(document: Document, skills: frozenset[str], complain: Complain) -> Chain | None:
     root = document.root
     if not isinstance(root, dict):

@@ -5,13 +5,22 @@ from collections.abc import Callable, Iterable
 from typing import Final, Generic, TypeVar
 
 from runward.config.agent import read_agent
+from runward.config.chain import Chain, read_chain
 from runward.config.contract import ExpectedArtifact
 from runward.config.contract_rules import rule_for
 from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, read_playbook
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.config.settings_keys import AUTO
-from runward.daemon.settings import NotFound, agent_names, find_agent, find_playbook, playbook_names
+from runward.daemon.settings import (
+    NotFound,
+    agent_names,
+    chain_names,
+    find_agent,
+    find_chain,
+    find_playbook,
+    playbook_names,
+)
 from runward.handlers.facts import CoveringRoot, Declarations, Play, RootOf, Ruled, RuledPlaybook
 
 FILE_ENDINGS: Final = (PLAYBOOK_SUFFIX, ".md")
@@ -48,6 +57,9 @@ class Declarer:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._read_playbook, self._read_agent = Remembering(read_playbook), Remembering(read_agent)
+        self._read_chain = Remembering(
+            lambda text, path: read_chain(text, path, playbook_names(self._settings))
+        )
         self._wrong: tuple[str, ...] = ()
 
     def use(self, settings: Settings) -> None:
@@ -114,6 +126,19 @@ class Declarer:
         except _Unusable as error:
             return Play(None, problem=str(error))
         return Play(playbook, agent, defaults, root.name, root.path)
+
+    def listening(self, event: str) -> tuple[Chain, ...]:
+        """The right chains that an event of this name may fire, by name."""
+        settings = self._settings
+        found = [find_chain(settings, name, self._read_chain).value for name in chain_names(settings)]
+        return tuple(each for each in found if each is not None and each.trigger.event == event)
+
+    def chain(self, name: str) -> Chain | str:
+        """The chain of this name, or why none can be fired."""
+        try:
+            return _value(find_chain(self._settings, _name(name), self._read_chain))
+        except (NotFound, _Unusable) as error:
+            return str(error)
 
     def ruled(self, session: RuledPlaybook) -> Ruled:
         """What a session falls under by the `[[contracts]]` rules."""

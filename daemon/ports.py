@@ -15,6 +15,7 @@ from runward.handlers.contracts.file_hashes import RootHashes
 from runward.handlers.unreadable import Unreadable
 
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
+    from runward.config.json_value import JsonValue
     from runward.daemon.rundir.sights import FilesRead, Identity, SessionSight
     from runward.handlers.effects import StartRun
     from runward.handlers.facts import EarlyLegs, LegsBefore, RunProcesses
@@ -299,6 +300,8 @@ class Files(Protocol):
     def artifacts(self, root: str, within: str, paths: Sequence[str]) -> RootFacts | Unreadable: ...
 
     def early_legs(self, question: LegsBefore) -> EarlyLegs | Unreadable: ...
+
+    def outcome(self, path: str, artifacts_path: str) -> Mapping[str, JsonValue] | Unreadable | None: ...
 
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]: ...
 

@@ -141,6 +141,7 @@ def _world(state: Path, declarer: Declarer, inotify: Inotify) -> World:
         declarer.ruled,
         declarer.play,
         declarer.covering,
+        declarer,
         declarer.degraded,
     )
 

@@ -225,18 +225,21 @@ def playbook_names(settings: Settings) -> tuple[str, ...]:
     return _names(settings.playbooks, PLAYBOOK_SUFFIX)
 
 
-def find_chain(settings: Settings, name: str) -> Parsed[Chain]:
-    """The chain of this name, or in the file of this name. Raises `NotFound`."""
+def find_chain(
+    settings: Settings, name: str, parse: Callable[[str, str], Parsed[Chain]] | None = None
+) -> Parsed[Chain]:
+    """The chain of this name, or in the file of this name. Raises `NotFound`.
+
+    `parse` is called with the text and the path, in place of `read_chain`.
+    """
     from runward.config.chain import CHAIN_SUFFIX, read_chain
     from runward.config.problem import Parsed, Problem
 
     path = _find(name, settings.chains, [f"{name}{CHAIN_SUFFIX}"], CHAIN_SUFFIX, "chain")
     text = _read(path)
-    return (
-        Parsed(None, (text,))
-        if isinstance(text, Problem)
-        else read_chain(text, path, playbook_names(settings))
-    )
+    if isinstance(text, Problem):
+        return Parsed(None, (text,))
+    return parse(text, path) if parse is not None else read_chain(text, path, playbook_names(settings))
 
 
 def chain_names(settings: Settings) -> tuple[str, ...]:

@@ -43,6 +43,8 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.answering import (
+    NO_CHAINS,
+    Chains,
     Covering,
     Declared,
     Playable,
@@ -111,6 +113,7 @@ class World:
     ruled: Ruling = no_rules
     playable: Playable = no_playbooks
     covering: Covering = no_roots
+    chains: Chains = NO_CHAINS
     troubles: Callable[[], list[str]] = list
     """What is wrong with the operator's files, for `status`."""
 
@@ -211,6 +214,7 @@ class Supervisor:
             world.ruled,
             world.playable,
             world.covering,
+            world.chains,
             lambda read: self.background.go_on(read),
         )
 

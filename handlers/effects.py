@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking
+from runward.handlers.chains.effects import OpenChainRun, SetChainRun, SetStep
 from runward.handlers.contracts.artifact_facts import Produced
 from runward.handlers.contracts.file_problems import FileProblem
 from runward.handlers.events import (
@@ -294,6 +295,9 @@ Effect: TypeAlias = (
     | ScanRoots
     | PruneSessions
     | AcceptRoot
+    | OpenChainRun
+    | SetStep
+    | SetChainRun
 )
 Effects: TypeAlias = tuple[Effect, ...]
 

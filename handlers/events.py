@@ -12,6 +12,8 @@ from typing import ClassVar, Final, Literal, TypeAlias
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from runward.config.flow import Leg
+from runward.handlers.chains.events import ChainFired, ChainFireRequested, EventOccurred
+from runward.handlers.event_kinds import OfSession, Request
 
 Evidence: TypeAlias = Literal["declared", "process_gone", "deadline", "quiet"]
 """What a conclusion rests on, strongest first."""
@@ -27,28 +29,6 @@ Status: TypeAlias = Literal["running", "completed", "failed", "timed_out", "abor
 Origin: TypeAlias = Literal["live", "history"]
 HookKind: TypeAlias = Literal["started", "prompted", "turn_ended", "turn_failed", "ended"]
 DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
-
-
-class OfSession:
-    """What is said of a session: it goes into the session's lane."""
-
-    __slots__ = ()
-    session_key: str
-
-    @property
-    def lane(self) -> str:
-        return self.session_key
-
-
-class Request:
-    """What came through the inbox, from a person or an agent's hook: its key is the name of the inbox file."""
-
-    __slots__ = ()
-    request: str
-
-    @property
-    def key(self) -> str:
-        return self.request
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +411,9 @@ Event: TypeAlias = (
     | PruneRequested
     | RootAcceptRequested
     | RunLaunched
+    | EventOccurred
+    | ChainFireRequested
+    | ChainFired
 )
 
 _CLASSES: Final[tuple[type[Event], ...]] = (
@@ -449,6 +432,9 @@ _CLASSES: Final[tuple[type[Event], ...]] = (
     PruneRequested,
     RootAcceptRequested,
     RunLaunched,
+    EventOccurred,
+    ChainFireRequested,
+    ChainFired,
 )
 _ADAPTERS: Final[dict[str, TypeAdapter[Event]]] = {each.type: TypeAdapter(each) for each in _CLASSES}
 _DUMPERS: Final = {kind: adapter.serializer.to_json for kind, adapter in _ADAPTERS.items()}

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from runward.config.contract import ExpectedArtifact
 from runward.config.playbook import Playbook
 from runward.handlers.asking import Question
+from runward.handlers.chains.facts import ChainNamed, ChainRunOf, ListenersTo, OutcomeIn
 from runward.handlers.contracts.artifact_facts import Produced, RootFacts  # noqa: F401 - in the types of answers
 from runward.handlers.contracts.file_hashes import RootHashes  # noqa: F401 - in the types of answers
 from runward.handlers.events import Origin, Status
@@ -324,5 +325,9 @@ QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
     DeclaredToHook,
     LinkedSessionsOf,
     LaunchOf,
+    ListenersTo,
+    ChainNamed,
+    ChainRunOf,
+    OutcomeIn,
 )
 """Every kind of question. Each must have somebody who answers it, or the daemon does not start."""

@@ -17,6 +17,10 @@
 | `PruneRequested`      | `requests/prune`  | has the record of old sessions pruned               |
 | `RootAcceptRequested` | `requests/accept` | has a root be the directory that stands at its path |
 | `RunLaunched`         | `sessions/deadline` | has a run ended whose launcher did not end it in time |
+| `EventOccurred`       | `chains/match`      | fires the chains that listen                        |
+| `ChainFireRequested`  | `chains/order`      | fires a chain that a person named                   |
+| `ChainFired`          | `chains/fire`       | opens a chain run and begins its first step         |
+| `SessionFinished`     | `chains/advance`    | goes on to the next step of its chain run           |
 
 A handler is `decide(event, given)`. It returns effects; one that has to ask first is a generator that yields its
 questions (`asking.py`). It raises `TryLater` where the world must be tried again.
@@ -25,6 +29,8 @@ questions (`asking.py`). It raises `TryLater` where the world must be tried agai
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.handlers.asking import Given
+from runward.handlers.chains import advance, fire, match, order
+from runward.handlers.chains.events import ChainFired, ChainFireRequested, EventOccurred, chain_run_of
 from runward.handlers.contracts import hashes, planned
 from runward.handlers.effects import Deciding, Effects
 from runward.handlers.events import (
@@ -55,7 +61,7 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     AttemptStarted.type: ("sessions/opened",),
     FlowPlanned.type: ("contracts/planned",),
     AttemptEnded.type: ("sessions/ended",),
-    SessionFinished.type: ("contracts/hashes",),
+    SessionFinished.type: ("contracts/hashes", "chains/advance"),
     JournalDamaged.type: ("journal/repair",),
     JobRetryRequested.type: ("requests/retry",),
     JobDiscardRequested.type: ("requests/discard",),
@@ -67,6 +73,9 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     PruneRequested.type: ("requests/prune",),
     RootAcceptRequested.type: ("requests/accept",),
     RunLaunched.type: ("sessions/deadline",),
+    EventOccurred.type: ("chains/match",),
+    ChainFireRequested.type: ("chains/order",),
+    ChainFired.type: ("chains/fire",),
 }
 """The names of the handlers of each event type; each gets a job of its own, as `duties` says."""
 
@@ -96,7 +105,9 @@ def duties(event: Event) -> tuple[Duty, ...]:
         # A lane of its own, so that reading whole files keeps nothing of the session back.
         lane = f"{BACKGROUND}{event.session_key}#{event.attempt}"
         is_owed = event.produced and event.origin == "live"
-        return (Duty(0, "contracts/hashes", lane),) if is_owed else ()
+        hashes_owed = (Duty(0, "contracts/hashes", lane),) if is_owed else ()
+        run = chain_run_of(event.session_key)
+        return hashes_owed if run is None else (*hashes_owed, Duty(1, "chains/advance", run))
     if isinstance(event, RunLaunched):
         due = deadline.due(event)
         return () if due is None else (Duty(0, "sessions/deadline", deadline.lane(event.session_key), due),)
@@ -145,4 +156,12 @@ def decide(handler: str, event: Event, given: Given) -> Decision:
             return prune.prune(event, given)
         case "requests/accept", RootAcceptRequested():
             return accept.accept(event, given)
+        case "chains/match", EventOccurred():
+            return match.decide(event, given)
+        case "chains/order", ChainFireRequested():
+            return order.decide(event, given)
+        case "chains/fire", ChainFired():
+            return fire.decide(event, given)
+        case "chains/advance", SessionFinished():
+            return advance.decide(event, given)
     raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")

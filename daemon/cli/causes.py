@@ -67,6 +67,14 @@ def causes_of_start(connection: sqlite3.Connection, name: str) -> list[Entry]:
     return list(_entries(events, jobs, decisions, (), (), ""))
 
 
+def causes_of_chain_run(connection: sqlite3.Connection, run: str) -> list[Entry]:
+    """What fired a chain run, and what was decided of its steps, the first cause first."""
+    decisions = reading_causes.decisions_about(connection, run)
+    events = reading_causes.events_with_causes(connection, {each.event for each in decisions})
+    jobs = reading_causes.jobs_for_events(connection, [event.seq for event in events])
+    return list(_entries(events, jobs, decisions, (), (), ""))
+
+
 def causes_of_job(connection: sqlite3.Connection, job: JobRow) -> list[Entry]:
     """Everything that is recorded about a job, the first cause first; also what people asked of it."""
     asked = reading_causes.decisions_about(connection, f"job {job.id}")
@@ -164,6 +172,12 @@ def _said(kind: str, fact: Mapping[str, JsonValue]) -> str:
             return f"the verdict on attempt {fact.get('attempt')}: {fact.get('status')}{delivery}"
         case "JobRetryRequested":
             return f"{fact.get('said_by')} asked to retry job {fact.get('job')}"
+        case "EventOccurred":
+            return f"{fact.get('said_by')} told that {fact.get('name')} happened, as {fact.get('id')}"
+        case "ChainFireRequested":
+            return f"{fact.get('said_by')} asked to fire the chain {fact.get('chain')}"
+        case "ChainFired":
+            return f"{fact.get('event')} fired the chain {fact.get('chain')}"
         case "PlayRunRequested":
             given = json.dumps(fact["given"], ensure_ascii=False) if fact.get("given") else "nothing"
             return f"{fact.get('said_by')} asked for the playbook {fact.get('playbook')} with {given}"

@@ -1,6 +1,9 @@
 """`runward chain`: chains, whether they are right, and what they would do."""
 
 import sys
+import time
+import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -11,22 +14,23 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.cli import completing
-from runward.daemon.cli.context import settings_in_force
+from runward.daemon.cli.context import settings_in_force, store_to_read
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.groups import Group
+from runward.daemon.cli.moments import Moment
 from runward.daemon.cli.output import coloured, complain, fail, print_json, print_table, safe
 from runward.daemon.cli.paths import NamedPath
 from runward.daemon.rundir.durable import write_durably
 from runward.daemon.settings import NotFound, chain_names, find_chain
 
-_NO_FIRING: Final = "this version fires no chain: give --dry-run to see what it would do"
+RUN_STATUSES: Final = (
+    *("running", "completed", "failed", "timed_out", "aborted", "cancelled", "waiting_approval"),
+)
 
 
 @click.group(cls=Group)
 def chain() -> None:
     """Chains: what follows when something happened.
-
-    This version reads and checks chains and shows what they would do. It does not fire them yet.
 
     \b
     Example:
@@ -188,23 +192,116 @@ def fire(
     outcomes: str | None,
     as_json: bool,
 ) -> None:
-    """Show what each step of a chain would do, over given outcomes. Needs no daemon.
+    """Have the daemon fire a chain, whatever its trigger, or show what it would do (--dry-run, without a daemon).
 
-    KEY=VALUE gives a text for {{ trigger.KEY }}, KEY:=JSON anything else. An outcome of a step that would not run does
-    not count. Exit code 2: the chain is wrong.
+    KEY=VALUE gives a text for {{ trigger.KEY }}, KEY:=JSON anything else. In a dry run, an outcome of a step that would
+    not run does not count. Exit code 2: the chain is wrong.
 
     \b
     Example:
+      runward chain fire pr-review pr_number:=12
       runward chain fire pr-review pr_number:=12 --dry-run --outcomes outcomes.json
     """
-    if not dry_run:
-        fail(_NO_FIRING, WRONG_USAGE)
     from runward.daemon.cli.chain_trial import given_outcomes, given_trigger, print_trial, try_out
 
     settings = settings_in_force(context)
+    if not dry_run:
+        if outcomes is not None:
+            fail("--outcomes belongs to --dry-run: real steps have their own outcomes", WRONG_USAGE)
+        _order(settings, name, given_trigger(values, event), as_json=as_json)
+        return
     found = _right(settings, name)
     trial = try_out(settings, found, given_trigger(values, event), given_outcomes(outcomes))
     print_trial(trial, as_json=as_json)
+
+
+def _order(settings: Settings, name: str, fields: Mapping[str, JsonValue], *, as_json: bool) -> None:
+    """Leave the order in the inbox, and say which chain run it will be."""
+    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.spool import put
+    from runward.daemon.store.ownership import prepare
+    from runward.handlers.chains.advancing import run_id
+    from runward.handlers.chains.events import ChainFireRequested
+
+    found = _right(settings, name)
+    request = str(uuid.uuid4())
+    state = Path(settings.state_dir)
+    prepare(state)
+    put(state, request, dump_request(ChainFireRequested(request, time.time(), found.name, dict(fields))))
+    run = run_id(f"{found.name}@{request}")
+    if as_json:
+        print_json({"chain_run_id": run, "status": "asked", "problem": None})
+    else:
+        click.echo(run)
+
+
+@chain.command()
+@click.argument("name", required=False, shell_complete=completing.chains)
+@click.option("--status", type=click.Choice(RUN_STATUSES), help="Only those with this status.")
+@click.option("--since", type=Moment(), help="Only those that were fired since.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=50, show_default=True, metavar="N", help="0: all."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def runs(
+    context: click.Context,
+    name: str | None,
+    status: str | None,
+    since: float | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """What chains did, the newest first.
+
+    \b
+    Example:
+      runward chain runs --status failed
+    """
+    from runward.daemon.cli.chain_runs import row_of, run_as_json
+    from runward.daemon.store.reading_chains import chain_runs
+
+    with store_to_read(settings_in_force(context)) as connection:
+        found = chain_runs(connection, name, status, since, limit or -1)
+    if as_json:
+        print_json([run_as_json(each) for each in found])
+    elif not found:
+        click.echo("no chain runs")
+    else:
+        print_table(("RUN", "CHAIN", "STATUS", "REASON", "STEP", "FIRED"), [row_of(each) for each in found])
+
+
+@chain.group("run", cls=Group)
+def chain_run() -> None:
+    """One run of a chain.
+
+    \b
+    Example:
+      runward chain run show @last
+    """
+
+
+@chain_run.command("show")
+@click.argument("identifier", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
+    """How a chain run and each of its steps stand. ID is its id, a beginning of it, or @last.
+
+    \b
+    Example:
+      runward chain run show @last
+    """
+    from runward.daemon.cli.chain_runs import details_as_json, echo, find_run, lines_of
+    from runward.daemon.store.reading_chains import chain_steps
+
+    with store_to_read(settings_in_force(context)) as connection:
+        row = find_run(connection, identifier)
+        steps = chain_steps(connection, row.id)
+    if as_json:
+        print_json(details_as_json(row, steps))
+    else:
+        echo(lines_of(row, steps))
 
 
 def _found(settings: Settings, name: str) -> Parsed[Chain]:

@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "contract": ("contract", "Hold a directory against a contract."),
     "play": ("play", "Playbooks: what they ask for."),
     "chain": ("chain", "Chains: what follows when something happened."),
+    "event": ("event", "Events: what happened, for chains to follow."),
     "root": ("root", "Roots: the directories that the daemon watches."),
     "hook": ("hook", "Agents' hooks: what they tell the daemon."),
     "config": ("config", "The settings in force."),

@@ -26,12 +26,13 @@ from runward.daemon.cli.hindrances import Hindrance
 from runward.daemon.cli.output import coloured, fail, local, print_json, safe
 from runward.daemon.cli.session_json import produced_of, verification_of
 from runward.daemon.cli.unjudged import NOT_JUDGED, as_its_files_tell, unjudged, unjudged_called
-from runward.daemon.store import reading, reading_causes, reading_starts
+from runward.daemon.store import reading, reading_causes, reading_chains, reading_starts
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading import SessionRow
 from runward.handlers.requests.subjects import START, of_start
 
 _JOB = "job:"
+_CHAIN_RUN = "cr_"
 _NAMED: Final = 5
 """Delivered files that are named in one line."""
 
@@ -116,6 +117,8 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
         return _of_job(connection, text.removeprefix(_JOB), is_up, now)
     if text.startswith(START):
         return _of_start(connection, text.removeprefix(START), is_up)
+    if text.startswith(_CHAIN_RUN) and (told := _of_chain_run(connection, text)) is not None:
+        return told
     if not text:
         fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
     exact = reading.session(connection, text)
@@ -193,6 +196,22 @@ def _of_start(connection: sqlite3.Connection, name: str, is_up: bool) -> Story:
         decided[-1].summary,
         causes.causes_of_start(connection, name),
         [] if start is None else hindrances.of_start(start, is_up),
+    )
+
+
+def _of_chain_run(connection: sqlite3.Connection, text: str) -> Story | None:
+    """A run of a chain: what fired it, and what was decided of each step."""
+    found = reading_chains.chain_runs_called(connection, text, 2)
+    if len(found) != 1:
+        return None
+    (row,) = found
+    return Story(
+        "chain run",
+        row.id,
+        row.status,
+        f"{row.reason_code}, {row.reason_summary}",
+        causes.causes_of_chain_run(connection, row.id),
+        [],
     )
 
 

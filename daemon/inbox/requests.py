@@ -9,6 +9,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.inbox.hook_notes import HOOK, load_note
 from runward.daemon.inbox.launches import LAUNCH, load_launch
 from runward.daemon.inbox.spool import InboxFile
+from runward.handlers.chains.events import ChainFireRequested, EventOccurred
 from runward.handlers.events import (
     Event,
     JobDiscardRequested,
@@ -34,6 +35,8 @@ Request = (
     | ScanRequested
     | PruneRequested
     | RootAcceptRequested
+    | EventOccurred
+    | ChainFireRequested
 )
 REQUESTS: Final = (
     JobRetryRequested,
@@ -44,6 +47,8 @@ REQUESTS: Final = (
     ScanRequested,
     PruneRequested,
     RootAcceptRequested,
+    EventOccurred,
+    ChainFireRequested,
 )
 
 

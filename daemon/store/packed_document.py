@@ -83,7 +83,7 @@ CHOSEN: Final[dict[str, str]] = {
     "events": (
         "select {} from json_each(?1) k cross join events t on t.key > k.value || '#' and t.key < k.value || '$'"
         " and t.lane = k.value union all select {} from json_each(?1) k cross join events t"
-        " on t.lane = k.value and t.type in ({requests}){hooks} order by 2"
+        " on t.lane = k.value and {asked}{hooks} order by 2"
     ),
     "attempts": "select {} from json_each(?1) k cross join attempts t on t.session_key = k.value",
     "files": "select {} from json_each(?1) k cross join files t on t.session_key = k.value",
@@ -198,11 +198,11 @@ def show(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Docum
     documents = {str(key): unpack(content) for key, content in found}
     if not documents:
         return documents
-    from runward.daemon.store.reading_pruning import REQUESTS
+    from runward.daemon.store.reading_pruning import ASKED
 
     events: list[tuple[Value, ...]] = []
     for table, chosen in CHOSEN.items():
-        question = select(table, chosen).replace("{requests}", REQUESTS).replace("{hooks}", "")
+        question = select(table, chosen).replace("{asked}", ASKED.replace("e.", "t.")).replace("{hooks}", "")
         rows = connection.execute(
             question.replace(f" {table} t", f" main.{table} t"),
             (listed(keys), listed(events))[: 2 if "?2" in question else 1],

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from runward.daemon.store.absence import absent, present
 from runward.daemon.store.packed_document import CHOSEN, COLUMNS, Document, insert, pack, select, unpack
-from runward.daemon.store.reading_pruning import ASKED_LATELY, NOTHING_OWED, REQUESTS
+from runward.daemon.store.reading_pruning import ASKED, ASKED_LATELY, NOTHING_OWED
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.store.values import as_bytes, as_float, as_int, listed
@@ -99,7 +99,9 @@ async def _documents(store: Store, told: Mapping[str, tuple[str, object]]) -> di
     owners: dict[int, str] = {}
     keys = listed(told)
     for table, chosen in CHOSEN.items():
-        question = select(table, chosen).replace("{requests}", REQUESTS).replace("{hooks}", _HOOKS)
+        question = (
+            select(table, chosen).replace("{asked}", ASKED.replace("e.", "t.")).replace("{hooks}", _HOOKS)
+        )
         by_event = "?2" in question
         values = (keys, listed([[seq] for seq in owners])) if by_event else (keys,)
         for first, *row in await store.read(question, values):

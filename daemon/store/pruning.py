@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from runward.daemon.store.absence import absent
 from runward.daemon.store.packing import packed_sessions
-from runward.daemon.store.reading_pruning import ASKED_LATELY, NOTHING_OWED, REQUESTS
+from runward.daemon.store.reading_pruning import ASKED, ASKED_LATELY, NOTHING_OWED
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.transaction import Row, Statement, Value
@@ -31,7 +31,7 @@ _EVENTS: Final = (
     "select e.seq, e.hash, k.value, e.key from json_each(?1) k cross join events e"  # noqa: S608 # our own words
     " on e.key > k.value || '#' and e.key < k.value || '$' and e.lane = k.value"
     " union select e.seq, e.hash, k.value, e.key from json_each(?1) k cross join events e"
-    f" on e.lane = k.value and e.type in ({REQUESTS})"
+    f" on e.lane = k.value and {ASKED}"
     " union select e.seq, e.hash, k.value, e.key from json_each(?1) k cross join starts x on x.session_key = k.value"
     " join events e on e.seq = x.event"
 )
@@ -42,7 +42,7 @@ _LOOSE: Final = (
     "  and not exists (select 1 from prunings x where x.event = e.seq and x.ended_at is null)"
     "  and not exists (select 1 from jobs j where j.id between 32 * e.seq and 32 * e.seq + 31"
     "   and j.state not in ('done', 'discarded'))"
-    f" from events e indexed by events_asked where e.type in ({REQUESTS})"
+    f" from events e indexed by events_asked where {ASKED}"
     " and (e.lane, e.seq) > (?1, ?2) order by e.lane, e.seq limit ?4"
 )
 _ENTOMB: Final = (

@@ -3,11 +3,8 @@
 import sqlite3
 from typing import Final, NamedTuple
 
-REQUESTS: Final = (
-    "'HookSpoke', 'JobDiscardRequested', 'JobRetryRequested', 'PlayRunRequested', 'PruneRequested', 'ScanRequested',"
-    " 'SessionCancelRequested'"
-)
-"""The types of the events that came through the inbox, as the index on their lanes has them."""
+ASKED: Final = "substr(e.key, 1, length(e.lane) + 1) <> e.lane || '#'"
+"""Of an event `e`: it came through the inbox, for its key is not of its lane; as the index on their lanes has it."""
 
 ASKED_LATELY: Final = 86_400.0
 """Seconds for which a request is known in any case: the same file may come again."""
@@ -21,12 +18,14 @@ NOTHING_OWED: Final = (
     "  and c.key in (s.key, substr(s.key, instr(s.key, ':') + 1)))"
     " and not exists (select 1 from cancellations x where x.session_key = s.key and x.carried_out_at is null)"
     " and not exists (select 1 from starts x where x.session_key = s.key and x.state = 'owed')"
+    " and not exists (select 1 from chain_steps x join chain_runs r on r.id = x.run where x.session_key = s.key"
+    "  and r.status in ('running', 'waiting_approval'))"
     " and not exists (select 1 from events e where e.key > s.key || '#' and e.key < s.key || '$' and e.lane = s.key and ("
     "  exists (select 1 from jobs j where j.id between 32 * e.seq and 32 * e.seq + 31"
     "   and j.state not in ('done', 'discarded'))"
     "  or exists (select 1 from journal_lines l where l.id between 256 * e.seq and 256 * e.seq + 255"
     '   and l."offset" is null and l.why is null)))'
-    f" and not exists (select 1 from events e where e.lane = s.key and e.type in ({REQUESTS})"
+    f" and not exists (select 1 from events e where e.lane = s.key and {ASKED}"
     "  and e.recorded_at >= ?2)"
     " and not exists (select 1 from starts x join events e on e.seq = x.event"
     "  where x.session_key = s.key and e.recorded_at >= ?2)"

@@ -35,7 +35,7 @@ _SIDES: Final = ("-wal", "-shm")
 _LAST_ABSENT: Final = "select max(last) from absent_events"
 _UNDECIDED: Final = (
     "select j.id, e.key from jobs j join events e on e.seq = j.event"
-    " where j.handler = 'requests/play' and j.state in ('waiting', 'running', 'held')"
+    " where j.handler in ('requests/play', 'chains/match', 'chains/order', 'chains/fire', 'chains/advance') and j.state in ('waiting', 'running', 'held')"
 )
 """One that was held may have been retried since, and would be again."""
 

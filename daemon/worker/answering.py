@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import Final, Protocol, TypeAlias
 
+from runward.config.chain import Chain
 from runward.daemon.ports import Files, Processes
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.deciding import Answers
+from runward.handlers.chains.facts import ChainNamed, ListenersTo, OutcomeIn
 from runward.handlers.facts import (
     QUESTIONS,
     AgeOf,
@@ -38,6 +40,17 @@ Playable: TypeAlias = Callable[[str], Play]
 Covering: TypeAlias = Callable[[RootOf], CoveringRoot | None]
 """Which root watches a file of another tool's session by the settings in force."""
 
+
+class Chains(Protocol):
+    """The chains that there are now."""
+
+    def listening(self, event: str) -> tuple[Chain, ...]:
+        """The right chains that an event of this name may fire."""
+
+    def chain(self, name: str) -> Chain | str:
+        """The chain of this name, or why none can be fired."""
+
+
 GoOn: TypeAlias = Callable[[int], bool]
 """Asked while files are hashed, with the bytes that were read; a job that is halted so is put back."""
 
@@ -50,6 +63,19 @@ def no_rules(question: RuledPlaybook) -> Ruled:
 def no_playbooks(name: str) -> Play:
     """What can be started where there are no playbooks."""
     return Play(None, problem=f"there is no playbook {name!r}")
+
+
+class NoChains:
+    """A place without chains."""
+
+    def listening(self, event: str) -> tuple[Chain, ...]:
+        return ()
+
+    def chain(self, name: str) -> Chain | str:
+        return f"there is no chain {name!r}"
+
+
+NO_CHAINS: Final = NoChains()
 
 
 def no_roots(question: RootOf) -> CoveringRoot | None:
@@ -66,6 +92,7 @@ def answers_of_the_world(
     ruled: Ruling = no_rules,
     playable: Playable = no_playbooks,
     covering: Covering = no_roots,
+    chains: Chains = NO_CHAINS,
     go_on: GoOn = lambda read: True,
 ) -> Answers:
     """Who answers which question. Raises `NoAnswer` if nobody answers one."""
@@ -79,6 +106,9 @@ def answers_of_the_world(
     answers.at_once(RuledPlaybook, ruled)
     answers.at_once(PlayOf, lambda asked: playable(asked.playbook))
     answers.at_once(RootOf, covering)
+    answers.at_once(ListenersTo, lambda asked: chains.listening(asked.event))
+    answers.at_once(ChainNamed, lambda asked: chains.chain(asked.name))
+    answers.at_once(OutcomeIn, lambda asked: files.outcome(asked.path, asked.artifacts_path))
     answers.check(QUESTIONS)
     return answers
 

@@ -10,6 +10,7 @@ from tests.handlers.examples import declaration, ended, planned, started
 
 from runward.config.json_value import JsonValue
 from runward.handlers import events
+from runward.handlers.chains.events import ChainFired, ChainFireRequested, EventOccurred
 from runward.handlers.events import (
     AttemptEnded,
     AttemptStarted,
@@ -65,6 +66,9 @@ EXAMPLES: list[Event] = [
     ScanRequested("r", 1.0),
     PruneRequested("r", 1.0, 5.0, "ann"),
     RootAcceptRequested("r", 1.0, "runs", "1:2", "ann"),
+    EventOccurred("r", 1.0, "pr.opened", "id", {"pr": 12, "more": {"x": [None, "ä"]}}, "ann"),
+    ChainFireRequested("r", 1.0, "pr", {"pr": 12}, "ann"),
+    ChainFired("pr", 1.0, "r", "pr.opened", "id", {"pr": 12}, {"name": "pr", "steps": [{"id": "a"}]}),
     RunLaunched("k", "l", 1.0, "5e", (7, 70, "b"), (8, 80, "b"), {"expected": []}, 60.0, 5.0),
 ]
 plain = st.recursive(

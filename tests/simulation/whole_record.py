@@ -167,6 +167,8 @@ def _put_history_in_order(whole: sqlite3.Connection) -> None:
 
 
 WITHOUT_ROWID: Final = (
+    "chain_runs",
+    "chain_steps",
     "attempts",
     "files",
     "hooks",

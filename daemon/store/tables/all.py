@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from runward.daemon.store.tables.cancellations import CANCELLATIONS
+from runward.daemon.store.tables.chain_runs import CHAIN_RUNS
 from runward.daemon.store.tables.cursors import CURSORS
 from runward.daemon.store.tables.decisions import DECISIONS
 from runward.daemon.store.tables.events import EVENTS
@@ -34,6 +35,7 @@ TABLES: Final[tuple[Table, ...]] = (
     SESSIONS,
     CANCELLATIONS,
     STARTS,
+    CHAIN_RUNS,
     DECISIONS,
     PRUNINGS,
     ROOTS,

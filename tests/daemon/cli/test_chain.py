@@ -1,9 +1,13 @@
-"""`runward chain`: files that are defined, listed and tried, without a daemon."""
+"""`runward chain` and `event`: chains that are defined, tried and fired."""
 
 import json
+import time
 
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.waiting import wait_for
+
+from runward.config.json_value import JsonValue
 
 LOOK = 'command: ["look", "--pr", "{{ with.pr }}"]\n'
 CHAIN = """\
@@ -25,6 +29,106 @@ def chains(place: Place) -> Place:
     (place.directory / "playbooks/look.playbook.yaml").write_text(LOOK)
     (place.directory / "c.yaml").write_text(CHAIN)
     return place
+
+
+REVIEW = """\
+command:
+  - sh
+  - -c
+  - 'echo "{\\"outcome_kind\\": \\"review_verdict\\", \\"verdict\\": \\"$0\\"}" > "$RUNWARD_ARTIFACTS_DIR/outcome.json"'
+  - "{{ with.verdict }}"
+"""
+TWO_STEPS = """\
+name: two
+trigger: {event: asked, filter: {wanted: true}}
+steps:
+  - {id: review, skill: judge, with: {verdict: "{{ trigger.verdict }}"}}
+  - {id: merge, skill: touch, condition: "{{ steps.review.outcome.verdict == 'APPROVE' }}"}
+"""
+
+
+@pytest.fixture
+def firing(place: Place) -> Place:
+    (place.directory / "playbooks/judge.playbook.yaml").write_text(REVIEW)
+    (place.directory / "playbooks/touch.playbook.yaml").write_text("command: [touch, merged]\n")
+    (place.directory / "two.yaml").write_text(TWO_STEPS)
+    assert place.call("chain", "define", "two.yaml").code == 0
+    return place
+
+
+def runs_of(place: Place) -> list[dict[str, JsonValue]]:
+    return place.call("chain", "runs", "--json").objects()
+
+
+def over(place: Place, count: int) -> bool:
+    """Whether so many chain runs are over."""
+    return sum(each["status"] != "running" for each in runs_of(place)) == count
+
+
+def steps_of(place: Place) -> list[tuple[object, object]]:
+    steps = place.call("chain", "run", "show", "@last", "--json").items("steps")
+    return [(each["id"], each["status"]) for each in steps]
+
+
+def test_an_event_runs_two_steps_the_second_on_the_outcome_of_the_first(firing: Place) -> None:
+    emitted = firing.call("event", "emit", "asked", "wanted:=true", "verdict=APPROVE", "--id", "one")
+    assert (emitted.code, emitted.out) == (0, "asked one\n")
+    assert firing.call("event", "emit", "asked", "wanted:=true", "verdict=APPROVE", "--id", "one").code == 0
+    assert firing.call("event", "emit", "asked", "wanted:=false").code == 0
+    with firing.daemon():
+        wait_for(lambda: over(firing, 1), "the chain run")
+        assert steps_of(firing) == [("review", "completed"), ("merge", "completed")]
+        assert firing.call("event", "emit", "asked", "wanted:=true", "verdict=REJECT").code == 0
+        wait_for(lambda: over(firing, 2), "the second chain run")
+        assert steps_of(firing) == [("review", "completed"), ("merge", "skipped")]
+        assert (
+            firing.call("event", "emit", "asked", "wanted:=true", "verdict=APPROVE", "--id", "one").code == 0
+        )
+        fired = firing.call("chain", "fire", "two", "verdict=APPROVE").out.strip()
+        wait_for(lambda: over(firing, 3), "the third chain run")
+    newest = runs_of(firing)[0]
+    assert (newest["chain_run_id"], newest["chain"], newest["status"]) == (fired, "two", "completed")
+    told = firing.call("why", fired).out
+    assert "asked to fire the chain two" in told
+    assert "step merge is started as" in told
+    shown = firing.call("chain", "run", "show", fired[:8]).out
+    assert "1  merge   touch  completed" in shown
+    assert len(list(firing.runs.glob("cr_*"))) == 5
+
+
+@pytest.mark.parametrize("patience", [0.0, 0.05, 0.15, 0.3])
+def test_a_daemon_that_is_killed_anywhere_loses_and_doubles_no_step(firing: Place, patience: float) -> None:
+    assert firing.call("chain", "fire", "two", "verdict=APPROVE").code == 0
+    with firing.daemon() as daemon:
+        time.sleep(patience)
+        daemon.kill()
+        daemon.wait()
+    with firing.daemon():
+        wait_for(lambda: over(firing, 1), "the chain run")
+    assert steps_of(firing) == [("review", "completed"), ("merge", "completed")]
+    assert len(list(firing.runs.glob("cr_*"))) == 2
+
+
+def test_a_step_that_fails_ends_the_chain(firing: Place) -> None:
+    (firing.directory / "playbooks/judge.playbook.yaml").write_text(
+        'command: ["sh", "-c", "exit 3", "{{ with.verdict }}"]\n'
+    )
+    with firing.daemon():
+        assert firing.call("chain", "fire", "two", "verdict=x").code == 0
+        wait_for(lambda: over(firing, 1), "the chain run")
+    (row,) = runs_of(firing)
+    assert (row["status"], row["reason"]) == (
+        "failed",
+        {"code": "chain.failed.step_failed", "summary": "step 0 ended failed (run.failed.exit_nonzero)"},
+    )
+    assert steps_of(firing) == [("review", "failed"), ("merge", "pending")]
+
+
+def test_chain_runs_that_are_not_there(place: Place) -> None:
+    assert place.call("chain", "runs").out == "no chain runs\n"
+    for text in ("@last", "cr_1"):
+        assert place.call("chain", "run", "show", text).code == 3
+    assert place.call("event", "emit", "no name").code == 2
 
 
 def tried(place: Place, *words: str, outcomes: str = "[]") -> list[dict[str, object]]:
@@ -114,11 +218,6 @@ def test_the_events_fields_come_from_a_file_and_the_command_line(chains: Place) 
     (chains.directory / "event.json").write_text("[1]")
     refused = chains.call("chain", "fire", "c.yaml", "--dry-run", "--event", "event.json")
     assert (refused.code, "holds a list, not an object" in refused.err) == (2, True)
-
-
-def test_nothing_is_fired_by_this_version(chains: Place) -> None:
-    refused = chains.call("chain", "fire", "c.yaml")
-    assert (refused.code, "fires no chain" in refused.err) == (2, True)
 
 
 def test_a_chain_that_is_not_there(chains: Place) -> None:

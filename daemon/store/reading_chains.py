@@ -1,0 +1,68 @@
+"""The store as commands read what chains did."""
+
+import sqlite3
+from typing import NamedTuple
+
+
+class ChainRunRow(NamedTuple):
+    """A chain run. Times are Unix seconds; `trigger_event` and `definition` are JSON texts."""
+
+    id: str
+    chain: str
+    fired_by: str
+    status: str
+    reason_code: str
+    reason_summary: str
+    current_step: int
+    created_at: float
+    updated_at: float
+    trigger_event: str
+    definition: str
+
+
+class ChainStepRow(NamedTuple):
+    """A try of a step of a chain run; `value` and `outcome` are JSON texts."""
+
+    step: int
+    attempt: int
+    status: str
+    reason_code: str | None
+    reason_summary: str | None
+    value: str | None
+    session_key: str | None
+    outcome: str | None
+    started_at: float
+    finished_at: float | None
+
+
+_COLUMNS = ", ".join(ChainRunRow._fields)
+
+
+def chain_runs(
+    connection: sqlite3.Connection, chain: str | None, status: str | None, since: float | None, limit: int
+) -> list[ChainRunRow]:
+    """The chain runs that are wanted, the newest first; `limit` -1 for all."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from chain_runs where (?1 is null or chain = ?1) and (?2 is null or status = ?2)"  # noqa: S608 # our own words
+        " and (?3 is null or created_at >= ?3) order by created_at desc, id limit ?4",
+        (chain, status, since, limit),
+    )
+    return [ChainRunRow(*row) for row in rows]
+
+
+def chain_runs_called(connection: sqlite3.Connection, text: str, limit: int) -> list[ChainRunRow]:
+    """The chain runs whose id begins with `text`."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from chain_runs where substr(id, 1, length(?1)) = ?1 order by id limit ?2",  # noqa: S608 # our own words
+        (text, limit),
+    )
+    return [ChainRunRow(*row) for row in rows]
+
+
+def chain_steps(connection: sqlite3.Connection, run: str) -> list[ChainStepRow]:
+    """The tries of the steps of a chain run, in order."""
+    rows = connection.execute(
+        f"select {', '.join(ChainStepRow._fields)} from chain_steps where run = ? order by step, attempt",  # noqa: S608 # our own words
+        (run,),
+    )
+    return [ChainStepRow(*row) for row in rows]

@@ -1,0 +1,93 @@
+"""Chain runs and the tries of their steps."""
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from pydantic_core import from_json, to_json
+
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.jobs import Job
+from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.values import as_int, listed
+from runward.handlers.chains.effects import OpenChainRun, SetChainRun, SetStep
+from runward.handlers.chains.facts import ChainRunOf, ChainRunStanding, StepStanding
+
+if TYPE_CHECKING:
+    from runward.daemon.store.batch import Batch
+
+OPEN: Final = Write(
+    "insert into chain_runs (id, chain, event, fired_by, definition, trigger_event, status, reason_code, reason_summary,"
+    " current_step, created_at, updated_at) values (?, ?, ?, ?, ?, ?, 'running', 'chain.running.started', 'it was fired', 0, ?, ?)"
+)
+STEP: Final = Write(
+    "insert into chain_steps (run, step, attempt, status, reason_code, reason_summary, value, session_key, outcome,"
+    " started_at, finished_at) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, case ?4 when 'running' then null else ?10 end)"
+    " on conflict (run, step, attempt) do update set status = excluded.status, reason_code = excluded.reason_code,"
+    " reason_summary = excluded.reason_summary, outcome = excluded.outcome, finished_at = excluded.finished_at"
+)
+RUN: Final = Write(
+    "update chain_runs set status = ?, reason_code = ?, reason_summary = ?, current_step = ?, updated_at = ? where id = ?"
+)
+
+
+def _open(batch: "Batch", job: Job, effect: OpenChainRun) -> None:
+    definition, trigger = to_json(effect.definition).decode(), to_json(effect.trigger).decode()
+    batch.row(
+        OPEN, (effect.id, effect.chain, job.seq, effect.fired_by, definition, trigger, effect.at, effect.at)
+    )
+
+
+def _step(batch: "Batch", job: Job, effect: SetStep) -> None:
+    value = None if effect.value is None else to_json(effect.value).decode()
+    outcome = None if effect.outcome is None else to_json(effect.outcome).decode()
+    row = (effect.run, effect.step, effect.attempt, effect.status, effect.reason_code, effect.reason_summary)
+    batch.row(STEP, (*row, value, effect.session_key, outcome, effect.at))
+
+
+def _run(batch: "Batch", job: Job, effect: SetChainRun) -> None:
+    said = (effect.status, effect.reason_code, effect.reason_summary, effect.current_step, effect.at)
+    batch.row(RUN, (*said, effect.run))
+
+
+async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStanding]:
+    """How these chain runs stand, by id."""
+    keys = listed(runs)
+    steps: dict[str, dict[int, StepStanding]] = {}
+    for run, step, attempt, status, reason, session, outcome in await store.read(
+        "select run, step, attempt, status, reason_code, session_key, outcome from chain_steps"
+        " where run in (select value from json_each(?)) order by run, step, attempt",
+        (keys,),
+    ):
+        steps.setdefault(str(run), {})[as_int(step)] = StepStanding(
+            as_int(step),
+            str(status),  # type: ignore[arg-type]  # the table checks it
+            None if reason is None else str(reason),
+            None if session is None else str(session),
+            as_int(attempt),
+            None if outcome is None else from_json(str(outcome)),
+        )
+    rows = await store.read(
+        "select id, chain, status, definition, trigger_event, fired_by from chain_runs"
+        " where id in (select value from json_each(?))",
+        (keys,),
+    )
+    return {
+        str(run): ChainRunStanding(
+            str(run),
+            str(chain),
+            str(status),  # type: ignore[arg-type]  # the table checks it
+            json.loads(str(definition)),
+            json.loads(str(trigger)),
+            str(fired_by),
+            steps.get(str(run), {}),
+        )
+        for run, chain, status, definition, trigger, fired_by in rows
+    }
+
+
+CHAIN_RUNS: Final = Table(
+    writes=(OPEN, STEP, RUN),
+    appliers={OpenChainRun: _open, SetStep: _step, SetChainRun: _run},
+    answers={ChainRunOf: answers_by(standings, lambda asked: asked.run)},
+)

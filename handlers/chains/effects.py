@@ -1,0 +1,49 @@
+"""What can be ordered for chains: rows of their tables. Steps are started as any run is (`StartRun`)."""
+
+from typing import Literal, NamedTuple, TypeAlias
+
+from runward.config.json_value import JsonValue
+
+ChainRunStatus: TypeAlias = Literal[
+    "running", "completed", "failed", "timed_out", "aborted", "cancelled", "waiting_approval"
+]
+StepStatus: TypeAlias = Literal[
+    "skipped", "running", "completed", "failed", "timed_out", "aborted", "cancelled"
+]
+
+
+class OpenChainRun(NamedTuple):
+    """Insert a run of a chain, with the definition that it keeps to its end and the fields of what fired it."""
+
+    id: str
+    chain: str
+    at: float
+    definition: JsonValue
+    trigger: JsonValue
+    fired_by: str
+
+
+class SetStep(NamedTuple):
+    """Keep how a step of a chain run stands: of its try, with its condition's value and the reason of its status."""
+
+    run: str
+    step: int
+    at: float
+    status: StepStatus
+    reason_code: str | None
+    reason_summary: str | None
+    value: JsonValue = None
+    session_key: str | None = None
+    attempt: int = 0
+    outcome: JsonValue = None
+
+
+class SetChainRun(NamedTuple):
+    """Move a chain run on to another step, or end it."""
+
+    run: str
+    at: float
+    status: ChainRunStatus
+    reason_code: str
+    reason_summary: str
+    current_step: int

@@ -1,0 +1,66 @@
+"""What can be asked about chains, and the answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from runward.config.chain import Chain  # noqa: F401 - in the types of answers
+from runward.config.json_value import JsonValue
+from runward.handlers.asking import Question
+from runward.handlers.chains.effects import ChainRunStatus, StepStatus
+from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
+
+
+@dataclass(frozen=True, slots=True)
+class ListenersTo(Question["tuple[Chain, ...]"]):
+    """Question: which right chains an event of this name may fire. Answer: the chains, by name."""
+
+    event: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChainNamed(Question["Chain | str"]):
+    """Question: which chain has this name. Answer: the chain, or why none can be fired."""
+
+    name: str
+
+
+class StepStanding(NamedTuple):
+    """How a step of a chain run stands."""
+
+    step: int
+    status: StepStatus
+    reason: str | None
+    session_key: str | None
+    attempt: int
+    outcome: JsonValue
+
+
+class ChainRunStanding(NamedTuple):
+    """How a chain run stands, with its steps by their number."""
+
+    id: str
+    chain: str
+    status: ChainRunStatus
+    definition: JsonValue
+    trigger: Mapping[str, JsonValue]
+    fired_by: str
+    steps: Mapping[int, StepStanding]
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRunOf(Question["ChainRunStanding | None"]):
+    """Question: how a chain run stands. Answer: `ChainRunStanding`, or None where there is no such run."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeIn(Question["Mapping[str, JsonValue] | Unreadable | None"]):
+    """Question: the typed outcome that a run left in `outcome.json`. Answer: the object, or None without a valid one.
+
+    `path` is the run's directory, `artifacts_path` that of its artifacts.
+    """
+
+    path: str
+    artifacts_path: str
