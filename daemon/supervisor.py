@@ -80,6 +80,7 @@ from runward.handlers.effects import (
     StartRun,
 )
 from runward.handlers.events import JournalDamaged
+from runward.handlers.starts.events import StartFailed
 
 SOON: Final = 10.0
 """`daemon --once` waits for what is due within this many seconds, settling and grace included."""
@@ -159,9 +160,11 @@ class Supervisor:
         self.queue = Queue(store, world.clock, world.randomness)
         self.outbox = Outbox(world.files, store, world.clock, log, lambda: self.worker.busy)
         self.orders = CancelOrders(world.files, world.processes, store, world.clock, log)
-        self.starts = Starts(world.processes, store, world.clock, log, self._run_begun, world.files.away)
+        self.starts = Starts(
+            world.processes, store, world.clock, log, self._run_begun, world.files.away, self._found
+        )
         self.comparison = Comparison(
-            world.files, store, world.clock, log, self.outbox, self._damaged, self.outbox.busy
+            world.files, store, world.clock, log, self.outbox, self._found, self.outbox.busy
         )
         self.exits = Exits(world.processes, self.hints)
         self.rounds = self._make_rounds()
@@ -438,7 +441,12 @@ class Supervisor:
                 await self.orders.carry_out()
                 while await self.starts.carry_out():
                     pass
-                if len(self.hints) or await self.background.drain() or await self.pruner.drain():
+                if (
+                    len(self.hints)
+                    or self.worker.findings
+                    or await self.background.drain()
+                    or await self.pruner.drain()
+                ):
                     if self.worker.low_disk is not None:
                         await anyio.sleep(REPORT_PERIOD)
                     continue
@@ -522,7 +530,8 @@ class Supervisor:
         except (CommitUnknown, sqlite3.Error) as error:
             self._log.warning("stop.not_recorded", why=str(error))
 
-    def _damaged(self, event: JournalDamaged) -> None:
+    def _found(self, event: JournalDamaged | StartFailed) -> None:
+        """Something of ours found out a fact, which is recorded as any other."""
         self.worker.findings.append(Observation(event.key, (event,)))
         self.wake()
 

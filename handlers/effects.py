@@ -23,6 +23,7 @@ from runward.handlers.events import (
 )
 from runward.handlers.facts import HookDeclaration, RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.starts.effects import GiveUpStart
 
 ContractBasis: TypeAlias = Literal["launcher", "hook", "first_look", "late"]
 Source: TypeAlias = Literal["daemon", "launcher", "hook", "person", "schedule"]
@@ -298,6 +299,7 @@ Effect: TypeAlias = (
     | OpenChainRun
     | SetStep
     | SetChainRun
+    | GiveUpStart
 )
 Effects: TypeAlias = tuple[Effect, ...]
 

@@ -14,6 +14,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from runward.config.flow import Leg
 from runward.handlers.chains.events import ChainFired, ChainFireRequested, EventOccurred
 from runward.handlers.event_kinds import OfSession, Request
+from runward.handlers.starts.events import StartFailed
 
 Evidence: TypeAlias = Literal["declared", "process_gone", "deadline", "quiet"]
 """What a conclusion rests on, strongest first."""
@@ -414,6 +415,7 @@ Event: TypeAlias = (
     | EventOccurred
     | ChainFireRequested
     | ChainFired
+    | StartFailed
 )
 
 _CLASSES: Final[tuple[type[Event], ...]] = (
@@ -435,6 +437,7 @@ _CLASSES: Final[tuple[type[Event], ...]] = (
     EventOccurred,
     ChainFireRequested,
     ChainFired,
+    StartFailed,
 )
 _ADAPTERS: Final[dict[str, TypeAdapter[Event]]] = {each.type: TypeAdapter(each) for each in _CLASSES}
 _DUMPERS: Final = {kind: adapter.serializer.to_json for kind, adapter in _ADAPTERS.items()}

@@ -21,6 +21,8 @@
 | `ChainFireRequested`  | `chains/order`      | fires a chain that a person named                   |
 | `ChainFired`          | `chains/fire`       | opens a chain run and begins its first step         |
 | `SessionFinished`     | `chains/advance`    | goes on to the next step of its chain run           |
+| `StartFailed`         | `starts/failed`     | gives up the start of a run that can never begin    |
+| `StartFailed`         | `chains/advance`    | ends the chain run whose step it was                |
 
 A handler is `decide(event, given)`. It returns effects; one that has to ask first is a generator that yields its
 questions (`asking.py`). It raises `TryLater` where the world must be tried again.
@@ -54,6 +56,8 @@ from runward.handlers.events import (
 from runward.handlers.journal import repair
 from runward.handlers.requests import accept, cancel, play, prune, queue, seen
 from runward.handlers.sessions import deadline, ended, hooked, opened
+from runward.handlers.starts import failed
+from runward.handlers.starts.events import StartFailed
 
 Decision: TypeAlias = Effects | Deciding
 
@@ -76,6 +80,7 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     EventOccurred.type: ("chains/match",),
     ChainFireRequested.type: ("chains/order",),
     ChainFired.type: ("chains/fire",),
+    StartFailed.type: ("starts/failed", "chains/advance"),
 }
 """The names of the handlers of each event type; each gets a job of its own, as `duties` says."""
 
@@ -108,6 +113,10 @@ def duties(event: Event) -> tuple[Duty, ...]:
         hashes_owed = (Duty(0, "contracts/hashes", lane),) if is_owed else ()
         run = chain_run_of(event.session_key)
         return hashes_owed if run is None else (*hashes_owed, Duty(1, "chains/advance", run))
+    if isinstance(event, StartFailed):
+        given_up = (Duty(0, "starts/failed", event.lane),)
+        run = chain_run_of(event.session_key)
+        return given_up if run is None else (*given_up, Duty(1, "chains/advance", run))
     if isinstance(event, RunLaunched):
         due = deadline.due(event)
         return () if due is None else (Duty(0, "sessions/deadline", deadline.lane(event.session_key), due),)
@@ -162,6 +171,8 @@ def decide(handler: str, event: Event, given: Given) -> Decision:
             return order.decide(event, given)
         case "chains/fire", ChainFired():
             return fire.decide(event, given)
-        case "chains/advance", SessionFinished():
+        case "starts/failed", StartFailed():
+            return failed.decide(event, given)
+        case "chains/advance", SessionFinished() | StartFailed():
             return advance.decide(event, given)
     raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")

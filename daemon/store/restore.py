@@ -34,8 +34,8 @@ _TEMPORARY: Final = f".{STORE}.restoring"
 _SIDES: Final = ("-wal", "-shm")
 _LAST_ABSENT: Final = "select max(last) from absent_events"
 _UNDECIDED: Final = (
-    "select j.id, e.key from jobs j join events e on e.seq = j.event"
-    " where j.handler in ('requests/play', 'chains/match', 'chains/order', 'chains/fire', 'chains/advance') and j.state in ('waiting', 'running', 'held')"
+    "select j.id, e.key, j.handler from jobs j join events e on e.seq = j.event"
+    " where (j.handler = 'requests/play' or j.handler like 'chains/%') and j.state in ('waiting', 'running', 'held')"
 )
 """One that was held may have been retried since, and would be again."""
 
@@ -152,7 +152,11 @@ def _maybe_begun(
     ran_on = _epoch_beside(state) == found.epoch
     jobs = connection.execute(_UNDECIDED).fetchall()
     # The next daemon throws the tickets of these away, for nothing is owed to them yet.
-    held = tuple(job for job, key in jobs if not ran_on or has_ticket(state, key))
+    held = tuple(
+        job
+        for job, key, handler in jobs
+        if not ran_on or handler != "requests/play" or has_ticket(state, key)
+    )
     if ran_on or found.version < _STARTS_SINCE:
         return (), held
     owed = connection.execute("select key, name, directory from starts where state = 'owed'").fetchall()

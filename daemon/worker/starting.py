@@ -2,7 +2,8 @@
 
 What is owed is read from its table, so that a successor goes on where a daemon ended. Asking twice is harmless: a
 run's launcher looks by itself whether it began (`daemon/processes/ticket.py`). What the machine refuses is tried
-again with backoff, and shown; what can never be is marked so, with the reason.
+again with backoff, and shown. What can never be is told as an event, with the reason; it is owed until a handler
+gave it up.
 """
 
 import sqlite3
@@ -17,10 +18,11 @@ import structlog
 from runward.daemon.faults import point
 from runward.daemon.ports import Begun, Clock, NotBegun, Processes
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.starts import ENDED, owed_starts
+from runward.daemon.store.tables.starts import BEGUN, given_up_in_silence, owed_starts
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.delayed import Delayed, delayed
 from runward.handlers.effects import StartRun
+from runward.handlers.starts.events import StartFailed
 
 AT_ONCE: Final = 4
 """How many launchers may be beginning at the same time."""
@@ -43,6 +45,9 @@ class Starts:
     """Called for each run that began: its directory is worth a look."""
     away: Callable[[str], str | None] = lambda path: None
     """Why nothing may be started below a path now: another directory stands in for its root."""
+    failed: Callable[[StartFailed], None] = lambda event: None
+    """Called for each run that can never begin."""
+    _failed: set[str] = field(default_factory=set)
     _delayed: dict[str, Delayed] = field(default_factory=dict)
     _trouble: str | None = None
     _wake: anyio.Event = field(default_factory=anyio.Event)
@@ -50,7 +55,9 @@ class Starts:
     async def begin(self) -> None:
         """Go on where an earlier daemon ended; before anything is started. Raises `sqlite3.Error`."""
         found = await owed_starts(self.store)
-        owed = [*(order.key for order in found.orders), *found.unreadable]
+        owed = [*(order.key for order in found.orders), *(key for key, _ in found.unreadable)]
+        for key, session, why in await given_up_in_silence(self.store):
+            self._fail(key, session, why)
         try:
             await anyio.to_thread.run_sync(self.processes.forget_starts, owed)
         except OSError as error:
@@ -88,12 +95,13 @@ class Starts:
         except sqlite3.Error as error:
             self._trouble = str(error)
             return False
-        if unreadable:
-            await self._give_up(unreadable)
+        for key, session in unreadable:
+            self._fail(key, session, _UNREADABLE)
         now = self.clock.monotonic()
         waiting = {order.key: self._delayed[order.key] for order in owed if order.key in self._delayed}
         self._delayed = waiting
-        due = [order for order in owed if order.key not in waiting or waiting[order.key].at <= now][:AT_ONCE]
+        due = [order for order in owed if order.key not in waiting or waiting[order.key].at <= now]
+        due = [order for order in due if order.key not in self._failed][:AT_ONCE]
         if not due:
             self._trouble = None
             return False
@@ -102,11 +110,12 @@ class Starts:
             await self._note(await self._perform(due))
         return self._trouble is None
 
-    async def _give_up(self, keys: Sequence[str]) -> None:
-        """Nobody can tell what these were to start."""
-        self.log.error("starts.unreadable", starts=keys, mend="ask for them anew if they are wanted")
-        now = self.clock.now()
-        await self._mark([("failed", _UNREADABLE, now, key) for key in keys])
+    def _fail(self, key: str, session: str, why: str) -> None:
+        """Tell, once, that this can never begin; a crash before it is recorded has a successor tell it again."""
+        if key not in self._failed:
+            self._failed.add(key)
+            self.log.error("run.not_begun", session=session, why=why)
+            self.failed(StartFailed(key, session, self.clock.now(), why))
 
     async def _perform(self, orders: Sequence[StartRun]) -> list[tuple[StartRun, Begun | NotBegun]]:
         answers: dict[str, Begun | NotBegun] = {}
@@ -134,10 +143,10 @@ class Starts:
         for order, answer in results:
             match answer:
                 case Begun():
-                    settled.append(("begun", None, self.clock.now(), order.key))
+                    settled.append((self.clock.now(), order.key))
                     self.begun(order)
                 case NotBegun(why=why, for_good=True):
-                    settled.append(("failed", why, self.clock.now(), order.key))
+                    self._fail(order.key, order.session, why)
                 case NotBegun(why=why):
                     self._delay(order, why)
         self._trouble = await self._mark(settled) if settled else None
@@ -146,8 +155,6 @@ class Starts:
         for order, answer in results:
             if isinstance(answer, Begun):
                 self.log.info("run.begun", session=order.session, playbook=order.playbook)
-            elif answer.for_good:
-                self.log.error("run.not_begun", session=order.session, why=answer.why)
 
     def _delay(self, order: StartRun, why: str) -> None:
         refused = self._delayed[order.key] = delayed(
@@ -159,7 +166,7 @@ class Starts:
     async def _mark(self, rows: Sequence[Row]) -> str | None:
         """Mark these starts; returns why that may not have happened, and then they are asked for again."""
         try:
-            await self.store.run([Statement(ENDED, rows, exact=True)], "start")
+            await self.store.run([Statement(BEGUN, rows, exact=True)], "start")
         except EpochRefused:
             raise
         except (CommitUnknown, Fenced, sqlite3.Error) as error:

@@ -32,6 +32,7 @@ from runward.handlers.events import (
     event_types,
     load_payload,
 )
+from runward.handlers.starts.events import StartFailed
 
 EXAMPLES: list[Event] = [
     started(has_snapshot=True, contract={"expected": [{"id": "a", "path": "ä\0\n"}]}),
@@ -69,6 +70,7 @@ EXAMPLES: list[Event] = [
     EventOccurred("r", 1.0, "pr.opened", "id", {"pr": 12, "more": {"x": [None, "ä"]}}, "ann"),
     ChainFireRequested("r", 1.0, "pr", {"pr": 12}, "ann"),
     ChainFired("pr", 1.0, "r", "pr.opened", "id", {"pr": 12}, {"name": "pr", "steps": [{"id": "a"}]}),
+    StartFailed("cr_0/0/1", "native:runs/cr_0-0-1", 1.0, "its run directory can't be made"),
     RunLaunched("k", "l", 1.0, "5e", (7, 70, "b"), (8, 80, "b"), {"expected": []}, 60.0, 5.0),
 ]
 plain = st.recursive(

@@ -96,6 +96,19 @@ def test_an_event_runs_two_steps_the_second_on_the_outcome_of_the_first(firing: 
     assert len(list(firing.runs.glob("cr_*"))) == 5
 
 
+def test_a_step_whose_run_directory_is_taken_ends_its_chain_run(firing: Place) -> None:
+    fired = firing.call("chain", "fire", "two", "verdict=APPROVE").out.strip()
+    taken = firing.runs / f"{fired}-0-1"
+    taken.mkdir(parents=True)
+    (taken / "somebodys.txt").touch()
+    with firing.daemon():
+        wait_for(lambda: over(firing, 1), "the chain run")
+    shown = firing.call("chain", "run", "show", fired, "--json").object()
+    assert (shown["status"], shown["reason"]["code"]) == ("failed", "chain.failed.step_failed")  # type: ignore[call-overload,index] # an object
+    assert steps_of(firing)[0] == ("review", "failed")
+    assert "is not started: its run directory can't be made" in firing.call("why", fired).out
+
+
 @pytest.mark.parametrize("patience", [0.0, 0.05, 0.15, 0.3])
 def test_a_daemon_that_is_killed_anywhere_loses_and_doubles_no_step(firing: Place, patience: float) -> None:
     assert firing.call("chain", "fire", "two", "verdict=APPROVE").code == 0

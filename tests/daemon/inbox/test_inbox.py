@@ -12,6 +12,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.inbox import spool
 from runward.daemon.inbox.requests import REQUESTS, Request, dump_request, load_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, MOST_AT_ONCE, InboxFile, clear, list_inbox, put
+from runward.handlers.chains.events import ChainFireRequested, EventOccurred
 from runward.handlers.events import (
     JobDiscardRequested,
     JobRetryRequested,
@@ -35,6 +36,8 @@ EXAMPLES: list[Request] = [
     ScanRequested(NAME, 5.0, "me"),
     PruneRequested(NAME, 5.0, 86_400.0, "me"),
     RootAcceptRequested(NAME, 5.0, "runs", "1:2", "me"),
+    EventOccurred(NAME, 5.0, "pr.opened", "an\nid ä", {"pr": 12, "more": {"x": [None, "ä"]}}, "me"),
+    ChainFireRequested(NAME, 5.0, "review", {"pr": 12}, "me"),
 ]
 
 

@@ -24,6 +24,7 @@ from runward.handlers.chains.facts import (
 from runward.handlers.effects import Deciding, Effect, Emit, Explain, StartRun
 from runward.handlers.events import SessionFinished, Status
 from runward.handlers.facts import Play, PlayOf, Session, SessionOf
+from runward.handlers.starts.events import StartFailed
 from runward.handlers.unreadable import Unreadable
 
 TEXT = """\
@@ -204,3 +205,18 @@ def test_a_run_that_is_over_or_a_session_that_no_chain_started_changes_nothing()
     forged = SessionFinished(f"native:elsewhere/{RUN}-0-1", 1, 2.0, "completed", "c", None)
     standing = ChainRunStanding(RUN, "pr", "running", DEFINITION, {}, "r", {})
     assert decided(advance.decide(forged, GIVEN), {ChainRunOf(RUN): standing}) == ()
+
+
+def test_a_step_that_can_never_begin_fails_its_run() -> None:
+    key = f"native:runs/{RUN}-0-1"
+    steps = {0: StepStanding(0, "running", None, key, 1, None)}
+    run = ChainRunStanding(RUN, "pr", "running", DEFINITION, {"pr": 7}, "request", steps)
+    event = StartFailed(f"{RUN}/0/1", key, 9.0, "its run directory can't be made")
+    step, ended, said = decided(advance.decide(event, GIVEN), {ChainRunOf(RUN): run})
+    assert isinstance(step, SetStep)
+    assert (step.status, step.reason_code, step.attempt) == ("failed", "run.failed.not_started", 1)
+    assert isinstance(ended, SetChainRun)
+    assert (ended.status, ended.reason_code) == ("failed", "chain.failed.step_failed")
+    assert isinstance(said, Explain)
+    is_over = {ChainRunOf(RUN): run._replace(status="failed")}
+    assert decided(advance.decide(event, GIVEN), is_over) == ()

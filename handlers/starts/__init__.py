@@ -1,0 +1,1 @@
+"""Starts: runs that were ordered, and those that can never begin."""

@@ -1,0 +1,23 @@
+"""What can happen to a start."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from runward.handlers.event_kinds import OfSession
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed(OfSession):
+    """A run that was ordered can never begin. `start` is the key of its order, `session_key` the session it would be."""
+
+    type: ClassVar[str] = "StartFailed"
+    version: ClassVar[int] = 1
+
+    start: str
+    session_key: str
+    at: float
+    why: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.start}/failed"
