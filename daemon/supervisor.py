@@ -161,7 +161,7 @@ class Supervisor:
         self.outbox = Outbox(world.files, store, world.clock, log, lambda: self.worker.busy)
         self.orders = CancelOrders(world.files, world.processes, store, world.clock, log)
         self.starts = Starts(
-            world.processes, store, world.clock, log, self._run_begun, world.files.away, self._found
+            world.processes, world.files, store, world.clock, log, self._run_begun, self._found
         )
         self.comparison = Comparison(
             world.files, store, world.clock, log, self.outbox, self._found, self.outbox.busy
@@ -441,6 +441,7 @@ class Supervisor:
                 await self.orders.carry_out()
                 while await self.starts.carry_out():
                     pass
+                await self.starts.look_for_unseen()
                 if (
                     len(self.hints)
                     or self.worker.findings

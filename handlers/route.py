@@ -173,6 +173,8 @@ def decide(handler: str, event: Event, given: Given) -> Decision:
             return fire.decide(event, given)
         case "starts/failed", StartFailed():
             return failed.decide(event, given)
-        case "chains/advance", SessionFinished() | StartFailed():
+        case "chains/advance", SessionFinished():
+            return advance.decide(event, given)
+        case "chains/advance", StartFailed():
             return advance.decide(event, given)
     raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")

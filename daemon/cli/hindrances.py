@@ -64,8 +64,9 @@ def not_judged(is_up: bool) -> Hindrance:
 
 def of_start(start: StartRow, is_up: bool) -> list[Hindrance]:
     """What keeps a run that was ordered from being a session."""
-    if start.state == "failed":
-        return [Hindrance("it never began", start.why or "it could not", "ask for it again")]
+    if start.state == "failed" or start.why is not None:
+        what = "it left no session" if start.state == "begun" else "it never began"
+        return [Hindrance(what, start.why or "it could not", "ask for it again")]
     if start.state == "begun":
         mend = None if is_up else _START
         return [Hindrance("it is no session yet", f"no run.json was seen in {start.directory}", mend)]

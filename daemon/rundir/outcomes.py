@@ -27,7 +27,7 @@ def outcome_in(path: str, artifacts_path: str) -> dict[str, JsonValue] | Unreada
         except OSError as error:
             return unreadable(error)
         try:
-            content = os.read(descriptor, LARGEST + 1)
+            content = os.pread(descriptor, LARGEST + 1, 0)
         except OSError as error:
             return unreadable(error)
         finally:

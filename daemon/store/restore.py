@@ -130,8 +130,8 @@ def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: flo
         (now, *plan.found.head, plan.epoch),
     )
     connection.executemany(
-        "update starts set state = 'failed', why = ?, ended_at = ? where name = ? and state = 'owed'",
-        [(MAYBE_BEGUN, now, name) for name in plan.starts],
+        "update starts set why = ? where name = ? and state = 'owed'",
+        [(MAYBE_BEGUN, name) for name in plan.starts],
     )
     connection.executemany(
         "update jobs set state = 'held', token = null, error = ?, updated_at = ? where id = ?",

@@ -6,6 +6,7 @@ again with backoff, and shown. What can never be is told as an event, with the r
 gave it up.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +17,15 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.faults import point
-from runward.daemon.ports import Begun, Clock, NotBegun, Processes
+from runward.daemon.ports import Begun, Clock, Files, Gone, NotBegun, Processes
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.starts import BEGUN, given_up_in_silence, owed_starts
+from runward.daemon.store.tables.starts import (
+    BEGUN,
+    UnseenRun,
+    owed_starts,
+    seen_sessions,
+    unseen_runs,
+)
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.delayed import Delayed, delayed
 from runward.handlers.effects import StartRun
@@ -27,7 +34,7 @@ from runward.handlers.starts.events import StartFailed
 AT_ONCE: Final = 4
 """How many launchers may be beginning at the same time."""
 
-_UNREADABLE: Final = "what was stored of it can't be read any more: ask for it anew if it is wanted"
+_GONE: Final = "its run directory was gone before anybody looked into it"
 
 PERIOD: Final = 1.0
 """Seconds until the store is asked again, where it refused."""
@@ -38,16 +45,17 @@ class Starts:
     """The runs that this daemon has to start. One task carries it out."""
 
     processes: Processes
+    files: Files
     store: Store
     clock: Clock
     log: structlog.typing.FilteringBoundLogger
     begun: Callable[[StartRun], None] = lambda order: None
     """Called for each run that began: its directory is worth a look."""
-    away: Callable[[str], str | None] = lambda path: None
-    """Why nothing may be started below a path now: another directory stands in for its root."""
     failed: Callable[[StartFailed], None] = lambda event: None
-    """Called for each run that can never begin."""
+    """Called for each run that can never begin, or that was gone before it was seen."""
     _failed: set[str] = field(default_factory=set)
+    _unseen: dict[str, UnseenRun] = field(default_factory=dict)
+    """What has begun and is not a session yet, by the key of its start."""
     _delayed: dict[str, Delayed] = field(default_factory=dict)
     _trouble: str | None = None
     _wake: anyio.Event = field(default_factory=anyio.Event)
@@ -55,9 +63,8 @@ class Starts:
     async def begin(self) -> None:
         """Go on where an earlier daemon ended; before anything is started. Raises `sqlite3.Error`."""
         found = await owed_starts(self.store)
-        owed = [*(order.key for order in found.orders), *(key for key, _ in found.unreadable)]
-        for key, session, why in await given_up_in_silence(self.store):
-            self._fail(key, session, why)
+        owed = [*(each.key for each in found.orders), *(each.key for each in found.hopeless)]
+        self._unseen = await unseen_runs(self.store)
         try:
             await anyio.to_thread.run_sync(self.processes.forget_starts, owed)
         except OSError as error:
@@ -78,7 +85,8 @@ class Starts:
             self._wake = anyio.Event()
             while await self.carry_out():
                 pass
-            with anyio.move_on_after(self.next_try()):
+            await self.look_for_unseen()
+            with anyio.move_on_after(self.next_try(PERIOD) or PERIOD if self._unseen else self.next_try()):
                 await self._wake.wait()
 
     def next_try(self, within: float | None = None) -> float | None:
@@ -91,12 +99,12 @@ class Starts:
     async def carry_out(self) -> bool:
         """Have the next runs begin; returns whether any was due."""
         try:
-            owed, unreadable = await owed_starts(self.store)
+            owed, hopeless = await owed_starts(self.store)
         except sqlite3.Error as error:
             self._trouble = str(error)
             return False
-        for key, session in unreadable:
-            self._fail(key, session, _UNREADABLE)
+        for each in hopeless:
+            self._fail(*each)
         now = self.clock.monotonic()
         waiting = {order.key: self._delayed[order.key] for order in owed if order.key in self._delayed}
         self._delayed = waiting
@@ -109,6 +117,25 @@ class Starts:
             # Shielded, for a thread can't be cancelled and what it started must be known.
             await self._note(await self._perform(due))
         return self._trouble is None
+
+    async def look_for_unseen(self) -> None:
+        """Tell of the runs that were gone before anybody saw them: no session will ever say how they ended."""
+        if not self._unseen:
+            return
+        try:
+            seen = await seen_sessions(self.store, (each.session for each in self._unseen.values()))
+        except sqlite3.Error as error:
+            self._trouble = str(error)
+            return
+        for key, each in list(self._unseen.items()):
+            if each.session in seen or await anyio.to_thread.run_sync(self._is_gone, each):
+                del self._unseen[key]
+                if each.session not in seen:
+                    self._fail(key, each.session, _GONE)
+
+    def _is_gone(self, run: UnseenRun) -> bool:
+        root, name = os.path.split(run.directory)
+        return self.files.away(root) is None and isinstance(self.files.look(root, name, (), {}), Gone)
 
     def _fail(self, key: str, session: str, why: str) -> None:
         """Tell, once, that this can never begin; a crash before it is recorded has a successor tell it again."""
@@ -129,7 +156,7 @@ class Starts:
         return [(order, answers[order.key]) for order in orders]
 
     def _ask(self, order: StartRun, epoch: int) -> Begun | NotBegun:
-        away = self.away(order.root)
+        away = self.files.away(order.root)
         if away is not None:
             return NotBegun(away)
         point("start.before")
@@ -154,6 +181,7 @@ class Starts:
             return
         for order, answer in results:
             if isinstance(answer, Begun):
+                self._unseen[order.key] = UnseenRun(order.session, f"{order.root}/{order.name}")
                 self.log.info("run.begun", session=order.session, playbook=order.playbook)
 
     def _delay(self, order: StartRun, why: str) -> None:

@@ -55,7 +55,7 @@ def decide(event: SessionFinished | StartFailed, given: Given) -> Deciding:
             current.step, "completed", event.reason_code, event.session_key, current.attempt, kept
         ),
     }
-    position = Position(run.id, chain_of(run.definition), run.trigger, run.fired_by, steps)
+    position = Position(run.id, chain_of(run.definition), run.trigger, run.fired_by, given.event_hash, steps)
     followed = yield from onward(position, current.step + 1, given.at)
     return (over, *followed)
 

@@ -25,12 +25,17 @@ FAILED_BY: Final[Mapping[StepStatus, tuple[ChainRunStatus, str]]] = {
 
 
 class Position(NamedTuple):
-    """A chain run on its way: what is known of its steps before the next one."""
+    """A chain run on its way: what is known of its steps before the next one.
+
+    `secret` is the hash of the event that brings it on. It is in the keys of starts, so that no earlier step can forge
+    a run directory that says that a later one has begun.
+    """
 
     run: str
     chain: Chain
     trigger: Mapping[str, JsonValue]
     fired_by: str
+    secret: str
     steps: Mapping[int, StepStanding]
 
 
@@ -81,7 +86,7 @@ def _begin(
     session = session_key(play.root_name, name)
     contract = resolve_contract(playbook=playbook.artifacts, agent=play.defaults)
     start = StartRun(
-        key=f"{position.run}/{step.index}/1",
+        key=f"{position.run}/{step.index}/1/{position.secret[:16]}",
         session=session,
         root=play.root_path,
         name=name,

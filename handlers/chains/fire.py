@@ -1,17 +1,20 @@
 """A chain was fired: its run begins, with the first step that is not skipped."""
 
 from runward.config.chain import chain_of
-from runward.handlers.asking import Given
+from runward.handlers.asking import Given, ask
 from runward.handlers.chains.advancing import Position, onward, run_id
 from runward.handlers.chains.effects import OpenChainRun
 from runward.handlers.chains.events import ChainFired
-from runward.handlers.effects import Deciding
+from runward.handlers.chains.facts import ChainRunOf
+from runward.handlers.effects import Deciding, Explain
 
 
 def decide(event: ChainFired, given: Given) -> Deciding:
     """Open the run and begin it."""
     run = run_id(event.key)
-    position = Position(run, chain_of(event.definition), event.fields, event.fired_by, {})
+    if (yield from ask(ChainRunOf(run))) is not None:
+        return (Explain(run, "refused", f"{event.event} {event.event_id} fired it before"),)
+    position = Position(run, chain_of(event.definition), event.fields, event.fired_by, given.event_hash, {})
     opened = OpenChainRun(run, event.chain, event.at, event.definition, event.fields, event.fired_by)
     followed = yield from onward(position, 0, given.at)
     return (opened, *followed)

@@ -78,6 +78,7 @@ class Daemon:
             lambda session: Ruled("nothing"),
             playable,
             self._covering,
+            universe.chains,
         )
         self.supervisor = Supervisor(
             STATE, universe.settings, world, self.store, universe.logger(name), self._alarm

@@ -25,7 +25,7 @@ _CLAUDE_CODE: Final = {
     "ended": "SessionEnd",
 }
 CAUSED: Final = (
-    "select e.key from events e join events h on h.seq = e.cause and h.type = 'HookSpoke'"
+    "select e.key from events e join events h on h.key = e.cause and h.type = 'HookSpoke'"
     " where e.type in ('AttemptStarted', 'AttemptEnded')"
 )
 LINKS: Final = "select linked, launcher from links"

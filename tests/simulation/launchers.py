@@ -23,6 +23,7 @@ from runward.daemon.processes.detached import BEGUN, FAILED, HELD, SUPERSEDED, T
 from runward.daemon.processes.record import EXIT, PROCESS, RUN, START, BegunAlready, NameTaken, RunDirectory
 from runward.daemon.processes.starting import PATIENCE, understood
 from runward.daemon.processes.ticket import EpochOver, TicketHeld
+from runward.handlers.chains.events import chain_run_of
 from runward.handlers.effects import StartRun
 from runward.handlers.facts import RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -230,7 +231,8 @@ class Launcher:
         yield self._launchers.dice.choice((0.0, 0.5, 10.0, 40.0))
         if self._is_ordered_to_end:
             self._universe.tally.reached["a started run that was cancelled"] += 1
-        end = _BY_ORDER if self._is_ordered_to_end else self._launchers.dice.choice(_ENDS)
+        ends = _ENDS if chain_run_of(self._order.session) is None else (*_ENDS[:1] * 5, *_ENDS[1:])
+        end = _BY_ORDER if self._is_ordered_to_end else self._launchers.dice.choice(ends)
         self._write_exit(claim.directory, end)
 
     def _refusal(self, refused: Exception) -> str:
@@ -329,6 +331,9 @@ class Launcher:
             self._place.reopened += 1
             kernel.remove_tree(path)
             return
+        outcome = self._universe.chains.outcome(self._order.session)
+        if outcome is not None:
+            kernel.put(f"{path}/artifacts/outcome.json", outcome)
         for each, _ in contract_of(self._order.playbook) or ():
             if "/" in each and not kernel.exists(f"{path}/artifacts/deep"):
                 kernel.mkdir(f"{path}/artifacts/deep")

@@ -42,7 +42,7 @@ class People:
 
     def retry_held(self) -> None:
         for number, _ in self.held():
-            self.request(JobRetryRequested(self._uuid(), self._scene.universe.clock.now(), number))
+            self.request(JobRetryRequested(self.uuid(), self._scene.universe.clock.now(), number))
 
     def discard_held(self) -> None:
         held = self.held("journal/repair") or self.held()  # of repairs there are few
@@ -52,7 +52,7 @@ class People:
                 self._scene.places.by_key[lane].free = True
             elif lane in self._scene.universe.errands.by_key:
                 self._scene.universe.errands.by_key[lane].free = True
-            request = JobDiscardRequested(self._uuid(), self._scene.universe.clock.now(), number, "no use")
+            request = JobDiscardRequested(self.uuid(), self._scene.universe.clock.now(), number, "no use")
             self.request(request)
 
     def accept_roots(self) -> None:
@@ -62,20 +62,20 @@ class People:
             if universe.kernel.exists(root.path):
                 status = universe.kernel.stat(root.path)
                 identity = f"{status.st_dev}:{status.st_ino}"
-                self.request(RootAcceptRequested(self._uuid(), universe.clock.now(), root.name, identity))
+                self.request(RootAcceptRequested(self.uuid(), universe.clock.now(), root.name, identity))
 
     def ask_for_scan(self) -> None:
-        self.request(ScanRequested(self._uuid(), self._scene.universe.clock.now()))
+        self.request(ScanRequested(self.uuid(), self._scene.universe.clock.now()))
 
     def ask_to_prune(self) -> None:
         """Somebody wants the record of sessions gone that ended only lately."""
         now, older_than = self._scene.universe.clock.now(), self._scene.universe.pruning.uniform(1.0, 30.0)
-        self.request(PruneRequested(self._uuid(), now, older_than))
+        self.request(PruneRequested(self.uuid(), now, older_than))
 
     def ask_twice(self) -> None:
         """The same request comes again under its name, perhaps after it was done."""
         self._scene.universe.tally.reached["a duplicate request"] += 1
-        request = ScanRequested(self._uuid(), self._scene.universe.clock.now())
+        request = ScanRequested(self.uuid(), self._scene.universe.clock.now())
         self.request(request)
         self._later(lambda: self.request(request))
 
@@ -84,7 +84,7 @@ class People:
         dice = self._scene.dice
         playbook = dice.choice(("report", "report", "two", "nothing", "no such playbook"))
         given: dict[str, JsonValue] = {"n": self._requests} if dice.random() < 0.9 else {}
-        request = PlayRunRequested(self._uuid(), self._scene.universe.clock.now(), playbook, given, "/")
+        request = PlayRunRequested(self.uuid(), self._scene.universe.clock.now(), playbook, given, "/")
         self.request(request)
         if dice.random() < 0.2:
             self._later(lambda: self.request(request))
@@ -105,18 +105,18 @@ class People:
         found = scene.universe.peek(f"select key, attempt from sessions{which} order by key")
         key, attempt = scene.dice.choice(found) if found else ("native:runs/nobody", 1)
         attempt += scene.dice.random() < 0.05
-        request = SessionCancelRequested(self._uuid(), scene.universe.clock.now(), key, attempt, "no use")
+        request = SessionCancelRequested(self.uuid(), scene.universe.clock.now(), key, attempt, "no use")
         self.request(request)
         if scene.dice.random() < 0.2:
             self._later(lambda: self.request(request))
 
     def ask_nonsense(self) -> None:
-        write_durably(INBOX, f"{self._uuid()}.json", b'{"type":"Nonsense"}')
+        write_durably(INBOX, f"{self.uuid()}.json", b'{"type":"Nonsense"}')
 
     def request(self, request: Request) -> None:
         write_durably(INBOX, f"{request.request}.json", dump_request(request))
 
-    def _uuid(self) -> str:
+    def uuid(self) -> str:
         self._requests += 1
         return f"00000000-0000-4000-8000-{self._requests:012d}"
 

@@ -42,6 +42,7 @@ _SYSTEM_CALLS: Final = (
     "rundir.legs.os",
     "rundir.looking.os",
     "rundir.opening.os",
+    "rundir.outcomes.os",
     "rundir.mixed_places.os",
     "rundir.recognising.os",
     "rundir.session_files.os",

@@ -62,6 +62,10 @@ class Story:
         for _ in range(self.universe.pruning.choice((0, 6))):
             at = self.universe.pruning.uniform(20.0, LENGTH + 20.0)
             self.universe.timeline.after(at, lambda: self._do(self.people.ask_to_prune))
+        for at in self.universe.chains.moments(LENGTH):
+            self.universe.timeline.after(
+                at, lambda: self._do(partial(self.universe.chains.happen, self.people))
+            )
         while self.left > 0:
             start = self.dice.uniform(0.0, LENGTH)
             if self.dice.random() < 0.5:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import structlog
 from tests.simulation.broken import Broken
+from tests.simulation.chains import Chains
 from tests.simulation.chaos import Chaos, Strike
 from tests.simulation.daemons import Daemon
 from tests.simulation.deliveries import Deliveries
@@ -61,6 +62,7 @@ class Universe:
         self.disk = Disk()
         self.table = ProcessTable()
         self.launchers = Launchers(self)
+        self.chains = Chains(self)
         self.hooks = Hooks(self)
         self.errands = Errands(self)
         self.written: list[Written] = []

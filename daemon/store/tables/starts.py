@@ -1,6 +1,7 @@
 """Runs that have to begin, and that they did or never will."""
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pydantic_core import to_json
@@ -8,7 +9,7 @@ from pydantic_core import to_json
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
-from runward.daemon.store.values import as_bytes
+from runward.daemon.store.values import as_bytes, listed
 from runward.handlers.effects import StartRun
 from runward.handlers.starts.effects import GiveUpStart
 
@@ -23,28 +24,44 @@ BEGUN: Final = "update starts set state = 'begun', ended_at = ? where key = ? an
 """It began; exact, so that nobody says it twice."""
 
 GIVE_UP: Final = Write(
-    "update starts set state = 'failed', why = ?, ended_at = ? where key = ? and state = 'owed'", exact=False
+    "update starts set state = case state when 'owed' then 'failed' else state end, why = ?,"
+    " ended_at = coalesce(ended_at, ?) where key = ? and (state = 'owed' or state = 'begun' and why is null)",
+    exact=False,
 )
+"""It never begins; or it began, and its directory was gone before anybody looked into it."""
+
+UNREADABLE: Final = "what was stored of it can't be read any more: ask for it anew if it is wanted"
 
 
 class OwedStarts(NamedTuple):
-    """The runs that have to begin, and the keys and sessions of those whose order can't be read any more."""
+    """The runs that have to begin, and those that never can."""
 
     orders: list[StartRun]
-    unreadable: list[tuple[str, str]]
+    hopeless: list["Hopeless"]
+
+
+class Hopeless(NamedTuple):
+    """A start that a restore gave up, or whose order can't be read any more."""
+
+    key: str
+    session: str
+    why: str
 
 
 async def owed_starts(store: Store) -> OwedStarts:
     """What is owed, in the order of its events; what an earlier daemon owed may have begun."""
     rows = await store.read(
-        "select key, session_key, cast(effect as blob) from starts where state = 'owed' order by event, key"
+        "select key, session_key, why, cast(effect as blob) from starts where state = 'owed' order by event, key"
     )
     owed = OwedStarts([], [])
-    for key, session, effect in rows:
+    for key, session, why, effect in rows:
+        if why is not None:
+            owed.hopeless.append(Hopeless(str(key), str(session), str(why)))
+            continue
         try:
             owed.orders.append(load_start(as_bytes(effect).decode()))
         except (ValueError, TypeError, KeyError, RecursionError):
-            owed.unreadable.append((str(key), str(session)))
+            owed.hopeless.append(Hopeless(str(key), str(session), UNREADABLE))
     return owed
 
 
@@ -70,14 +87,31 @@ def _give_up(batch: "Batch", job: Job, effect: GiveUpStart) -> None:
     batch.row(GIVE_UP, (effect.why, effect.at, effect.key))
 
 
-async def given_up_in_silence(store: Store) -> list[tuple[str, str, str]]:
-    """Key, session and reason of the starts that a restore gave up: no event says so yet."""
+class UnseenRun(NamedTuple):
+    """A run that has begun, while the store has no session of it."""
+
+    session: str
+    directory: str
+
+
+async def unseen_runs(store: Store) -> dict[str, UnseenRun]:
+    """The runs that have begun and are no session yet, by the keys of their starts; not those that are known to be gone."""
     rows = await store.read(
-        "select s.key, s.session_key, s.why from starts s where s.state = 'failed'"
-        " and s.ended_at in (select at from restores)"
-        " and not exists (select 1 from events e where e.key = s.key || '/failed')"
+        "select s.key, s.session_key, s.directory from starts s where s.state = 'begun' and s.why is null"
+        " and not exists (select 1 from sessions x where x.key = s.session_key)"
+        " and not exists (select 1 from tombstones x where x.session_key = s.session_key)"
     )
-    return [(str(key), str(session), str(why)) for key, session, why in rows]
+    return {str(key): UnseenRun(str(session), str(directory)) for key, session, directory in rows}
+
+
+async def seen_sessions(store: Store, keys: Iterable[str]) -> frozenset[str]:
+    """Those of these keys of sessions under which there is, or was, a session."""
+    rows = await store.read(
+        "select key from sessions where key in (select value from json_each(?1))"
+        " union all select session_key from tombstones where session_key in (select value from json_each(?1))",
+        (listed(keys),),
+    )
+    return frozenset(str(key) for (key,) in rows)
 
 
 STARTS: Final = Table(

@@ -212,7 +212,7 @@ def test_what_may_have_begun_without_a_trace_is_not_started_again(state: Path, t
     plan = plan_restore(state, owing, NOW)
     assert plan.starts == ("review-1",)
     restore(state, plan, NOW)
-    assert rows(state / "runward.db", "select state, why from starts") == [("failed", MAYBE_BEGUN)]
+    assert rows(state / "runward.db", "select state, why from starts") == [("owed", MAYBE_BEGUN)]
 
 
 @pytest.mark.parametrize("trace", ["its directory", "its ticket"])

@@ -194,8 +194,10 @@ class Daemon:
             or await supervisor.outbox.carry_out()
         ):
             pass
-        while await self.supervisor.starts.carry_out() or supervisor.worker.findings:
-            await supervisor.worker.turn()
+        while await supervisor.starts.carry_out():
+            pass
+        if supervisor.worker.findings:
+            await self.work()
         await self.supervisor.orders.carry_out()
         # What follows a verdict waits while there is something to look at, as in `daemon --once`.
         while not len(self.supervisor.hints) and await self.supervisor.background.drain():

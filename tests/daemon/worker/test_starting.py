@@ -170,7 +170,8 @@ async def test_the_database_itself_refuses_to_start_a_run_a_second_time(tmp_path
         await served.settle()
         for sql in (
             "update starts set state = 'owed', ended_at = null where key = ?",
-            "update starts set why = 'x' where key = ?",
+            "update starts set why = 'x', session_key = 'x' where key = ?",
+            "update starts set state = 'failed', why = 'x' where key = ?",
             "insert into starts select * from starts where key = ?",
         ):
             with pytest.raises(Exception, match=r"a run is started once|UNIQUE constraint"):

@@ -94,11 +94,11 @@ def test_a_person_fires_a_chain_whatever_its_trigger() -> None:
 
 
 def test_a_fired_chain_opens_a_run_and_starts_its_first_step() -> None:
-    effects = decided(fire.decide(FIRED, GIVEN), {})
+    effects = decided(fire.decide(FIRED, GIVEN), {ChainRunOf(RUN): None})
     (opened,), (start,), (step,) = of(OpenChainRun, effects), of(StartRun, effects), of(SetStep, effects)
     assert (opened.id, opened.definition, opened.trigger) == (RUN, DEFINITION, {"pr": 7})
     assert (start.key, start.name, start.command, start.timeout) == (
-        f"{RUN}/0/1",
+        f"{RUN}/0/1/hash",
         f"{RUN}-0-1",
         ("review", "7"),
         60.0,
@@ -185,7 +185,10 @@ def test_a_step_that_did_not_complete_ends_the_run_as_it_ended(status: Status, c
 
 
 def test_a_step_that_can_not_be_started_fails_the_run() -> None:
-    answers = {PlayOf("review"): Play(None, problem="there is no playbook 'review'")}
+    answers: dict[Any, object] = {
+        ChainRunOf(RUN): None,
+        PlayOf("review"): Play(None, problem="there is no playbook 'review'"),
+    }
     effects = decided(fire.decide(FIRED, GIVEN), answers)
     assert [(each.status, each.reason_code) for each in of(SetStep, effects)] == [
         ("failed", "run.failed.not_started")
@@ -220,3 +223,8 @@ def test_a_step_that_can_never_begin_fails_its_run() -> None:
     assert isinstance(said, Explain)
     is_over = {ChainRunOf(RUN): run._replace(status="failed")}
     assert decided(advance.decide(event, GIVEN), is_over) == ()
+
+
+def test_an_event_that_is_told_again_long_after_fires_no_second_run() -> None:
+    known = ChainRunStanding(RUN, "pr", "completed", DEFINITION, {"pr": 7}, "request", {})
+    assert [type(each) for each in decided(fire.decide(FIRED, GIVEN), {ChainRunOf(RUN): known})] == [Explain]

@@ -1,0 +1,160 @@
+"""Chains of a history, the events that fire them, and what a plain model expects of their runs: in every other history."""
+
+import json
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from tests.simulation.broken import Broken
+
+from runward.config.chain import Chain, read_chain
+from runward.config.json_value import JsonValue
+from runward.daemon.store.restore import MAYBE_BEGUN
+from runward.handlers.chains.events import ChainFireRequested, EventOccurred, chain_run_of
+
+if TYPE_CHECKING:
+    from tests.simulation.people import People
+    from tests.simulation.universe import Universe
+
+ASKED: Final = "asked"
+_TEXT: Final = """\
+name: three
+trigger: {event: asked, filter: {wanted: true}}
+steps:
+  - {id: review, skill: nothing, with: {n: "{{ trigger.n }}"}}
+  - {id: merge, skill: report, with: {n: 1}, condition: "{{ steps.review.outcome.go }}"}
+  - {id: tell, skill: nothing, with: {n: "{{ steps.merge.status }}"}}
+"""
+_OTHER: Final = """\
+name: other
+trigger: {event: asked}
+steps:
+  - {id: only, skill: nothing, with: {n: "{{ trigger.n }}"}}
+"""
+_OUTCOMES: Final[tuple[JsonValue, ...]] = (
+    {"outcome_kind": "review_verdict", "go": True},
+    {"outcome_kind": "review_verdict", "go": True},
+    {"outcome_kind": "review_verdict", "go": False},
+    {"go": True},
+    None,
+)
+"""What a step may leave: the last but one is invalid, so it counts as not produced."""
+
+_RUNS: Final = "select id, chain, fired_by, status, trigger_event from chain_runs"
+_STEPS: Final = "select run, step, status, reason_code, outcome from chain_steps order by run, step"
+OPEN_JOBS: Final = (
+    "select id, state, handler, lane, error from jobs j where state in ('waiting', 'running') and not exists ("  # our own words
+    " select 1 from jobs h where h.lane = j.lane and h.id < j.id and h.state = 'held'"
+    f" and h.error = '{MAYBE_BEGUN}')"
+)
+"""The jobs that somebody has to do. Firings of a chain wait behind one that a restore holds: a person decides on it."""
+
+NOT_OVER: Final = (
+    "select id from chain_runs where status = 'running'"
+    " and not exists (select 1 from jobs j where j.lane = chain_runs.id and j.state in ('held', 'discarded'))"
+)
+_WANTED: Final = (
+    "select e.key, json_extract(e.payload, '$.fields.wanted') from events e where e.type = 'EventOccurred'"
+    " and not exists (select 1 from jobs j where j.event = e.seq and j.state <> 'done')"
+    " and not exists (select 1 from jobs j join events f on f.seq = j.event where f.cause = e.key and j.state <> 'done')"
+)
+
+
+def _read(text: str) -> Chain:
+    chain = read_chain(text, "chain.yaml", ("report", "two", "nothing")).value
+    assert chain is not None
+    return chain
+
+
+class Chains:
+    """The chains that there are, as a daemon finds them, and what was done about them."""
+
+    def __init__(self, universe: "Universe") -> None:
+        self._universe = universe
+        self._dice = random.Random(f"{universe.seed}/chains")
+        self._there = {chain.name: chain for chain in map(_read, (_TEXT, _OTHER))}
+        self.left: dict[str, JsonValue] = {}
+        """What the commands of steps left as their outcome, by its session's key."""
+
+    def listening(self, event: str) -> tuple[Chain, ...]:
+        return tuple(each for each in self._there.values() if each.trigger.event == event)
+
+    def chain(self, name: str) -> Chain | str:
+        return self._there.get(name, f"there is no chain {name!r}")
+
+    def moments(self, length: float) -> list[float]:
+        """When somebody emits an event, or fires a chain."""
+        count = self._dice.choice((0, 4))
+        return [self._dice.uniform(0.0, length) for _ in range(count)]
+
+    def happen(self, people: "People") -> None:
+        """An event that fires one chain or two, one that is told twice, or a chain that a person fires."""
+        now, kind = self._universe.clock.now(), self._dice.random()
+        if kind < 0.3:
+            name = self._dice.choice(("three", "three", "no such chain"))
+            people.request(ChainFireRequested(people.uuid(), now, name, {"n": 1} if kind < 0.25 else {}))
+            return
+        fields: dict[str, JsonValue] = {"n": 1, "wanted": kind < 0.8}
+        event = EventOccurred(people.uuid(), now, ASKED, "some", fields)
+        people.request(event)
+        if kind > 0.7:
+            self._universe.tally.reached["an event that was told twice"] += 1
+            self._universe.timeline.after(self._dice.uniform(0.0, 20.0), lambda: people.request(event))
+
+    def outcome(self, session: str) -> bytes | None:
+        """What the command of a step writes into `outcome.json`; None for nothing."""
+        if chain_run_of(session) is None:
+            return None
+        outcome = self.left[session] = self._dice.choice(_OUTCOMES)
+        return None if outcome is None else json.dumps(outcome).encode()
+
+    def at_rest(self) -> None:
+        """Each run is over, its steps are those of the model, and each event fired what listens once."""
+        peek = self._universe.peek
+        if left := peek(NOT_OVER):
+            raise Broken(f"these chain runs are not over: {left}")
+        runs = {str(row[0]): row for row in peek(_RUNS)}
+        steps: dict[str, dict[int, tuple[str, str | None, JsonValue]]] = {}
+        for run, step, status, reason, outcome in peek(_STEPS):
+            said = None if outcome is None else json.loads(str(outcome))
+            steps.setdefault(str(run), {})[int(step)] = (str(status), reason, said)
+        for run, (_, chain, _, status, trigger) in runs.items():
+            self._check(run, str(chain), str(status), json.loads(str(trigger)), steps.get(run, {}))
+        fired = Counter((str(row[1]), str(row[2])) for row in runs.values())
+        for key, wanted in peek(_WANTED):
+            for chain, is_wanted in (("three", bool(wanted)), ("other", True)):
+                if fired[chain, str(key)] != is_wanted:
+                    raise Broken(f"the event {key} fired {chain} {fired[chain, str(key)]} times")
+
+    def _check(
+        self,
+        run: str,
+        chain: str,
+        status: str,
+        trigger: dict[str, JsonValue],
+        steps: dict[int, tuple[str, str | None, JsonValue]],
+    ) -> None:
+        reached = self._universe.tally.reached
+        if status == "running":
+            return  # a person gave its job up, or a restore holds it
+        reached[f"a chain run that is {status}"] += 1
+        whole = 3 if chain == "three" else 1
+        if (status == "completed") != (len(steps) == whole and not _failed(steps)):
+            raise Broken(f"{run} is {status}, with the steps {steps}")
+        if "n" not in trigger and steps[0][1] != "run.failed.not_started":
+            raise Broken(f"{run} began a step whose value is missing: {steps}")
+        for number, (_, reason, outcome) in steps.items():
+            written = self.left.get(f"native:runs/{run}-{number}-1")
+            if outcome is not None and outcome != written:
+                raise Broken(f"step {number} of {run} has the outcome {outcome}, and left {written}")
+            reached["a step that was never started"] += reason == "run.failed.not_started"
+        if chain == "three" and 1 in steps:
+            outcome = steps[0][2]
+            goes = isinstance(outcome, dict) and outcome["go"] is True
+            reached["a step that was skipped"] += not goes
+            if (steps[1][0] == "skipped") == goes:
+                raise Broken(f"{run} went on to {steps[1]} after the outcome {outcome}")
+
+
+def _failed(steps: dict[int, tuple[str, str | None, JsonValue]]) -> bool:
+    return any(status not in ("completed", "skipped") for status, _, _ in steps.values())
