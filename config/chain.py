@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from runward.config.document import Document
+from runward.config.duration import DurationError, parse_duration
 from runward.config.event_filter import check_filter
 from runward.config.expression import ExpressionError, Value
 from runward.config.json_value import JsonValue
@@ -26,14 +27,23 @@ NAMES: Final = ("trigger", "steps", "outcome", "chain")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _EVENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_KEYS: Final = ("name", "description", "trigger", "steps")
-_KEYS_NOT_YET: Final = ("timeout", "concurrency", "on_failure")
+_KEYS: Final = ("name", "description", "trigger", "timeout", "steps", "on_failure")
+_KEYS_NOT_YET: Final = ("concurrency",)
 _TRIGGERS: Final = ("event", "manual")
 _TRIGGERS_NOT_YET: Final = ("schedule", "all_of", "sequence", "any_of")
-_STEP_KEYS: Final = ("id", "skill", "with", "condition")
+_STEP_KEYS: Final = ("id", "skill", "with", "condition", "timeout", "grace", "continue_on_failure")
 _STEP_KEYS_NOT_YET: Final = (
-    *("action", "timeout", "grace", "start_within", "stale_after", "requires_approval", "approval", "retry"),
-    *("continue_on_failure", "env", "cwd", "worktree"),
+    *(
+        "action",
+        "start_within",
+        "stale_after",
+        "requires_approval",
+        "approval",
+        "retry",
+        "env",
+        "cwd",
+        "worktree",
+    ),
 )
 _NOT_YET: Final = "is not supported by this version yet"
 
@@ -43,7 +53,7 @@ class Step:
     """One step: a playbook (`skill`) with the values that it is given, and when it is to run.
 
     `values` are the values of `with` as they were written, texts with expressions in them. Without a `condition` it
-    always runs.
+    always runs. `timeout` and `grace` are in seconds, in place of the playbook's.
     """
 
     index: int
@@ -51,6 +61,9 @@ class Step:
     skill: str
     values: Mapping[str, JsonValue] = field(default_factory=dict)
     condition: str | None = None
+    timeout: float | None = None
+    grace: float | None = None
+    continue_on_failure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +76,18 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One chain that can be used."""
+    """One chain that can be used.
+
+    `timeout` is for the whole run, in seconds. The steps of `on_failure` run once the run has failed, timed out or been
+    aborted; they are numbered on from the steps.
+    """
 
     name: str
     trigger: Trigger
     steps: tuple[Step, ...]
     description: str | None = None
+    timeout: float | None = None
+    on_failure: tuple[Step, ...] = ()
     document: Document | None = field(default=None, repr=False, compare=False)
 
 
@@ -95,12 +114,14 @@ def is_event_name(text: str) -> bool:
 def chain_of(definition: JsonValue) -> Chain:
     """The chain that a run keeps as its definition: it was right when the run began."""
     complaints: list[Complaint] = []
-    steps = definition.get("steps") if isinstance(definition, dict) else None
-    skills = (
-        {str(each.get("skill")) for each in steps if isinstance(each, dict)}
-        if isinstance(steps, list)
-        else set()
-    )
+    skills: set[str] = set()
+    for key in ("steps", "on_failure"):
+        steps = definition.get(key) if isinstance(definition, dict) else None
+        skills |= (
+            {str(each.get("skill")) for each in steps or () if isinstance(each, dict)}
+            if isinstance(steps, list)
+            else set()
+        )
     chain = _chain(Document("", definition, {}), frozenset(skills), complaints.append)
     if chain is None or has_errors(complaints):
         raise ValueError(
@@ -120,10 +141,39 @@ def _chain(document: Document, skills: frozenset[str], complain: Complain) -> Ch
     if description is not None and not isinstance(description, str):
         complain(Complaint(("description",), f"is {kind(description)}, not a text", None))
     trigger = _trigger(root.get("trigger"), complain)
-    steps = _steps(root.get("steps"), skills, complain)
+    timeout = _duration(root.get("timeout"), ("timeout",), complain)
+    ids: list[str] = []
+    steps = _steps(root.get("steps"), ("steps",), ids, skills, complain)
+    on_failure = (
+        ()
+        if root.get("on_failure") is None
+        else _steps(root["on_failure"], ("on_failure",), ids, skills, complain)
+    )
     if name is None or trigger is None:
         return None
-    return Chain(name, trigger, steps, description if isinstance(description, str) else None, document)
+    text = description if isinstance(description, str) else None
+    return Chain(name, trigger, steps, text, timeout, on_failure, document)
+
+
+def _duration(value: JsonValue, loc: Location, complain: Complain) -> float | None:
+    if value is None:
+        return None
+    mend = 'write it with its unit: "30m"'
+    if not isinstance(value, str):
+        complain(Complaint(loc, f"is {kind(value)}, not a duration", mend))
+        return None
+    try:
+        seconds = parse_duration(value)
+    except DurationError as error:
+        complain(Complaint(loc, f"{quoted(value)} {error}", error.mend))
+        return None
+    return seconds
+
+
+def _flag(value: JsonValue, loc: Location, complain: Complain) -> bool:
+    if value is not None and not isinstance(value, bool):
+        complain(Complaint(loc, f"is {kind(value)}, not true or false", None))
+    return value is True
 
 
 def _check_keys(
@@ -182,25 +232,24 @@ def _trigger(value: JsonValue, complain: Complain) -> Trigger | None:
     return Trigger(event, check_filter(value.get("filter"), (*loc, "filter"), complain))
 
 
-def _steps(value: JsonValue, skills: frozenset[str], complain: Complain) -> tuple[Step, ...]:
-    mend = "write steps: and a list, each with id: and skill:"
+def _steps(
+    value: JsonValue, loc: Location, ids: list[str], skills: frozenset[str], complain: Complain
+) -> tuple[Step, ...]:
+    mend = f"write {loc[0]}: and a list, each with id: and skill:"
     if not isinstance(value, list) or not value:
         said = (
             "has no 'steps'"
             if value is None
             else f"must be a list of steps, not {kind(value) if value else 'empty'}"
         )
-        complain(Complaint(("steps",) if value is not None else (), said, mend))
+        complain(Complaint(loc if value is not None else (), said, mend))
         return ()
     if len(value) > MOST_STEPS:
-        complain(
-            Complaint(("steps",), f"has {len(value)} steps, at most {MOST_STEPS} are possible", "split it")
-        )
+        complain(Complaint(loc, f"has {len(value)} steps, at most {MOST_STEPS} are possible", "split it"))
         return ()
     found: list[Step] = []
-    ids: list[str] = []
     for index, each in enumerate(value):
-        step = _step(each, index, ids, skills, complain)
+        step = _step(each, len(ids), (*loc, index), ids, skills, complain)
         ids.append(step.id if step is not None else "")
         if step is not None:
             found.append(step)
@@ -208,9 +257,13 @@ def _steps(value: JsonValue, skills: frozenset[str], complain: Complain) -> tupl
 
 
 def _step(
-    value: JsonValue, index: int, before: list[str], skills: frozenset[str], complain: Complain
+    value: JsonValue,
+    index: int,
+    loc: Location,
+    before: list[str],
+    skills: frozenset[str],
+    complain: Complain,
 ) -> Step | None:
-    loc = ("steps", index)
     if not isinstance(value, dict):
         complain(Complaint(loc, f"is {kind(value)}, not a table of keys", "write id: and skill:"))
         return None
@@ -235,7 +288,16 @@ def _step(
         complain(Complaint((*loc, "skill"), f"there is no playbook {quoted(skill)}", mend))
     values = _values(value.get("with"), (*loc, "with"), before, complain)
     condition = _condition(value.get("condition"), (*loc, "condition"), before, complain)
-    return Step(index, identifier, skill if isinstance(skill, str) else "", values, condition)
+    return Step(
+        index,
+        identifier,
+        skill if isinstance(skill, str) else "",
+        values,
+        condition,
+        _duration(value.get("timeout"), (*loc, "timeout"), complain),
+        _duration(value.get("grace"), (*loc, "grace"), complain),
+        _flag(value.get("continue_on_failure"), (*loc, "continue_on_failure"), complain),
+    )
 
 
 def _values(value: JsonValue, loc: Location, before: list[str], complain: Complain) -> dict[str, JsonValue]:

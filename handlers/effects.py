@@ -23,7 +23,7 @@ from runward.handlers.events import (
 )
 from runward.handlers.facts import HookDeclaration, RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.starts.effects import GiveUpStart
+from runward.handlers.starts.effects import GiveUpStart, WithdrawStart
 
 ContractBasis: TypeAlias = Literal["launcher", "hook", "first_look", "late"]
 Source: TypeAlias = Literal["daemon", "launcher", "hook", "person", "schedule"]
@@ -300,6 +300,7 @@ Effect: TypeAlias = (
     | SetStep
     | SetChainRun
     | GiveUpStart
+    | WithdrawStart
 )
 Effects: TypeAlias = tuple[Effect, ...]
 

@@ -12,7 +12,12 @@ from typing import ClassVar, Final, Literal, TypeAlias
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from runward.config.flow import Leg
-from runward.handlers.chains.events import ChainFired, ChainFireRequested, EventOccurred
+from runward.handlers.chains.events import (
+    ChainFired,
+    ChainFireRequested,
+    ChainRunCancelRequested,
+    EventOccurred,
+)
 from runward.handlers.event_kinds import OfSession, Request
 from runward.handlers.starts.events import StartFailed
 
@@ -414,6 +419,7 @@ Event: TypeAlias = (
     | RunLaunched
     | EventOccurred
     | ChainFireRequested
+    | ChainRunCancelRequested
     | ChainFired
     | StartFailed
 )
@@ -436,6 +442,7 @@ _CLASSES: Final[tuple[type[Event], ...]] = (
     RunLaunched,
     EventOccurred,
     ChainFireRequested,
+    ChainRunCancelRequested,
     ChainFired,
     StartFailed,
 )

@@ -19,6 +19,8 @@
 | `RunLaunched`         | `sessions/deadline` | has a run ended whose launcher did not end it in time |
 | `EventOccurred`       | `chains/match`      | fires the chains that listen                        |
 | `ChainFireRequested`  | `chains/order`      | fires a chain that a person named                   |
+| `ChainRunCancelRequested` | `chains/cancel` | ends a chain run, and the step that runs              |
+| `AttemptStarted`      | `chains/begun`      | has a step ended that began after its run was cancelled |
 | `ChainFired`          | `chains/fire`       | opens a chain run and begins its first step         |
 | `SessionFinished`     | `chains/advance`    | goes on to the next step of its chain run           |
 | `StartFailed`         | `starts/failed`     | gives up the start of a run that can never begin    |
@@ -31,8 +33,15 @@ questions (`asking.py`). It raises `TryLater` where the world must be tried agai
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.handlers.asking import Given
-from runward.handlers.chains import advance, fire, match, order
-from runward.handlers.chains.events import ChainFired, ChainFireRequested, EventOccurred, chain_run_of
+from runward.handlers.chains import advance, begun, fire, match, order
+from runward.handlers.chains import cancel as cancel_chain
+from runward.handlers.chains.events import (
+    ChainFired,
+    ChainFireRequested,
+    ChainRunCancelRequested,
+    EventOccurred,
+    chain_run_of,
+)
 from runward.handlers.contracts import hashes, planned
 from runward.handlers.effects import Deciding, Effects
 from runward.handlers.events import (
@@ -62,7 +71,7 @@ from runward.handlers.starts.events import StartFailed
 Decision: TypeAlias = Effects | Deciding
 
 HANDLERS: Final[dict[str, tuple[str, ...]]] = {
-    AttemptStarted.type: ("sessions/opened",),
+    AttemptStarted.type: ("sessions/opened", "chains/begun"),
     FlowPlanned.type: ("contracts/planned",),
     AttemptEnded.type: ("sessions/ended",),
     SessionFinished.type: ("contracts/hashes", "chains/advance"),
@@ -79,6 +88,7 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     RunLaunched.type: ("sessions/deadline",),
     EventOccurred.type: ("chains/match",),
     ChainFireRequested.type: ("chains/order",),
+    ChainRunCancelRequested.type: ("chains/cancel",),
     ChainFired.type: ("chains/fire",),
     StartFailed.type: ("starts/failed", "chains/advance"),
 }
@@ -113,6 +123,10 @@ def duties(event: Event) -> tuple[Duty, ...]:
         hashes_owed = (Duty(0, "contracts/hashes", lane),) if is_owed else ()
         run = chain_run_of(event.session_key)
         return hashes_owed if run is None else (*hashes_owed, Duty(1, "chains/advance", run))
+    if isinstance(event, AttemptStarted):
+        opened_owed = (Duty(0, "sessions/opened", event.lane),)
+        run = chain_run_of(event.session_key)
+        return opened_owed if run is None else (*opened_owed, Duty(1, "chains/begun", run))
     if isinstance(event, StartFailed):
         given_up = (Duty(0, "starts/failed", event.lane),)
         run = chain_run_of(event.session_key)
@@ -169,6 +183,10 @@ def decide(handler: str, event: Event, given: Given) -> Decision:
             return match.decide(event, given)
         case "chains/order", ChainFireRequested():
             return order.decide(event, given)
+        case "chains/cancel", ChainRunCancelRequested():
+            return cancel_chain.decide(event, given)
+        case "chains/begun", AttemptStarted():
+            return begun.decide(event, given)
         case "chains/fire", ChainFired():
             return fire.decide(event, given)
         case "starts/failed", StartFailed():

@@ -150,9 +150,10 @@ def _lines(found: Chain) -> list[str]:
     lines = [f"{safe(found.name)}: fired by {f'the event {safe(fired)}' if fired else 'a person'}"]
     if found.description:
         lines.append(safe(found.description))
-    for step in found.steps:
+    for step in (*found.steps, *found.on_failure):
         when = f" if {safe(step.condition)}" if step.condition is not None else ""
-        lines.append(f"  {step.index}  {safe(step.id)}: {safe(step.skill)}{when}")
+        after = " after a failure" if step in found.on_failure else ""
+        lines.append(f"  {step.index}  {safe(step.id)}: {safe(step.skill)}{when}{after}")
     return lines
 
 
@@ -302,6 +303,40 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
         print_json(details_as_json(row, steps))
     else:
         echo(lines_of(row, steps))
+
+
+@chain_run.command("cancel")
+@click.argument("identifier", metavar="ID")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def cancel_run(context: click.Context, identifier: str, reason: str, as_json: bool) -> None:
+    """End a chain run, and the process tree of its step. It is durable when this returns, the daemon up or down.
+
+    \b
+    Example:
+      runward chain run cancel @last --reason "the wrong branch"
+    """
+    from runward.daemon.cli.chain_runs import find_run
+    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.spool import put
+    from runward.handlers.chains.events import ChainRunCancelRequested
+
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = find_run(connection, identifier)
+    if row.status not in ("running", "waiting_approval"):
+        fail(f"{row.id} is {row.status} already", 1)
+    request = str(uuid.uuid4())
+    put(
+        Path(settings.state_dir),
+        request,
+        dump_request(ChainRunCancelRequested(request, time.time(), row.id, reason)),
+    )
+    if as_json:
+        print_json({"chain_run_id": row.id, "status": "asked"})
+    else:
+        click.echo(f"{row.id} is to be cancelled")
 
 
 def _found(settings: Settings, name: str) -> Parsed[Chain]:

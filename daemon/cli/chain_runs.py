@@ -41,6 +41,7 @@ def details_as_json(row: ChainRunRow, steps: Sequence[ChainStepRow]) -> dict[str
         **run_as_json(row),
         "trigger_event": json.loads(row.trigger_event),
         "fired_by": row.fired_by,
+        "deadline": None if row.deadline is None else iso(row.deadline),
         "step_outcomes": outcomes,
         "steps": shown,
     }
@@ -48,7 +49,8 @@ def details_as_json(row: ChainRunRow, steps: Sequence[ChainStepRow]) -> dict[str
 
 def _defined(row: ChainRunRow) -> list[dict[str, JsonValue]]:
     definition = json.loads(row.definition)
-    return [each for each in definition["steps"] if isinstance(each, dict)]
+    steps = [*definition["steps"], *(definition.get("on_failure") or ())]
+    return [each for each in steps if isinstance(each, dict)]
 
 
 def _step_as_json(number: int, defined: dict[str, JsonValue], standing: ChainStepRow | None) -> JsonValue:

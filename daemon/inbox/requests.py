@@ -9,7 +9,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.inbox.hook_notes import HOOK, load_note
 from runward.daemon.inbox.launches import LAUNCH, load_launch
 from runward.daemon.inbox.spool import InboxFile
-from runward.handlers.chains.events import ChainFireRequested, EventOccurred
+from runward.handlers.chains.events import ChainFireRequested, ChainRunCancelRequested, EventOccurred
 from runward.handlers.events import (
     Event,
     JobDiscardRequested,
@@ -37,6 +37,7 @@ Request = (
     | RootAcceptRequested
     | EventOccurred
     | ChainFireRequested
+    | ChainRunCancelRequested
 )
 REQUESTS: Final = (
     JobRetryRequested,
@@ -49,6 +50,7 @@ REQUESTS: Final = (
     RootAcceptRequested,
     EventOccurred,
     ChainFireRequested,
+    ChainRunCancelRequested,
 )
 
 

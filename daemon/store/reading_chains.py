@@ -16,6 +16,7 @@ class ChainRunRow(NamedTuple):
     current_step: int
     created_at: float
     updated_at: float
+    deadline: float | None
     trigger_event: str
     definition: str
 

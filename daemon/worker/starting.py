@@ -194,7 +194,7 @@ class Starts:
     async def _mark(self, rows: Sequence[Row]) -> str | None:
         """Mark these starts; returns why that may not have happened, and then they are asked for again."""
         try:
-            await self.store.run([Statement(BEGUN, rows, exact=True)], "start")
+            await self.store.run([Statement(BEGUN, rows)], "start")
         except EpochRefused:
             raise
         except (CommitUnknown, Fenced, sqlite3.Error) as error:

@@ -21,6 +21,7 @@ class OpenChainRun(NamedTuple):
     definition: JsonValue
     trigger: JsonValue
     fired_by: str
+    deadline: float | None = None
 
 
 class SetStep(NamedTuple):

@@ -52,6 +52,24 @@ class ChainFireRequested(Request):
 
 
 @dataclass(frozen=True, slots=True)
+class ChainRunCancelRequested(Request):
+    """A person wants a chain run ended, with the step that runs."""
+
+    type: ClassVar[str] = "ChainRunCancelRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    run: str
+    reason: str = ""
+    said_by: str = ""
+
+    @property
+    def lane(self) -> str:
+        return self.run
+
+
+@dataclass(frozen=True, slots=True)
 class ChainFired:
     """A chain was fired: by an event that passed its filter, or by a person.
 
@@ -80,5 +98,5 @@ class ChainFired:
 
 def chain_run_of(session_key: str) -> str | None:
     """The chain run whose step a session would be by its name; whether it is one is said by the store."""
-    found = _STEP.fullmatch(session_key)
+    found = _STEP.fullmatch(session_key) if "/cr_" in session_key else None
     return None if found is None else found[1]

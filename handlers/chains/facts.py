@@ -45,6 +45,9 @@ class ChainRunStanding(NamedTuple):
     definition: JsonValue
     trigger: Mapping[str, JsonValue]
     fired_by: str
+    reason_code: str
+    reason_summary: str
+    deadline: float | None
     steps: Mapping[int, StepStanding]
 
 

@@ -14,7 +14,11 @@ def decide(event: ChainFired, given: Given) -> Deciding:
     run = run_id(event.key)
     if (yield from ask(ChainRunOf(run))) is not None:
         return (Explain(run, "refused", f"{event.event} {event.event_id} fired it before"),)
-    position = Position(run, chain_of(event.definition), event.fields, event.fired_by, given.event_hash, {})
-    opened = OpenChainRun(run, event.chain, event.at, event.definition, event.fields, event.fired_by)
-    followed = yield from onward(position, 0, given.at)
+    chain = chain_of(event.definition)
+    deadline = None if chain.timeout is None else given.at + chain.timeout
+    position = Position(run, chain, event.fields, event.fired_by, given.event_hash, {}, deadline)
+    opened = OpenChainRun(
+        run, event.chain, given.at, event.definition, event.fields, event.fired_by, deadline
+    )
+    followed = yield from onward(position, given.at)
     return (opened, *followed)

@@ -3,6 +3,14 @@
 from typing import NamedTuple
 
 
+class WithdrawStart(NamedTuple):
+    """Keep that a run that was ordered is not wanted any more. One that may have begun meanwhile stays as it is."""
+
+    session_key: str
+    at: float
+    why: str
+
+
 class GiveUpStart(NamedTuple):
     """Keep that a run that was ordered never begins, and why. A start that is over stays as it is."""
 

@@ -10,7 +10,12 @@ from tests.handlers.examples import declaration, ended, planned, started
 
 from runward.config.json_value import JsonValue
 from runward.handlers import events
-from runward.handlers.chains.events import ChainFired, ChainFireRequested, EventOccurred
+from runward.handlers.chains.events import (
+    ChainFired,
+    ChainFireRequested,
+    ChainRunCancelRequested,
+    EventOccurred,
+)
 from runward.handlers.events import (
     AttemptEnded,
     AttemptStarted,
@@ -69,6 +74,7 @@ EXAMPLES: list[Event] = [
     RootAcceptRequested("r", 1.0, "runs", "1:2", "ann"),
     EventOccurred("r", 1.0, "pr.opened", "id", {"pr": 12, "more": {"x": [None, "ä"]}}, "ann"),
     ChainFireRequested("r", 1.0, "pr", {"pr": 12}, "ann"),
+    ChainRunCancelRequested("r", 1.0, "cr_0", "why", "ann"),
     ChainFired("pr", 1.0, "r", "pr.opened", "id", {"pr": 12}, {"name": "pr", "steps": [{"id": "a"}]}),
     StartFailed("cr_0/0/1", "native:runs/cr_0-0-1", 1.0, "its run directory can't be made"),
     RunLaunched("k", "l", 1.0, "5e", (7, 70, "b"), (8, 80, "b"), {"expected": []}, 60.0, 5.0),

@@ -119,7 +119,7 @@ def look(watched: Watched, number: int, changed: list[tuple[str, bytes]]) -> Obs
 
 
 def decide(event: AttemptStarted | FlowPlanned | AttemptEnded, session: Session | None) -> Effects:
-    (handler,) = route.HANDLERS[event.type]
+    (handler,) = (duty.handler for duty in route.duties(event))
     decision = route.decide(handler, event, Given("h" * 64, 5.0))
     assert not isinstance(decision, tuple)
     question = next(decision)

@@ -18,6 +18,7 @@ from tests.simulation.universe import Universe
 from runward.daemon.ports import Appended, JournalLine, NotAppended
 from runward.daemon.store.hash_chain import GENESIS, event_hash
 from runward.daemon.store.restore import MAYBE_BEGUN
+from runward.handlers.chains.cancel import WITHDRAWN
 from runward.handlers.journal.place import journal_directory
 
 ALWAYS: Final[dict[str, str]] = {
@@ -198,7 +199,7 @@ class Laws:
         check_files(self._universe, self._places)
         check_agents(self._universe)
         self._universe.chains.at_rest()
-        self._universe.launchers.check(dict(self._universe.peek(STARTS, (MAYBE_BEGUN,))))
+        self._universe.launchers.check(dict(self._universe.peek(STARTS, (MAYBE_BEGUN, WITHDRAWN))))
         self._epochs()
 
     def _chain(self) -> None:
@@ -454,7 +455,7 @@ UNSURE: Final = "select session_key, attempt from cancellations where told is nu
 TOLD: Final = "select session_key, attempt from cancellations where told is not 0"
 
 PRUNED: Final = "select session_key from tombstones"
-STARTS: Final = "select key, case when why = ? then 'given up' else state end from starts"
+STARTS: Final = "select key, case when why in (?, ?) then 'given up' else state end from starts"
 """Each start's state; of what was given up at a restore nobody can tell whether it began."""
 
 GIVEN_UP: Final = "select lane from jobs where handler = 'journal/repair' and state = 'discarded'"

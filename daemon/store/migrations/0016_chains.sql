@@ -13,6 +13,7 @@ create table chain_runs (
     current_step integer not null,
     created_at real not null,
     updated_at real not null,
+    deadline real,
     unique (chain, fired_by)
 ) strict, without rowid;
 create index chain_runs_of on chain_runs (chain, created_at);

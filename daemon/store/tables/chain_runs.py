@@ -9,7 +9,7 @@ from pydantic_core import from_json, to_json
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
-from runward.daemon.store.values import as_int, listed
+from runward.daemon.store.values import as_float, as_int, listed
 from runward.handlers.chains.effects import OpenChainRun, SetChainRun, SetStep
 from runward.handlers.chains.facts import ChainRunOf, ChainRunStanding, StepStanding
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OPEN: Final = Write(
     "insert into chain_runs (id, chain, event, fired_by, definition, trigger_event, status, reason_code, reason_summary,"
-    " current_step, created_at, updated_at) values (?, ?, ?, ?, ?, ?, 'running', 'chain.running.started', 'it was fired', 0, ?, ?)"
+    " current_step, created_at, updated_at, deadline) values (?, ?, ?, ?, ?, ?, 'running', 'chain.running.started', 'it was fired', 0, ?, ?, ?)"
 )
 STEP: Final = Write(
     "insert into chain_steps (run, step, attempt, status, reason_code, reason_summary, value, session_key, outcome,"
@@ -34,7 +34,18 @@ RUN: Final = Write(
 def _open(batch: "Batch", job: Job, effect: OpenChainRun) -> None:
     definition, trigger = to_json(effect.definition).decode(), to_json(effect.trigger).decode()
     batch.row(
-        OPEN, (effect.id, effect.chain, job.seq, effect.fired_by, definition, trigger, effect.at, effect.at)
+        OPEN,
+        (
+            effect.id,
+            effect.chain,
+            job.seq,
+            effect.fired_by,
+            definition,
+            trigger,
+            effect.at,
+            effect.at,
+            effect.deadline,
+        ),
     )
 
 
@@ -68,7 +79,7 @@ async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStan
             None if outcome is None else from_json(str(outcome)),
         )
     rows = await store.read(
-        "select id, chain, status, definition, trigger_event, fired_by from chain_runs"
+        "select id, chain, status, definition, trigger_event, fired_by, reason_code, reason_summary, deadline from chain_runs"
         " where id in (select value from json_each(?))",
         (keys,),
     )
@@ -80,9 +91,12 @@ async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStan
             json.loads(str(definition)),
             json.loads(str(trigger)),
             str(fired_by),
+            str(code),
+            str(summary),
+            None if deadline is None else as_float(deadline),
             steps.get(str(run), {}),
         )
-        for run, chain, status, definition, trigger, fired_by in rows
+        for run, chain, status, definition, trigger, fired_by, code, summary, deadline in rows
     }
 
 

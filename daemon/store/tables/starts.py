@@ -11,7 +11,7 @@ from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
 from runward.daemon.store.values import as_bytes, listed
 from runward.handlers.effects import StartRun
-from runward.handlers.starts.effects import GiveUpStart
+from runward.handlers.starts.effects import GiveUpStart, WithdrawStart
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -21,7 +21,7 @@ INSERT: Final = Write(
 )
 
 BEGUN: Final = "update starts set state = 'begun', ended_at = ? where key = ? and state = 'owed'"
-"""It began; exact, so that nobody says it twice."""
+"""It began. One that was withdrawn meanwhile stays so, and is told to end when it is seen."""
 
 GIVE_UP: Final = Write(
     "update starts set state = case state when 'owed' then 'failed' else state end, why = ?,"
@@ -29,6 +29,11 @@ GIVE_UP: Final = Write(
     exact=False,
 )
 """It never begins; or it began, and its directory was gone before anybody looked into it."""
+
+WITHDRAW: Final = Write(
+    "update starts set state = 'failed', why = ?, ended_at = ? where session_key = ? and state = 'owed'",
+    exact=False,
+)
 
 UNREADABLE: Final = "what was stored of it can't be read any more: ask for it anew if it is wanted"
 
@@ -83,6 +88,10 @@ def _start(batch: "Batch", job: Job, effect: StartRun) -> None:
     batch.row(INSERT, (effect.key, job.seq, effect.session, effect.name, directory, content))
 
 
+def _withdraw(batch: "Batch", job: Job, effect: WithdrawStart) -> None:
+    batch.row(WITHDRAW, (effect.why, effect.at, effect.session_key))
+
+
 def _give_up(batch: "Batch", job: Job, effect: GiveUpStart) -> None:
     batch.row(GIVE_UP, (effect.why, effect.at, effect.key))
 
@@ -115,7 +124,7 @@ async def seen_sessions(store: Store, keys: Iterable[str]) -> frozenset[str]:
 
 
 STARTS: Final = Table(
-    writes=(INSERT, GIVE_UP),
-    appliers={StartRun: _start, GiveUpStart: _give_up},
+    writes=(INSERT, GIVE_UP, WITHDRAW),
+    appliers={StartRun: _start, GiveUpStart: _give_up, WithdrawStart: _withdraw},
     goes_with_session=("delete from starts where session_key = ?",),
 )

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.daemon.launching import members
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
@@ -236,3 +237,59 @@ def test_the_events_fields_come_from_a_file_and_the_command_line(chains: Place) 
 def test_a_chain_that_is_not_there(chains: Place) -> None:
     for words in (("show", "nobody"), ("fire", "nobody", "--dry-run"), ("define", "nobody.yaml")):
         assert chains.call("chain", *words).code == 3
+
+
+SLEEPY = """\
+name: sleepy
+trigger: {manual: true}
+steps:
+  - {id: rest, skill: rest, with: {for: "{{ trigger.for }}"}, timeout: 10m, grace: 1s}
+  - {id: merge, skill: touch}
+on_failure:
+  - {id: note, skill: touch, condition: "{{ steps.rest.status in ['timed_out', 'cancelled'] }}"}
+"""
+
+
+@pytest.fixture
+def sleepy(firing: Place) -> Place:
+    rest = 'command: [sh, -c, "sleep $0 & wait", "{{ with.for }}"]\n'
+    (firing.directory / "playbooks/rest.playbook.yaml").write_text(rest)
+    (firing.directory / "sleepy.yaml").write_text(SLEEPY)
+    assert firing.call("chain", "define", "sleepy.yaml").code == 0
+    return firing
+
+
+def rests(place: Place) -> bool:
+    """Whether the first step's command runs."""
+    return bool(list(place.runs.glob("cr_*/process.json"))) and bool(members(str(place.runs)))
+
+
+def test_a_chain_run_is_cancelled_with_the_process_tree_of_its_step(sleepy: Place) -> None:
+    fired = sleepy.call("chain", "fire", "sleepy", "for=1000").out.strip()
+    with sleepy.daemon():
+        wait_for(lambda: rests(sleepy), "the step")
+        wait_for(lambda: len(runs_of(sleepy)) == 1, "the chain run")
+        cancelled = sleepy.call("chain", "run", "cancel", fired, "--reason", "enough")
+        assert (cancelled.code, cancelled.out) == (0, f"{fired} is to be cancelled\n")
+        wait_for(lambda: over(sleepy, 1), "the end of the chain run")
+        wait_for(lambda: not members(str(sleepy.runs)), "the end of its processes")
+        wait_for(lambda: steps_of(sleepy)[0] == ("rest", "cancelled"), "the end of its step")
+        again = sleepy.call("chain", "run", "cancel", fired)
+        assert (again.code, again.err) == (1, f"runward: {fired} is cancelled already\n")
+    assert [status for _, status in steps_of(sleepy)] == ["cancelled", "pending", "pending"]
+    assert "enough" in sleepy.call("why", fired).out
+
+
+def test_a_chain_run_whose_time_is_over_is_dead_and_its_steps_of_on_failure_run(sleepy: Place) -> None:
+    (sleepy.directory / "sleepy.yaml").write_text("timeout: 1s\n" + SLEEPY)
+    assert sleepy.call("chain", "define", "sleepy.yaml").code == 0
+    assert sleepy.call("chain", "fire", "sleepy", "for=1000").code == 0
+    with sleepy.daemon():
+        wait_for(lambda: len(runs_of(sleepy)) == 1 and over(sleepy, 1), "the end of the chain run")
+        assert members(str(sleepy.runs)) == []
+    (run,) = runs_of(sleepy)
+    assert (run["status"], run["reason"]) == (
+        "timed_out",
+        {"code": "chain.timed_out.deadline", "summary": "the time for the whole run is over"},
+    )
+    assert steps_of(sleepy) == [("rest", "timed_out"), ("merge", "pending"), ("note", "completed")]

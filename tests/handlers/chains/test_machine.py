@@ -1,6 +1,7 @@
 """From an event to the steps of a chain run: what is started, skipped or refused, and how the run ends."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,16 @@ from runward.config.chain import read_chain
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook
 from runward.handlers.asking import Given, TryLater
-from runward.handlers.chains import advance, fire, match, order
+from runward.handlers.chains import advance, begun, cancel, fire, match, order
 from runward.handlers.chains.advancing import run_id
 from runward.handlers.chains.effects import ChainRunStatus, OpenChainRun, SetChainRun, SetStep
-from runward.handlers.chains.events import ChainFired, ChainFireRequested, EventOccurred, chain_run_of
+from runward.handlers.chains.events import (
+    ChainFired,
+    ChainFireRequested,
+    ChainRunCancelRequested,
+    EventOccurred,
+    chain_run_of,
+)
 from runward.handlers.chains.facts import (
     ChainNamed,
     ChainRunOf,
@@ -22,8 +29,9 @@ from runward.handlers.chains.facts import (
     StepStanding,
 )
 from runward.handlers.effects import Deciding, Effect, Emit, Explain, StartRun
-from runward.handlers.events import SessionFinished, Status
+from runward.handlers.events import AttemptStarted, SessionFinished, Status
 from runward.handlers.facts import Play, PlayOf, Session, SessionOf
+from runward.handlers.starts.effects import WithdrawStart
 from runward.handlers.starts.events import StartFailed
 from runward.handlers.unreadable import Unreadable
 
@@ -107,19 +115,32 @@ def test_a_fired_chain_opens_a_run_and_starts_its_first_step() -> None:
     assert (step.status, step.session_key, step.attempt) == ("running", start.session, 1)
 
 
+def stands(
+    steps: Mapping[int, StepStanding],
+    status: ChainRunStatus = "running",
+    definition: JsonValue = DEFINITION,
+    code: str = "chain.running.started",
+    deadline: float | None = None,
+) -> ChainRunStanding:
+    return ChainRunStanding(
+        RUN, "pr", status, definition, {"pr": 7}, "request", code, "it was fired", deadline, steps
+    )
+
+
 def finished(
     status: Status = "completed",
     outcome: object = None,
     step: int = 0,
     steps: Mapping[int, StepStanding] | None = None,
     run_status: ChainRunStatus = "running",
+    definition: JsonValue = DEFINITION,
+    code: str = "chain.running.started",
+    deadline: float | None = None,
 ) -> tuple[Effect, ...]:
     """What follows when the step's session has its verdict."""
     key = f"native:runs/{RUN}-{step}-1"
     running = {step: StepStanding(step, "running", None, key, 1, None)}
-    standing = ChainRunStanding(
-        RUN, "pr", run_status, DEFINITION, {"pr": 7}, "request", {**(steps or {}), **running}
-    )
+    standing = stands({**(steps or {}), **running}, run_status, definition, code, deadline)
     session = Session(
         key, "s", "native", "/runs/s", status, 1, "/runs/s/artifacts", None, None, None, 1.0, "live"
     )
@@ -201,30 +222,149 @@ def test_an_outcome_that_can_not_be_read_is_waited_for() -> None:
         finished(outcome=Unreadable("Input/output error"))
 
 
-def test_a_run_that_is_over_or_a_session_that_no_chain_started_changes_nothing() -> None:
-    assert finished(run_status="failed") == ()
+def test_of_a_run_that_is_over_only_the_step_is_kept() -> None:
+    (over,) = finished("cancelled", run_status="cancelled")
+    assert isinstance(over, SetStep)
+    assert over.status == "cancelled"
+
+
+def test_a_session_that_no_chain_started_changes_nothing() -> None:
     stranger = SessionFinished("native:runs/other", 1, 2.0, "completed", "c", None)
     assert decided(advance.decide(stranger, GIVEN), {}) == ()
     forged = SessionFinished(f"native:elsewhere/{RUN}-0-1", 1, 2.0, "completed", "c", None)
-    standing = ChainRunStanding(RUN, "pr", "running", DEFINITION, {}, "r", {})
+    standing = stands({})
     assert decided(advance.decide(forged, GIVEN), {ChainRunOf(RUN): standing}) == ()
 
 
 def test_a_step_that_can_never_begin_fails_its_run() -> None:
     key = f"native:runs/{RUN}-0-1"
     steps = {0: StepStanding(0, "running", None, key, 1, None)}
-    run = ChainRunStanding(RUN, "pr", "running", DEFINITION, {"pr": 7}, "request", steps)
+    run = stands(steps)
     event = StartFailed(f"{RUN}/0/1", key, 9.0, "its run directory can't be made")
-    step, ended, said = decided(advance.decide(event, GIVEN), {ChainRunOf(RUN): run})
+    step, said, ended = decided(advance.decide(event, GIVEN), {ChainRunOf(RUN): run})
     assert isinstance(step, SetStep)
     assert (step.status, step.reason_code, step.attempt) == ("failed", "run.failed.not_started", 1)
     assert isinstance(ended, SetChainRun)
     assert (ended.status, ended.reason_code) == ("failed", "chain.failed.step_failed")
     assert isinstance(said, Explain)
     is_over = {ChainRunOf(RUN): run._replace(status="failed")}
-    assert decided(advance.decide(event, GIVEN), is_over) == ()
+    (only, _) = decided(advance.decide(event, GIVEN), is_over)
+    assert isinstance(only, SetStep)
 
 
 def test_an_event_that_is_told_again_long_after_fires_no_second_run() -> None:
-    known = ChainRunStanding(RUN, "pr", "completed", DEFINITION, {"pr": 7}, "request", {})
+    known = stands({}, "completed")
     assert [type(each) for each in decided(fire.decide(FIRED, GIVEN), {ChainRunOf(RUN): known})] == [Explain]
+
+
+def changed(text: str) -> JsonValue:
+    chain = read_chain(text, "pr.yaml", ("review", "merge", "tell")).value
+    assert chain is not None
+    assert chain.document is not None
+    return chain.document.root
+
+
+CLEANING: JsonValue = changed(
+    TEXT
+    + """\
+on_failure:
+  - {id: note, skill: tell, with: {said: "{{ steps.review.reason }}"}}
+  - {id: close, skill: merge, condition: "{{ steps.note.status == 'completed' }}"}
+"""
+)
+
+
+def test_after_a_failure_the_steps_of_on_failure_run_and_the_run_stays_failed() -> None:
+    effects = finished("failed", definition=CLEANING)
+    (start,), (run,) = of(StartRun, effects), of(SetChainRun, effects)
+    assert start.name == f"{RUN}-3-1"
+    assert start.command == ("tell", "run.failed.why")
+    assert (run.status, run.reason_code, run.current_step) == ("running", "chain.failed.step_failed", 3)
+    before = {0: StepStanding(0, "failed", "run.failed.why", "a", 1, None)}
+    failing = "chain.failed.step_failed"
+    effects = finished("failed", step=3, steps=before, definition=CLEANING, code=failing)
+    assert [(each.step, each.status) for each in of(SetStep, effects)] == [(3, "failed"), (4, "skipped")]
+    (run,) = of(SetChainRun, effects)
+    assert (run.status, run.reason_code) == ("failed", failing)
+
+
+def test_where_no_step_fails_those_of_on_failure_never_run() -> None:
+    steps = {
+        0: StepStanding(0, "completed", None, "a", 1, None),
+        1: StepStanding(1, "skipped", None, None, 0, None),
+    }
+    effects = finished(step=2, steps=steps, definition=CLEANING)
+    assert [each.status for each in of(SetChainRun, effects)] == ["completed"]
+    assert of(StartRun, effects) == []
+
+
+def test_a_step_that_may_fail_does_not_change_how_the_run_ends() -> None:
+    text = TEXT.replace(
+        "{id: review, skill: review,", "{id: review, skill: review, continue_on_failure: true,"
+    )
+    effects = finished("failed", definition=changed(text))
+    assert [each.command for each in of(StartRun, effects)] == [("tell", "skipped")]
+    assert [each.status for each in of(SetChainRun, effects)] == ["running"]
+
+
+def test_a_step_has_its_own_timeout_and_never_more_than_the_run_has_left() -> None:
+    text = TEXT.replace("skill: tell,", "skill: tell, timeout: 5m, grace: 3s,")
+    effects = finished(definition=changed(text), deadline=1_000_000.0)
+    (start,) = of(StartRun, effects)
+    assert (start.timeout, start.grace) == (300.0, 3.0)
+    effects = finished(definition=changed(text), deadline=GIVEN.at + 20.0)
+    assert of(StartRun, effects)[0].timeout == 20.0
+    fired = fire.decide(replace(FIRED, definition=changed("timeout: 30s\n" + TEXT)), GIVEN)
+    effects = decided(fired, {ChainRunOf(RUN): None})
+    assert of(OpenChainRun, effects)[0].deadline == GIVEN.at + 30.0
+    assert of(StartRun, effects)[0].timeout == 30.0
+
+
+@pytest.mark.parametrize("status", ["completed", "timed_out"])
+def test_a_run_whose_time_is_over_is_timed_out(status: Status) -> None:
+    effects = finished(status, definition=CLEANING, deadline=GIVEN.at)
+    assert [each.command[0] for each in of(StartRun, effects)] == ["tell"]
+    (run,) = of(SetChainRun, effects)
+    assert (run.status, run.reason_code) == ("running", "chain.timed_out.deadline")
+    assert of(StartRun, effects)[0].timeout is None
+
+
+def running(status: Status) -> Session:
+    key = f"native:runs/{RUN}-0-1"
+    return Session(key, "s", "native", "/runs/s", status, 1, "/runs/s/a", None, None, None, 1.0, "live")
+
+
+CANCEL = ChainRunCancelRequested("request", 1.0, RUN, "the wrong branch", "ada")
+BEGUN = {0: StepStanding(0, "running", None, f"native:runs/{RUN}-0-1", 1, None)}
+
+
+def test_a_cancelled_run_is_over_at_once_and_its_step_is_told_to_end() -> None:
+    key = f"native:runs/{RUN}-0-1"
+    answers = {ChainRunOf(RUN): stands(BEGUN), SessionOf(key): running("running")}
+    effects = decided(cancel.decide(CANCEL, GIVEN), answers)
+    (emitted,) = of(Emit, effects)
+    assert (emitted.event.session_key, emitted.event.attempt, emitted.event.said_by) == (key, 1, "ada")
+    assert [(each.status, each.reason_code) for each in of(SetChainRun, effects)] == [
+        ("cancelled", "chain.cancelled.user")
+    ]
+
+
+def test_the_start_of_a_step_that_is_no_session_yet_is_withdrawn_and_it_is_told_to_end_if_it_begins() -> None:
+    key = f"native:runs/{RUN}-0-1"
+    effects = decided(cancel.decide(CANCEL, GIVEN), {ChainRunOf(RUN): stands(BEGUN), SessionOf(key): None})
+    assert [each.session_key for each in of(WithdrawStart, effects)] == [key]
+    assert [(each.status, each.reason_code) for each in of(SetStep, effects)] == [
+        ("cancelled", "run.cancelled.user")
+    ]
+    late = AttemptStarted(key, 1, 2.0, None)
+    (emitted,) = of(Emit, decided(begun.decide(late, GIVEN), {ChainRunOf(RUN): stands(BEGUN, "cancelled")}))
+    assert emitted.event.session_key == key
+    for run in (stands(BEGUN), stands({}, "cancelled"), stands(BEGUN, "completed"), None):
+        assert decided(begun.decide(late, GIVEN), {ChainRunOf(RUN): run}) == ()
+
+
+@pytest.mark.parametrize("run", [None, stands({}, "completed")])
+def test_a_run_that_is_over_is_not_cancelled(run: ChainRunStanding | None) -> None:
+    effects = decided(cancel.decide(CANCEL, GIVEN), {ChainRunOf(RUN): run})
+    assert [each.verdict for each in of(Explain, effects)] == ["refused"]
+    assert len(effects) == 1

@@ -1,0 +1,58 @@
+"""A person wants a chain run ended: it is over at once, and the step that runs is ended, or never begins."""
+
+from runward.handlers.asking import Given, ask
+from runward.handlers.chains.effects import SetChainRun, SetStep
+from runward.handlers.chains.events import ChainRunCancelRequested
+from runward.handlers.chains.facts import ChainRunOf, StepStanding
+from runward.handlers.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.events import SessionCancelRequested
+from runward.handlers.facts import SessionOf
+from runward.handlers.starts.effects import WithdrawStart
+
+WITHDRAWN = "its chain run was cancelled"
+
+
+def decide(event: ChainRunCancelRequested, given: Given) -> Deciding:
+    """End the run, or say why not."""
+    run = yield from ask(ChainRunOf(event.run))
+    order = f"cancelled by {event.said_by}" + (f": {event.reason}" if event.reason else "")
+    if run is None:
+        return (Explain(event.run, "refused", f"not {order}: there is no such chain run"),)
+    if run.status not in ("running", "waiting_approval"):
+        return (Explain(event.run, "refused", f"not {order}: it is {run.status} already"),)
+    effects: list[Effect] = [Explain(run.id, "decided", order)]
+    for step in run.steps.values():
+        if step.status == "running" and step.session_key is not None:
+            session = yield from ask(SessionOf(step.session_key))
+            if session is None:
+                effects += _withdraw(run.id, step, step.session_key, given.at)
+            elif session.status == "running":
+                effects.append(
+                    Emit(_order(event, f"{event.key}/step", step.session_key, session.attempt, given.at))
+                )
+    last = max(run.steps, default=0)
+    effects.append(SetChainRun(run.id, given.at, "cancelled", "chain.cancelled.user", order, last))
+    return tuple(effects)
+
+
+def _withdraw(run: str, step: StepStanding, session: str, at: float) -> list[Effect]:
+    return [
+        WithdrawStart(session, at, WITHDRAWN),
+        SetStep(
+            run,
+            step.step,
+            at,
+            "cancelled",
+            "run.cancelled.user",
+            "it had not begun",
+            True,
+            session,
+            step.attempt,
+        ),
+    ]
+
+
+def _order(
+    event: ChainRunCancelRequested, key: str, session: str, attempt: int, at: float
+) -> SessionCancelRequested:
+    return SessionCancelRequested(key, at, session, attempt, event.reason, event.said_by)
