@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking
-from runward.handlers.chains.effects import OpenChainRun, SetChainRun, SetStep
+from runward.handlers.chains.effects import OpenChainRun, SetChainRun, SetChainStatus, SetStep
 from runward.handlers.contracts.artifact_facts import Produced
 from runward.handlers.contracts.file_problems import FileProblem
 from runward.handlers.events import (
@@ -296,6 +296,7 @@ Effect: TypeAlias = (
     | ScanRoots
     | PruneSessions
     | AcceptRoot
+    | SetChainStatus
     | OpenChainRun
     | SetStep
     | SetChainRun

@@ -16,6 +16,7 @@ from runward.handlers.chains.events import (
     ChainFired,
     ChainFireRequested,
     ChainRunCancelRequested,
+    ChainStatusRequested,
     EventOccurred,
 )
 from runward.handlers.event_kinds import OfSession, Request
@@ -419,6 +420,7 @@ Event: TypeAlias = (
     | RunLaunched
     | EventOccurred
     | ChainFireRequested
+    | ChainStatusRequested
     | ChainRunCancelRequested
     | ChainFired
     | StartFailed
@@ -442,6 +444,7 @@ _CLASSES: Final[tuple[type[Event], ...]] = (
     RunLaunched,
     EventOccurred,
     ChainFireRequested,
+    ChainStatusRequested,
     ChainRunCancelRequested,
     ChainFired,
     StartFailed,

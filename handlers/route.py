@@ -19,6 +19,7 @@
 | `RunLaunched`         | `sessions/deadline` | has a run ended whose launcher did not end it in time |
 | `EventOccurred`       | `chains/match`      | fires the chains that listen                        |
 | `ChainFireRequested`  | `chains/order`      | fires a chain that a person named                   |
+| `ChainStatusRequested` | `chains/status`     | pauses, disables or resumes a chain                   |
 | `ChainRunCancelRequested` | `chains/cancel` | ends a chain run, and the step that runs              |
 | `AttemptStarted`      | `chains/begun`      | has a step ended that began after its run was cancelled |
 | `ChainFired`          | `chains/fire`       | opens a chain run and begins its first step         |
@@ -33,12 +34,13 @@ questions (`asking.py`). It raises `TryLater` where the world must be tried agai
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.handlers.asking import Given
-from runward.handlers.chains import advance, begun, fire, match, order
+from runward.handlers.chains import advance, begun, fire, match, order, status
 from runward.handlers.chains import cancel as cancel_chain
 from runward.handlers.chains.events import (
     ChainFired,
     ChainFireRequested,
     ChainRunCancelRequested,
+    ChainStatusRequested,
     EventOccurred,
     chain_run_of,
 )
@@ -88,6 +90,7 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     RunLaunched.type: ("sessions/deadline",),
     EventOccurred.type: ("chains/match",),
     ChainFireRequested.type: ("chains/order",),
+    ChainStatusRequested.type: ("chains/status",),
     ChainRunCancelRequested.type: ("chains/cancel",),
     ChainFired.type: ("chains/fire",),
     StartFailed.type: ("starts/failed", "chains/advance"),
@@ -183,6 +186,8 @@ def decide(handler: str, event: Event, given: Given) -> Decision:
             return match.decide(event, given)
         case "chains/order", ChainFireRequested():
             return order.decide(event, given)
+        case "chains/status", ChainStatusRequested():
+            return status.decide(event, given)
         case "chains/cancel", ChainRunCancelRequested():
             return cancel_chain.decide(event, given)
         case "chains/begun", AttemptStarted():

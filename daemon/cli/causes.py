@@ -67,9 +67,21 @@ def causes_of_start(connection: sqlite3.Connection, name: str) -> list[Entry]:
     return list(_entries(events, jobs, decisions, (), (), ""))
 
 
+MOST_FIRINGS: Final = 50
+"""Of a chain that fired thousands of times the newest are shown."""
+
+
+def causes_of_chain(connection: sqlite3.Connection, subject: str) -> list[Entry]:
+    """What fired a chain lately, was skipped, paused or resumed it, the first cause first."""
+    return _causes(connection, reading_causes.decisions_about(connection, subject)[-MOST_FIRINGS:])
+
+
 def causes_of_chain_run(connection: sqlite3.Connection, run: str) -> list[Entry]:
     """What fired a chain run, and what was decided of its steps, the first cause first."""
-    decisions = reading_causes.decisions_about(connection, run)
+    return _causes(connection, reading_causes.decisions_about(connection, run))
+
+
+def _causes(connection: sqlite3.Connection, decisions: Sequence[DecisionRow]) -> list[Entry]:
     events = reading_causes.events_with_causes(connection, {each.event for each in decisions})
     jobs = reading_causes.jobs_for_events(connection, [event.seq for event in events])
     return list(_entries(events, jobs, decisions, (), (), ""))

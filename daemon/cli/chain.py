@@ -5,7 +5,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
@@ -18,14 +18,30 @@ from runward.daemon.cli.context import settings_in_force, store_to_read
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.moments import Moment
-from runward.daemon.cli.output import coloured, complain, fail, print_json, print_table, safe
+from runward.daemon.cli.output import (
+    ago,
+    coloured,
+    complain,
+    fail,
+    iso,
+    note,
+    print_json,
+    print_table,
+    safe,
+)
 from runward.daemon.cli.paths import NamedPath
 from runward.daemon.rundir.durable import write_durably
 from runward.daemon.settings import NotFound, chain_names, find_chain
+from runward.daemon.store.reading_chains import ChainRunRow, ChainStatusRow, chain_statuses, last_runs
+from runward.handlers.chains.effects import ChainStatus
 
 RUN_STATUSES: Final = (
     *("running", "completed", "failed", "timed_out", "aborted", "cancelled", "waiting_approval"),
 )
+
+
+PATIENCE_S: Final = 30.0
+"""Seconds that a daemon may take to take a request up."""
 
 
 @click.group(cls=Group)
@@ -94,23 +110,53 @@ def list_chains(context: click.Context, as_json: bool) -> None:
     """
     settings = settings_in_force(context)
     found = [(name, find_chain(settings, name)) for name in chain_names(settings)]
+    known = _known(settings)
     if as_json:
-        print_json([_summary(name, each) for name, each in found])
+        print_json([_summary(name, each, known) for name, each in found])
     elif not found:
         click.echo(f"no chains in {', '.join(settings.chains) or 'any directory'}")
     else:
-        print_table(("CHAIN", "TRIGGER", "STEPS", "STATE"), [_row(name, each) for name, each in found])
+        rows = [_row(name, each, known) for name, each in found]
+        print_table(("CHAIN", "TRIGGER", "STEPS", "STATE", "LAST RUN"), rows)
 
 
-def _row(name: str, parsed: Parsed[Chain]) -> tuple[str, ...]:
+class Known(NamedTuple):
+    """What the store knows of chains, by their names."""
+
+    statuses: Mapping[str, ChainStatusRow]
+    last_runs: Mapping[str, ChainRunRow]
+
+    def status(self, name: str) -> str:
+        """Whether the chain fires."""
+        found = self.statuses.get(name)
+        return "active" if found is None else found.status
+
+
+def _known(settings: Settings) -> Known:
+    from runward.daemon.store import reading
+
+    with reading.reading(settings.state_dir) as connection:
+        return Known(chain_statuses(connection), last_runs(connection))
+
+
+def _row(name: str, parsed: Parsed[Chain], known: Known) -> tuple[str, ...]:
     found = parsed.value
     wrong = f"wrong: `runward chain show {name}` says why"
     return (
         safe(name),
         safe(_trigger(found)) if found is not None else "-",
         str(len(found.steps)) if found is not None else "-",
-        coloured("ok") if found is not None else coloured("failed", wrong),
+        coloured("failed", wrong) if found is None else _state(known.status(found.name)),
+        _last(known.last_runs.get(found.name)) if found is not None else "-",
     )
+
+
+def _state(status: str) -> str:
+    return coloured("ok") if status == "active" else coloured("warning", status)
+
+
+def _last(row: ChainRunRow | None) -> str:
+    return "-" if row is None else f"{coloured(row.status)} {ago(row.created_at, time.time())}"
 
 
 def _trigger(found: Chain) -> str:
@@ -131,12 +177,13 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
     Example:
       runward chain show pr-review
     """
-    parsed = _found(settings_in_force(context), name)
+    settings = settings_in_force(context)
+    parsed = _found(settings, name)
     if as_json:
         definition = (
             parsed.value.document.root if parsed.value is not None and parsed.value.document else None
         )
-        print_json({**_summary(name, parsed), "definition": definition})
+        print_json({**_summary(name, parsed, _known(settings)), "definition": definition})
     else:
         complain(parsed.problems)
         if parsed.value is not None:
@@ -157,10 +204,16 @@ def _lines(found: Chain) -> list[str]:
     return lines
 
 
-def _summary(name: str, parsed: Parsed[Chain]) -> dict[str, JsonValue]:
+def _summary(name: str, parsed: Parsed[Chain], known: Known) -> dict[str, JsonValue]:
     found = parsed.value
+    called = found.name if found is not None else name
+    last = known.last_runs.get(called)
     return {
-        "name": found.name if found is not None else name,
+        "name": called,
+        "status": known.status(called),
+        "last_run": None
+        if last is None
+        else {"chain_run_id": last.id, "status": last.status, "created_at": iso(last.created_at)},
         "trigger": found.document.root.get("trigger")
         if found is not None and found.document is not None and isinstance(found.document.root, dict)
         else None,
@@ -225,6 +278,9 @@ def _order(settings: Settings, name: str, fields: Mapping[str, JsonValue], *, as
     from runward.handlers.chains.events import ChainFireRequested
 
     found = _right(settings, name)
+    status = _known(settings).status(found.name)
+    if status != "active":
+        fail(f"{found.name} is {status}: `runward chain resume {found.name}` lets it fire again", 1)
     request = str(uuid.uuid4())
     state = Path(settings.state_dir)
     prepare(state)
@@ -234,6 +290,86 @@ def _order(settings: Settings, name: str, fields: Mapping[str, JsonValue], *, as
         print_json({"chain_run_id": run, "status": "asked", "problem": None})
     else:
         click.echo(run)
+
+
+@chain.command()
+@click.argument("name", shell_complete=completing.chains)
+@click.option("--note", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def pause(context: click.Context, name: str, note: str, as_json: bool) -> None:
+    """Have a chain fire no more until it is resumed. What would fire it is skipped; runs in progress continue.
+
+    \b
+    Example:
+      runward chain pause pr-review --note "release freeze"
+    """
+    _set_status(settings_in_force(context), name, "paused", note, as_json=as_json)
+
+
+@chain.command()
+@click.argument("name", shell_complete=completing.chains)
+@click.option("--note", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def resume(context: click.Context, name: str, note: str, as_json: bool) -> None:
+    """Have a paused or disabled chain fire again. What came meanwhile is not caught up.
+
+    \b
+    Example:
+      runward chain resume pr-review
+    """
+    _set_status(settings_in_force(context), name, "active", note, as_json=as_json)
+
+
+@chain.command()
+@click.argument("name", shell_complete=completing.chains)
+@click.option("--note", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def disable(context: click.Context, name: str, note: str, as_json: bool) -> None:
+    """Have a chain fire no more, for good. `resume` takes it back.
+
+    \b
+    Example:
+      runward chain disable pr-review --note "replaced by pr-gate"
+    """
+    _set_status(settings_in_force(context), name, "disabled", note, as_json=as_json)
+
+
+def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *, as_json: bool) -> None:
+    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.spool import put
+    from runward.daemon.store.ownership import prepare
+    from runward.handlers.chains.events import ChainStatusRequested
+
+    parsed = _found(settings, name)
+    called = name if parsed.value is None else parsed.value.name
+    request = str(uuid.uuid4())
+    state = Path(settings.state_dir)
+    prepare(state)
+    now = time.time()
+    put(state, request, dump_request(ChainStatusRequested(request, now, called, status, note)))
+    _wait_for_status(settings, called, now)
+    if as_json:
+        print_json({"name": called, "status": status})
+    else:
+        click.echo(f"{safe(called)} is {status} from now on")
+
+
+def _wait_for_status(settings: Settings, name: str, at: float) -> None:
+    """Until a running daemon has taken the request of this moment up; it is durable in any case."""
+    from runward.daemon.store.ownership import holder
+
+    patience = time.monotonic() + PATIENCE_S
+    while holder(Path(settings.state_dir)) is not None:
+        found = _known(settings).statuses.get(name)
+        if found is not None and found.since >= at:
+            return
+        if time.monotonic() > patience:
+            note("the daemon has not taken it up yet: `runward status` says what keeps it back")
+            return
+        time.sleep(0.02)
 
 
 @chain.command()

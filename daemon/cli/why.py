@@ -33,6 +33,7 @@ from runward.handlers.requests.subjects import START, of_start
 
 _JOB = "job:"
 _CHAIN_RUN = "cr_"
+_CHAIN = "chain "
 _NAMED: Final = 5
 """Delivered files that are named in one line."""
 
@@ -119,6 +120,8 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
         return _of_start(connection, text.removeprefix(START), is_up)
     if text.startswith(_CHAIN_RUN) and (told := _of_chain_run(connection, text)) is not None:
         return told
+    if text.startswith(_CHAIN):
+        return _of_chain(connection, text)
     if not text:
         fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
     exact = reading.session(connection, text)
@@ -196,6 +199,26 @@ def _of_start(connection: sqlite3.Connection, name: str, is_up: bool) -> Story:
         decided[-1].summary,
         causes.causes_of_start(connection, name),
         [] if start is None else hindrances.of_start(start, is_up),
+    )
+
+
+def _of_chain(connection: sqlite3.Connection, text: str) -> Story:
+    """A chain: what fired it lately, and why it did not fire."""
+    name = text.removeprefix(_CHAIN)
+    decided = reading_causes.decisions_about(connection, text)
+    if not decided:
+        fail(
+            f"nothing was ever decided about the chain {name!r}; `runward chain list` shows what there is",
+            NOT_FOUND,
+        )
+    standing = reading_chains.chain_statuses(connection).get(name)
+    return Story(
+        "chain",
+        name,
+        "active" if standing is None else standing.status,
+        decided[-1].summary,
+        causes.causes_of_chain(connection, text),
+        [],
     )
 
 

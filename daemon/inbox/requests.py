@@ -9,7 +9,12 @@ from runward.config.json_value import JsonValue
 from runward.daemon.inbox.hook_notes import HOOK, load_note
 from runward.daemon.inbox.launches import LAUNCH, load_launch
 from runward.daemon.inbox.spool import InboxFile
-from runward.handlers.chains.events import ChainFireRequested, ChainRunCancelRequested, EventOccurred
+from runward.handlers.chains.events import (
+    ChainFireRequested,
+    ChainRunCancelRequested,
+    ChainStatusRequested,
+    EventOccurred,
+)
 from runward.handlers.events import (
     Event,
     JobDiscardRequested,
@@ -37,6 +42,7 @@ Request = (
     | RootAcceptRequested
     | EventOccurred
     | ChainFireRequested
+    | ChainStatusRequested
     | ChainRunCancelRequested
 )
 REQUESTS: Final = (
@@ -50,6 +56,7 @@ REQUESTS: Final = (
     RootAcceptRequested,
     EventOccurred,
     ChainFireRequested,
+    ChainStatusRequested,
     ChainRunCancelRequested,
 )
 

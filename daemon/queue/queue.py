@@ -226,9 +226,12 @@ class Queue:
     ) -> None:
         batch = self._batch()
         claimed = Counter(job.lane for job in due)
+
+        def blocked(lane: str) -> bool:
+            return self._open.get(lane, 0) > claimed[lane]
+
         for each in observed:
             for event in each.events:
-                blocked = self._open.get(event.lane, 0) > claimed[event.lane]
                 batch.add_event(event, token, blocked)
             for rows in each.rows:
                 batch.add(rows)

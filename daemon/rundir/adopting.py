@@ -6,6 +6,7 @@ where it stands, so that none is there twice. Each is adopted once, and none tha
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -18,6 +19,9 @@ _NOTHING: Final = frozenset[str]()
 _HASH: Final = frozenset({"hash"})
 _HOW_LATE: Final = frozenset({"hash", "ts", "t", "basis"})
 """What may also differ where the same fact was learned later: when it was noticed, and that the contract was."""
+
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+"""What is no digest was changed by somebody: such a line is not taken for one of ours."""
 
 _LONGEST: Final = 1 << 20
 """Bytes of a line that are read; ours are shorter."""
@@ -65,7 +69,8 @@ def _candidates(descriptor: int, size: int, taken: set[int]) -> Iterator[_Candid
         if offset in taken or b'"hash":"' not in line:
             continue
         value = read_json(line)
-        if isinstance(value, dict) and isinstance(value.get("hash"), str):
+        digest = value.get("hash") if isinstance(value, dict) else None
+        if isinstance(value, dict) and isinstance(digest, str) and _DIGEST.fullmatch(digest):
             yield _Candidate(line, value)
 
 

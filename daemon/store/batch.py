@@ -3,6 +3,7 @@
 A batch of 256 jobs so costs a dozen statements. What an effect means for the rows is said by the owner of its table.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from runward.daemon.store.hash_chain import Head, Recorded, link
@@ -44,9 +45,14 @@ class Batch:
         return found
 
     def add_event(
-        self, event: Event, token: str | None, blocked: bool, cause: str | None = None, depth: int = 0
+        self,
+        event: Event,
+        token: str | None,
+        blocked: Callable[[str], bool],
+        cause: str | None = None,
+        depth: int = 0,
     ) -> Recorded:
-        """Record an event with a job for each of its handlers, claimed under `token` if it may run."""
+        """Record an event with a job for each of its handlers, claimed under `token` unless its lane is blocked."""
         recorded = link(self.head, event, self.now, cause, depth)
         self.head = Head(recorded.seq, recorded.hash)
         self.row(
@@ -66,9 +72,8 @@ class Batch:
             ),
         )
         for duty in duties(event):
-            self._add_job(
-                recorded, duty, None if blocked or in_background(duty.lane) or duty.due > self.now else token
-            )
+            waits = token is None or duty.due > self.now or in_background(duty.lane) or blocked(duty.lane)
+            self._add_job(recorded, duty, None if waits else token)
         return recorded
 
     def _add_job(self, recorded: Recorded, duty: Duty, token: str | None) -> None:

@@ -67,3 +67,28 @@ def chain_steps(connection: sqlite3.Connection, run: str) -> list[ChainStepRow]:
         (run,),
     )
     return [ChainStepRow(*row) for row in rows]
+
+
+class ChainStatusRow(NamedTuple):
+    """Whether a chain fires, since when (Unix seconds), and who said so."""
+
+    status: str
+    since: float
+    note: str
+    said_by: str
+
+
+def chain_statuses(connection: sqlite3.Connection) -> dict[str, ChainStatusRow]:
+    """What was ever said of chains, by their names."""
+    rows = connection.execute("select name, status, since, note, said_by from chains")
+    return {name: ChainStatusRow(*row) for name, *row in rows}
+
+
+def last_runs(connection: sqlite3.Connection) -> dict[str, ChainRunRow]:
+    """The newest run of each chain, by the chain's name."""
+    columns = ", ".join(f"r.{name}" for name in ChainRunRow._fields)
+    rows = connection.execute(
+        f"select {columns} from (select distinct chain from chain_runs) c join chain_runs r on r.id = ("  # noqa: S608 # our own words
+        " select id from chain_runs x where x.chain = c.chain order by x.created_at desc, x.id limit 1)"
+    )
+    return {row[1]: ChainRunRow(*row) for row in rows}

@@ -22,6 +22,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.starts import (
     BEGUN,
     UnseenRun,
+    begun_starts,
     owed_starts,
     seen_sessions,
     unseen_runs,
@@ -124,10 +125,13 @@ class Starts:
             return
         try:
             seen = await seen_sessions(self.store, (each.session for each in self._unseen.values()))
+            begun = await begun_starts(self.store, self._unseen)
         except sqlite3.Error as error:
             self._trouble = str(error)
             return
         for key, each in list(self._unseen.items()):
+            if key not in begun and each.session not in seen:
+                continue  # it is not marked yet, for the store refused
             if each.session in seen or await anyio.to_thread.run_sync(self._is_gone, each):
                 del self._unseen[key]
                 if each.session not in seen:
@@ -171,6 +175,7 @@ class Starts:
             match answer:
                 case Begun():
                     settled.append((self.clock.now(), order.key))
+                    self._unseen[order.key] = UnseenRun(order.session, f"{order.root}/{order.name}")
                     self.begun(order)
                 case NotBegun(why=why, for_good=True):
                     self._fail(order.key, order.session, why)
@@ -181,7 +186,6 @@ class Starts:
             return
         for order, answer in results:
             if isinstance(answer, Begun):
-                self._unseen[order.key] = UnseenRun(order.session, f"{order.root}/{order.name}")
                 self.log.info("run.begun", session=order.session, playbook=order.playbook)
 
     def _delay(self, order: StartRun, why: str) -> None:

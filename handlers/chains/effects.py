@@ -12,6 +12,19 @@ StepStatus: TypeAlias = Literal[
 ]
 
 
+ChainStatus: TypeAlias = Literal["active", "paused", "disabled"]
+
+
+class SetChainStatus(NamedTuple):
+    """Keep whether a chain fires: from `at` (Unix seconds) on, as `said_by` asked."""
+
+    chain: str
+    at: float
+    status: ChainStatus
+    note: str
+    said_by: str
+
+
 class OpenChainRun(NamedTuple):
     """Insert a run of a chain, with the definition that it keeps to its end and the fields of what fired it."""
 

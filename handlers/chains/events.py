@@ -6,6 +6,7 @@ from typing import ClassVar, Final
 
 from pydantic import JsonValue
 
+from runward.handlers.chains.effects import ChainStatus
 from runward.handlers.event_kinds import Request
 
 _STEP: Final = re.compile(r".*/(cr_[0-9a-f]{12})-[0-9]{1,3}-[0-9]{1,6}")
@@ -44,6 +45,25 @@ class ChainFireRequested(Request):
     at: float
     chain: str
     fields: dict[str, JsonValue]
+    said_by: str = ""
+
+    @property
+    def lane(self) -> str:
+        return f"chain:{self.chain}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChainStatusRequested(Request):
+    """A person wants a chain to fire again (`active`), or to fire no more: `paused` for a while, `disabled` for good."""
+
+    type: ClassVar[str] = "ChainStatusRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    chain: str
+    status: ChainStatus
+    note: str = ""
     said_by: str = ""
 
     @property

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from runward.config.chain import Chain  # noqa: F401 - in the types of answers
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Question
-from runward.handlers.chains.effects import ChainRunStatus, StepStatus
+from runward.handlers.chains.effects import ChainRunStatus, ChainStatus, StepStatus
 from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
 
 
@@ -23,6 +23,22 @@ class ChainNamed(Question["Chain | str"]):
     """Question: which chain has this name. Answer: the chain, or why none can be fired."""
 
     name: str
+
+
+class ChainFires(NamedTuple):
+    """Whether a chain fires, since when (Unix seconds), and why not."""
+
+    status: ChainStatus
+    since: float
+    note: str
+    said_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFiresNow(Question["ChainFires | None"]):
+    """Question: whether a chain fires. Answer: `ChainFires`, or None where nobody ever paused or disabled it."""
+
+    chain: str
 
 
 class StepStanding(NamedTuple):

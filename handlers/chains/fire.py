@@ -5,13 +5,17 @@ from runward.handlers.asking import Given, ask
 from runward.handlers.chains.advancing import Position, onward, run_id
 from runward.handlers.chains.effects import OpenChainRun
 from runward.handlers.chains.events import ChainFired
-from runward.handlers.chains.facts import ChainRunOf
+from runward.handlers.chains.facts import ChainFiresNow, ChainRunOf
 from runward.handlers.effects import Deciding, Explain
 
 
 def decide(event: ChainFired, given: Given) -> Deciding:
     """Open the run and begin it."""
     run = run_id(event.key)
+    fires = yield from ask(ChainFiresNow(event.chain))
+    if fires is not None and fires.status != "active" and event.at >= fires.since:
+        why = f"{event.event} {event.event_id} is skipped: it is {fires.status}, as {fires.said_by} asked"
+        return (Explain(f"chain {event.chain}", "refused", why, {"reason": "firing.skipped.paused"}),)
     if (yield from ask(ChainRunOf(run))) is not None:
         return (Explain(run, "refused", f"{event.event} {event.event_id} fired it before"),)
     chain = chain_of(event.definition)

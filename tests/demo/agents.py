@@ -121,6 +121,7 @@ class Codex:
         self.turn = f"{session[:9]}{int(session[9:13], 16) + 1:04x}{session[13:]}"
         self.records = 0
         self.tokens = 0
+        self.unwritten: list[Record] = []
 
     def begin(self) -> None:
         """Lock the thread, describe it, and take up the prompt."""
@@ -146,12 +147,14 @@ class Codex:
         item = {"type": "UserMessage", "id": "item_1", "content": content}
         self._event("item_completed", turn_id=self.turn, item=item)
         self._put("turn_context", turn_id=self.turn, cwd=str(self.directory), model="gpt-5-codex")
+        self._write()
 
     def call(self) -> None:
         """The model calls a tool."""
         arguments = json.dumps({"cmd": COMMAND})
         self._item("function_call", name="exec_command", arguments=arguments, call_id="call_1")
         self._cost("resp_1")
+        self._write()
 
     def finish(self) -> None:
         """The tool's result and the model's last words; the lock goes when the program ends."""
@@ -159,12 +162,18 @@ class Codex:
         self._message("assistant", "output_text", ANSWER)
         self._cost("resp_2")
         self._event("task_complete", turn_id=self.turn, last_agent_message=ANSWER)
+        self._write()
         self.lock.unlink()
 
     def _put(self, kind: str, /, **payload: object) -> None:
         record = {"timestamp": now(), "ordinal": self.records, "type": kind, "payload": payload}
         self.records += 1
-        append(self.rollout, record)
+        self.unwritten.append(record)
+
+    def _write(self) -> None:
+        """Write what there is to say in one go: a prompt never comes without the session that it belongs to."""
+        append(self.rollout, *self.unwritten)
+        self.unwritten.clear()
 
     def _event(self, kind: str, /, **payload: object) -> None:
         self._put("event_msg", type=kind, **payload)

@@ -321,9 +321,13 @@ class Demo:
         self.wait(lambda: any(home.rglob(f"*{story.session_id}.jsonl")), f"{story.session_id} to begin")
 
     def wait_for_followed(self) -> None:
-        """Until the daemon knows of every agent's session."""
-        names = {story.session_id for story in SESSION_STORIES}
-        self.wait(lambda: names <= self.verdicts().keys(), "the sessions to be followed")
+        """Until the daemon knows of every agent's session, and of its first call."""
+
+        def followed() -> bool:
+            found = self.verdicts()
+            return all(_has_called(found.get(story.session_id, {})) for story in SESSION_STORIES)
+
+        self.wait(followed, "the sessions to be followed")
 
     def verdicts(self) -> dict[str, dict[str, object]]:
         listed = self.runward("session", "list", "--json", quiet=True)
@@ -362,6 +366,12 @@ def check(demo: Demo, told: tuple[Story, ...]) -> list[str]:
         if got != wanted:
             wrong.append(f"{name}: {got}, not {wanted}")
     return wrong
+
+
+def _has_called(listed: dict[str, object]) -> bool:
+    """Whether the model of this session was called: only then is it worth killing."""
+    usage = listed.get("usage")
+    return isinstance(usage, dict) and bool(usage.get("output_tokens"))
 
 
 def main() -> int:

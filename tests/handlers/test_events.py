@@ -14,6 +14,7 @@ from runward.handlers.chains.events import (
     ChainFired,
     ChainFireRequested,
     ChainRunCancelRequested,
+    ChainStatusRequested,
     EventOccurred,
 )
 from runward.handlers.events import (
@@ -74,6 +75,7 @@ EXAMPLES: list[Event] = [
     RootAcceptRequested("r", 1.0, "runs", "1:2", "ann"),
     EventOccurred("r", 1.0, "pr.opened", "id", {"pr": 12, "more": {"x": [None, "ä"]}}, "ann"),
     ChainFireRequested("r", 1.0, "pr", {"pr": 12}, "ann"),
+    ChainStatusRequested("r", 1.0, "pr", "paused", "why", "ann"),
     ChainRunCancelRequested("r", 1.0, "cr_0", "why", "ann"),
     ChainFired("pr", 1.0, "r", "pr.opened", "id", {"pr": 12}, {"name": "pr", "steps": [{"id": "a"}]}),
     StartFailed("cr_0/0/1", "native:runs/cr_0-0-1", 1.0, "its run directory can't be made"),

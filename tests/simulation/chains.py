@@ -48,7 +48,7 @@ _OUTCOMES: Final[tuple[JsonValue, ...]] = (
 STILL_RUNNING: Final = (
     "select s.run, s.step from chain_steps s join chain_runs r on r.id = s.run where s.status = 'running'"
     " and r.status <> 'running'"
-    " and not exists (select 1 from jobs j where j.lane = r.id and j.state in ('held', 'discarded'))"
+    " and not exists (select 1 from jobs j where j.lane in (r.id, s.session_key) and j.state in ('held', 'discarded'))"
 )
 
 _RUNS: Final = "select id, chain, fired_by, status, trigger_event from chain_runs"
@@ -63,6 +63,8 @@ OPEN_JOBS: Final = (
 NOT_OVER: Final = (
     "select id, current_step from chain_runs where status = 'running'"
     " and not exists (select 1 from jobs j where j.lane = chain_runs.id and j.state in ('held', 'discarded'))"
+    " and not exists (select 1 from chain_steps s join jobs j on j.lane = s.session_key"
+    "  where s.run = chain_runs.id and j.state in ('held', 'discarded'))"
 )
 _WANTED: Final = (
     "select e.key, json_extract(e.payload, '$.fields.wanted') from events e where e.type = 'EventOccurred'"

@@ -27,7 +27,7 @@ RARE: Final = (
     "commit.reopen.",
     "commit.unpack.",
 )
-"""Points that few histories pass at all: every seed arms them."""
+"""Points that few histories pass at all: every seed arms them, and the first time is nearly always the one."""
 
 SELDOM: Final = ("commit.start.", "commit.cancel.", "start.", "cancel.")
 """Points that a history passes once or twice: every other seed arms them."""
@@ -101,7 +101,7 @@ class Chaos:
         passed = self._passed[name] = self._passed.get(name, 0) + 1
         if self.calm or not self._is_armed(name):
             return None
-        if self._dice.random() >= max(0.01, 0.4 / passed):
+        if self._dice.random() >= max(0.01, (0.9 if name.startswith(RARE) else 0.4) / passed):
             return None
         self._tally.struck[name] += 1
         return self._dice.choice(self.climate.strikes)

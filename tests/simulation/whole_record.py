@@ -167,6 +167,7 @@ def _put_history_in_order(whole: sqlite3.Connection) -> None:
 
 
 WITHOUT_ROWID: Final = (
+    "chains",
     "chain_runs",
     "chain_steps",
     "attempts",

@@ -1,4 +1,12 @@
 -- Chain runs: what was fired, with the definition that it keeps to its end, and how each of its steps stands.
+create table chains (
+    name text primary key,
+    status text not null check (status in ('active', 'paused', 'disabled')),
+    since real not null,
+    note text not null,
+    said_by text not null
+) strict, without rowid;
+
 create table chain_runs (
     id text primary key,
     chain text not null,

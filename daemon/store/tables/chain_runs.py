@@ -8,10 +8,17 @@ from pydantic_core import from_json, to_json
 
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
-from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_float, as_int, listed
-from runward.handlers.chains.effects import OpenChainRun, SetChainRun, SetStep
-from runward.handlers.chains.facts import ChainRunOf, ChainRunStanding, StepStanding
+from runward.handlers.chains.effects import OpenChainRun, SetChainRun, SetChainStatus, SetStep
+from runward.handlers.chains.facts import (
+    ChainFires,
+    ChainFiresNow,
+    ChainRunOf,
+    ChainRunStanding,
+    StepStanding,
+)
+from runward.handlers.chains.folding import folded
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -29,6 +36,28 @@ STEP: Final = Write(
 RUN: Final = Write(
     "update chain_runs set status = ?, reason_code = ?, reason_summary = ?, current_step = ?, updated_at = ? where id = ?"
 )
+
+
+STATUS: Final = Write(
+    "insert into chains (name, status, since, note, said_by) values (?, ?, ?, ?, ?) on conflict (name) do update"
+    " set status = excluded.status, since = excluded.since, note = excluded.note, said_by = excluded.said_by"
+)
+
+
+def _status(batch: "Batch", job: Job, effect: SetChainStatus) -> None:
+    batch.row(STATUS, (effect.chain, effect.status, effect.at, effect.note, effect.said_by))
+
+
+async def firing(store: Store, chains: Iterable[str]) -> dict[str, ChainFires]:
+    """Whether these chains fire, by name, where anybody ever said so."""
+    rows = await store.read(
+        "select name, status, since, note, said_by from chains where name in (select value from json_each(?))",
+        (listed(chains),),
+    )
+    return {
+        str(name): ChainFires(str(status), as_float(since), str(note), str(said_by))  # type: ignore[arg-type]  # the table checks it
+        for name, status, since, note, said_by in rows
+    }
 
 
 def _open(batch: "Batch", job: Job, effect: OpenChainRun) -> None:
@@ -101,7 +130,19 @@ async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStan
 
 
 CHAIN_RUNS: Final = Table(
-    writes=(OPEN, STEP, RUN),
-    appliers={OpenChainRun: _open, SetStep: _step, SetChainRun: _run},
-    answers={ChainRunOf: answers_by(standings, lambda asked: asked.run)},
+    writes=(STATUS, OPEN, STEP, RUN),
+    appliers={SetChainStatus: _status, OpenChainRun: _open, SetStep: _step, SetChainRun: _run},
+    folds={
+        SetChainStatus: Fold(
+            lambda effect: ChainFiresNow(effect.chain),
+            lambda fires, effect: ChainFires(effect.status, effect.at, effect.note, effect.said_by),
+        ),
+        OpenChainRun: Fold(lambda effect: ChainRunOf(effect.id), folded),
+        SetStep: Fold(lambda effect: ChainRunOf(effect.run), folded),
+        SetChainRun: Fold(lambda effect: ChainRunOf(effect.run), folded),
+    },
+    answers={
+        ChainFiresNow: answers_by(firing, lambda asked: asked.chain),
+        ChainRunOf: answers_by(standings, lambda asked: asked.run),
+    },
 )

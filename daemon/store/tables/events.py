@@ -55,8 +55,12 @@ def attempts_of(keys: Iterable[str]) -> dict[str, tuple[str, int]]:
     return {key: (match[1], int(match[2])) for key, match in found if match is not None}
 
 
+def _waits(lane: str) -> bool:
+    return True  # whoever decided this may have others of the lane in hand
+
+
 def _emit(batch: "Batch", job: Job, effect: Emit) -> None:
-    batch.add_event(effect.event, None, False, job.event.key, job.depth + 1)
+    batch.add_event(effect.event, None, _waits, job.event.key, job.depth + 1)
 
 
 EVENTS: Final = Table(writes=(INSERT,), appliers={Emit: _emit})

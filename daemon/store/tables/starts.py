@@ -113,6 +113,15 @@ async def unseen_runs(store: Store) -> dict[str, UnseenRun]:
     return {str(key): UnseenRun(str(session), str(directory)) for key, session, directory in rows}
 
 
+async def begun_starts(store: Store, keys: Iterable[str]) -> frozenset[str]:
+    """Those of these keys of starts that are marked as begun."""
+    rows = await store.read(
+        "select key from starts where key in (select value from json_each(?)) and state = 'begun'",
+        (listed(keys),),
+    )
+    return frozenset(str(key) for (key,) in rows)
+
+
 async def seen_sessions(store: Store, keys: Iterable[str]) -> frozenset[str]:
     """Those of these keys of sessions under which there is, or was, a session."""
     rows = await store.read(

@@ -133,7 +133,7 @@ def test_a_step_that_fails_ends_the_chain(firing: Place) -> None:
     (row,) = runs_of(firing)
     assert (row["status"], row["reason"]) == (
         "failed",
-        {"code": "chain.failed.step_failed", "summary": "step 0 ended failed (run.failed.exit_nonzero)"},
+        {"code": "chain.failed.step_failed", "summary": "step review ended failed (run.failed.exit_nonzero)"},
     )
     assert steps_of(firing) == [("review", "failed"), ("merge", "pending")]
 
@@ -293,3 +293,27 @@ def test_a_chain_run_whose_time_is_over_is_dead_and_its_steps_of_on_failure_run(
         {"code": "chain.timed_out.deadline", "summary": "the time for the whole run is over"},
     )
     assert steps_of(sleepy) == [("rest", "timed_out"), ("merge", "pending"), ("note", "completed")]
+
+
+def test_a_paused_chain_skips_what_comes_and_fires_again_once_it_is_resumed(firing: Place) -> None:
+    assert firing.call("chain", "pause", "two", "--note", "a freeze").out == "two is paused from now on\n"
+    assert firing.call("event", "emit", "asked", "wanted:=true", "verdict=REJECT").code == 0
+    with firing.daemon():
+        wait_for(
+            lambda: firing.call("chain", "list", "--json").objects()[0]["status"] == "paused", "the pause"
+        )
+        refused = firing.call("chain", "fire", "two", "verdict=REJECT")
+        assert (refused.code, refused.err) == (
+            1,
+            "runward: two is paused: `runward chain resume two` lets it fire again\n",
+        )
+        assert firing.call("chain", "resume", "two").code == 0
+        assert firing.call("event", "emit", "asked", "wanted:=true", "verdict=REJECT").code == 0
+        wait_for(lambda: over(firing, 1), "the chain run of the second event")
+    (listed,) = firing.call("chain", "list", "--json").objects()
+    assert (listed["status"], listed["last_run"]["status"]) == ("active", "completed")  # type: ignore[call-overload,index] # an object
+    assert len(runs_of(firing)) == 1
+    told = firing.call("why", "chain two").out
+    assert "is skipped: it is paused, as" in told
+    assert "asked: a freeze" in told
+    assert firing.call("why", "chain nobody").code == 3

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 from tests.daemon.cli.calling import Place
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.cli.commands import COMMANDS, runward
 from runward.daemon.cli.exits import MEANINGS
@@ -164,6 +164,8 @@ def test_the_examples_of_the_page_run(lived_in: Place, path: tuple[str, ...]) ->
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout or path[0] in ("run", "daemon", "completion") or path[1:] in _SILENT
+    running = ("chain", "runs", "--status", "running", "--json")
+    wait_for(lambda: place.call(*running).objects() == [], "the end of its chain runs")
 
 
 @pytest.mark.parametrize("command", [("schema",), ("completion",), ("hook", "install")])

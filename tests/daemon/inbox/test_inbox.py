@@ -12,7 +12,12 @@ from runward.config.json_value import JsonValue
 from runward.daemon.inbox import spool
 from runward.daemon.inbox.requests import REQUESTS, Request, dump_request, load_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, MOST_AT_ONCE, InboxFile, clear, list_inbox, put
-from runward.handlers.chains.events import ChainFireRequested, ChainRunCancelRequested, EventOccurred
+from runward.handlers.chains.events import (
+    ChainFireRequested,
+    ChainRunCancelRequested,
+    ChainStatusRequested,
+    EventOccurred,
+)
 from runward.handlers.events import (
     JobDiscardRequested,
     JobRetryRequested,
@@ -38,6 +43,7 @@ EXAMPLES: list[Request] = [
     RootAcceptRequested(NAME, 5.0, "runs", "1:2", "me"),
     EventOccurred(NAME, 5.0, "pr.opened", "an\nid ä", {"pr": 12, "more": {"x": [None, "ä"]}}, "me"),
     ChainFireRequested(NAME, 5.0, "review", {"pr": 12}, "me"),
+    ChainStatusRequested(NAME, 5.0, "review", "paused", "a freeze ä", "me"),
     ChainRunCancelRequested(NAME, 5.0, "cr_0", "the wrong\nbranch ä", "me"),
 ]
 

@@ -21,6 +21,7 @@ from runward.daemon.store.tables import jobs, problems
 from runward.daemon.store.tables.jobs import Job, JobResult
 from runward.daemon.store.tables.table import Rows, Write
 from runward.daemon.store.transaction import EpochRefused, Fenced, Statement
+from runward.handlers.chains.events import ChainRunCancelRequested
 from runward.handlers.effects import (
     Effect,
     Emit,
@@ -384,6 +385,19 @@ async def test_a_held_job_stops_its_lane_until_it_is_retried(desk: Desk) -> None
     request = await desk.put(ScanRequested("retry", 1.0))
     await desk.complete(request, done(request.jobs[0], ReleaseJob(held.id, "waiting", "retried")))
     assert [job.event.key for job in await desk.queue.due(10)] == ["a#1/started", "a#2/started"]
+
+
+async def test_a_held_job_stops_its_lane_also_for_the_second_job_of_an_event_of_another_lane(
+    desk: Desk,
+) -> None:
+    run, step = "cr_0123456789ab", "native:runs/cr_0123456789ab-0-1"
+    claim = await desk.put(ChainRunCancelRequested("asked", 1.0, run))
+    await desk.complete(claim, JobResult(claim.jobs[0], "held", error="a bug"))
+    behind = await desk.put(start(step))
+    assert [(job.handler, job.lane) for job in behind.jobs] == [("sessions/opened", step)]
+    await desk.complete(behind)
+    assert await desk.queue.due(10) == []
+    assert await desk.jobs() == [(run, "held"), (step, "done"), (run, "waiting")]
 
 
 async def test_a_discarded_job_frees_its_lane_and_stays_discarded(desk: Desk) -> None:

@@ -48,6 +48,14 @@ def test_a_line_that_says_the_same_is_adopted(tmp_path: Path, owed: bytes) -> No
     assert journal(tmp_path) == STARTED + b'{"event":"mine"}\nno JSON\n' + ENDED
 
 
+def test_a_line_whose_hash_somebody_broke_is_not_taken_for_one_of_ours(tmp_path: Path) -> None:
+    broken = line("session_finished", "X" + BEFORE[1:], attempt=1, status="completed")
+    (tmp_path / "events.jsonl").write_bytes(STARTED + broken)
+    owed = line("session_finished", NOW, attempt=1, status="completed")
+    assert owe(tmp_path, owed).adopted is None
+    assert journal(tmp_path) == STARTED + broken + owed
+
+
 @pytest.mark.parametrize(
     "owed",
     [

@@ -11,16 +11,27 @@ from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook
 from runward.handlers.asking import Given, TryLater
 from runward.handlers.chains import advance, begun, cancel, fire, match, order
+from runward.handlers.chains import status as changed_status
 from runward.handlers.chains.advancing import run_id
-from runward.handlers.chains.effects import ChainRunStatus, OpenChainRun, SetChainRun, SetStep
+from runward.handlers.chains.effects import (
+    ChainRunStatus,
+    ChainStatus,
+    OpenChainRun,
+    SetChainRun,
+    SetChainStatus,
+    SetStep,
+)
 from runward.handlers.chains.events import (
     ChainFired,
     ChainFireRequested,
     ChainRunCancelRequested,
+    ChainStatusRequested,
     EventOccurred,
     chain_run_of,
 )
 from runward.handlers.chains.facts import (
+    ChainFires,
+    ChainFiresNow,
     ChainNamed,
     ChainRunOf,
     ChainRunStanding,
@@ -50,6 +61,7 @@ DEFINITION = CHAIN.document.root
 GIVEN = Given("hash", 5.0)
 FIRED = ChainFired("pr", 1.0, "request", "pr.opened", "id", {"pr": 7}, DEFINITION)
 RUN = run_id(FIRED.key)
+NOT_YET: dict[Any, object] = {ChainFiresNow("pr"): None, ChainRunOf(RUN): None}
 PLAYBOOKS = {
     "review": Playbook("review", ("review", "{{ with.pr }}"), timeout=60.0),
     "merge": Playbook("merge", ("merge",)),
@@ -102,7 +114,7 @@ def test_a_person_fires_a_chain_whatever_its_trigger() -> None:
 
 
 def test_a_fired_chain_opens_a_run_and_starts_its_first_step() -> None:
-    effects = decided(fire.decide(FIRED, GIVEN), {ChainRunOf(RUN): None})
+    effects = decided(fire.decide(FIRED, GIVEN), NOT_YET)
     (opened,), (start,), (step,) = of(OpenChainRun, effects), of(StartRun, effects), of(SetStep, effects)
     assert (opened.id, opened.definition, opened.trigger) == (RUN, DEFINITION, {"pr": 7})
     assert (start.key, start.name, start.command, start.timeout) == (
@@ -207,7 +219,7 @@ def test_a_step_that_did_not_complete_ends_the_run_as_it_ended(status: Status, c
 
 def test_a_step_that_can_not_be_started_fails_the_run() -> None:
     answers: dict[Any, object] = {
-        ChainRunOf(RUN): None,
+        **NOT_YET,
         PlayOf("review"): Play(None, problem="there is no playbook 'review'"),
     }
     effects = decided(fire.decide(FIRED, GIVEN), answers)
@@ -254,7 +266,9 @@ def test_a_step_that_can_never_begin_fails_its_run() -> None:
 
 def test_an_event_that_is_told_again_long_after_fires_no_second_run() -> None:
     known = stands({}, "completed")
-    assert [type(each) for each in decided(fire.decide(FIRED, GIVEN), {ChainRunOf(RUN): known})] == [Explain]
+    assert [
+        type(each) for each in decided(fire.decide(FIRED, GIVEN), {**NOT_YET, ChainRunOf(RUN): known})
+    ] == [Explain]
 
 
 def changed(text: str) -> JsonValue:
@@ -315,7 +329,7 @@ def test_a_step_has_its_own_timeout_and_never_more_than_the_run_has_left() -> No
     effects = finished(definition=changed(text), deadline=GIVEN.at + 20.0)
     assert of(StartRun, effects)[0].timeout == 20.0
     fired = fire.decide(replace(FIRED, definition=changed("timeout: 30s\n" + TEXT)), GIVEN)
-    effects = decided(fired, {ChainRunOf(RUN): None})
+    effects = decided(fired, NOT_YET)
     assert of(OpenChainRun, effects)[0].deadline == GIVEN.at + 30.0
     assert of(StartRun, effects)[0].timeout == 30.0
 
@@ -368,3 +382,23 @@ def test_a_run_that_is_over_is_not_cancelled(run: ChainRunStanding | None) -> No
     effects = decided(cancel.decide(CANCEL, GIVEN), {ChainRunOf(RUN): run})
     assert [each.verdict for each in of(Explain, effects)] == ["refused"]
     assert len(effects) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "since", "is_skipped"),
+    [("paused", 1.0, True), ("disabled", 0.5, True), ("active", 0.5, False), ("paused", 1.5, False)],
+)
+def test_a_chain_that_was_paused_before_an_event_skips_it(
+    status: ChainStatus, since: float, is_skipped: bool
+) -> None:
+    answers = {**NOT_YET, ChainFiresNow("pr"): ChainFires(status, since, "a freeze", "ada")}
+    effects = decided(fire.decide(FIRED, GIVEN), answers)
+    assert bool(of(StartRun, effects)) != is_skipped
+    assert ("skipped" in of(Explain, effects)[0].summary) == is_skipped
+
+
+def test_a_chain_is_paused_as_a_person_asked() -> None:
+    event = ChainStatusRequested("request", 1.0, "pr", "paused", "a freeze", "ada")
+    kept, said = changed_status.decide(event, GIVEN)
+    assert kept == SetChainStatus("pr", 1.0, "paused", "a freeze", "ada")
+    assert isinstance(said, Explain)
