@@ -26,10 +26,10 @@ def decide(event: ChainRunCancelRequested, given: Given) -> Deciding:
             session = yield from ask(SessionOf(step.session_key))
             if session is None:
                 effects += _withdraw(run.id, step, step.session_key, given.at)
-            elif session.status == "running":
-                effects.append(
-                    Emit(_order(event, f"{event.key}/step", step.session_key, session.attempt, given.at))
-                )
+            if session is None or session.status == "running":
+                # Also where it is no session yet: the job that opens it may be under way, and then comes before this.
+                attempt = 1 if session is None else session.attempt
+                effects.append(Emit(_order(event, f"{event.key}/step", step.session_key, attempt, given.at)))
     last = max(run.steps, default=0)
     effects.append(SetChainRun(run.id, given.at, "cancelled", "chain.cancelled.user", order, last))
     return tuple(effects)

@@ -1,10 +1,16 @@
 """A person wants a running session ended."""
 
+from typing import Final
+
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.handlers.asking import Given, ask
+from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.effects import CancelRun, Deciding, Effects, Explain
 from runward.handlers.events import SessionCancelRequested
 from runward.handlers.facts import LaunchOf, ProcessesOf, RunProcesses, SessionOf
+
+_NAMELESS: Final = "its files name no process that could be told"
+_LOOKS: Final = 4
+"""How often a run without a named process is asked about again. A run that has just begun names it soon."""
 
 
 def cancel(event: SessionCancelRequested, given: Given) -> Deciding:
@@ -26,7 +32,9 @@ def cancel(event: SessionCancelRequested, given: Given) -> Deciding:
     if session.layout != DEFAULT_LAYOUT:
         return _refused(event, order, "another tool runs it, and has to end it: only native runs are ended")
     if processes.launcher is None and processes.process is None:
-        return _refused(event, order, "its files name no process that could be told")
+        if given.tries < _LOOKS:
+            raise TryLater(_NAMELESS)
+        return _refused(event, order, _NAMELESS)
     return (
         CancelRun(session.key, session.attempt, session.path, processes, event.said_by, event.reason),
         Explain(session.key, "decided", order),

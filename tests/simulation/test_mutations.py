@@ -296,7 +296,7 @@ LATE: Final = pytest.mark.prove
         without_knowing_copies,
         pytest.param(without_history, marks=LATE),
         pytest.param(without_grace, marks=LATE),
-        without_adopting_lines,
+        pytest.param(without_adopting_lines, marks=LATE),
         pytest.param(without_the_restores_epoch, marks=LATE),
         without_making_journals,
         without_leaving_the_contract_to_the_launcher,

@@ -262,10 +262,15 @@ async def test_requests_that_mean_nothing_now_are_refused_with_the_reason(tmp_pa
 
 
 async def test_a_run_that_names_no_process_is_refused(tmp_path: Path) -> None:
-    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+    clock = StillClock()
+    async with daemon(tmp_path, clock, ToldProcesses()) as running:
         begin(tmp_path, launcher=None)
         await running.settle()
         await ask(running)
+        for _ in range(4):
+            clock.move(5)
+            running.supervisor.worker.queue.may_be_due = True
+            await running.work()
         assert (await refusal(running)).endswith("its files name no process that could be told")
 
 

@@ -370,6 +370,8 @@ def test_the_start_of_a_step_that_is_no_session_yet_is_withdrawn_and_it_is_told_
     assert [(each.status, each.reason_code) for each in of(SetStep, effects)] == [
         ("cancelled", "run.cancelled.user")
     ]
+    (told,) = of(Emit, effects)  # the job that opens its session may be ahead in the session's lane
+    assert (told.event.type, told.event.session_key, told.event.attempt) == ("SessionCancelRequested", key, 1)
     late = AttemptStarted(key, 1, 2.0, None)
     (emitted,) = of(Emit, decided(begun.decide(late, GIVEN), {ChainRunOf(RUN): stands(BEGUN, "cancelled")}))
     assert emitted.event.session_key == key

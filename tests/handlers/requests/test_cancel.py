@@ -4,6 +4,7 @@ import pytest
 from tests.handlers.examples import KEY, session
 from tests.handlers.played import Need, played
 
+from runward.handlers.asking import TryLater
 from runward.handlers.effects import CancelRun, Explain
 from runward.handlers.events import SessionCancelRequested
 from runward.handlers.facts import Launch, LaunchOf, ProcessesOf, RunProcesses, Session, SessionOf
@@ -26,7 +27,7 @@ def decided(
     launch: Launch | None = None,
 ) -> object:
     known = {SessionOf(KEY): found, ProcessesOf(KEY): processes, LaunchOf(KEY): launch}
-    return cancel(event, "hash", known, 11.0)
+    return cancel(event, "hash", known, 11.0, 4)
 
 
 def test_it_asks_for_the_session_and_for_whom_its_files_name() -> None:
@@ -76,3 +77,12 @@ def test_what_cannot_be_cancelled_is_refused_and_why(
     assert decided(asked(), found, processes) == (
         Explain(KEY, "refused", f"not cancelled by alice: wrong branch: {why}"),
     )
+
+
+def test_a_run_that_names_no_process_yet_is_looked_at_again() -> None:
+    known = {
+        SessionOf(KEY): session(),
+        ProcessesOf(KEY): RunProcesses(None, None, "here"),
+        LaunchOf(KEY): None,
+    }
+    assert isinstance(cancel(asked(), "hash", known, 11.0, 3), TryLater)
