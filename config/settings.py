@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from runward.config.action import Action, action_of, action_to_json
 from runward.config.contract_rules import ContractRule
 from runward.config.json_value import JsonValue
 from runward.config.problem import Parsed, Problem, has_errors
@@ -102,6 +103,7 @@ class Settings(NamedTuple):
     origin: Mapping[str, str] = MappingProxyType({})
     files: tuple[tuple[str, int], ...] = ()
     chains: tuple[str, ...] = ()
+    actions: tuple[Action, ...] = ()
 
     @property
     def launch_root(self) -> Root | None:
@@ -170,6 +172,7 @@ def settings_to_json(settings: Settings) -> JsonValue:
             "limit_share": settings.watch.limit_share,
         },
         "scan": {"period": settings.scan.period},
+        "actions": {each.name: action_to_json(each) for each in settings.actions},
     }
 
 
@@ -189,6 +192,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
             "log_limit": int(log_limit),
             "watch": {"step": int(step), "debounce": int(debounce), "limit_share": int() | float() as share},
             "scan": {"period": int() | float() as period},
+            "actions": dict(actions),
         }:
             return Settings(
                 state_dir,
@@ -203,6 +207,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
                 Scan(period),
                 tuple(_rule(Placed(rule, DEFAULT)) for rule in contracts),
                 chains=_texts(chains),
+                actions=tuple(action_of(name, each) for name, each in actions.items()),
             )
         case _:
             return None
@@ -278,6 +283,11 @@ def _settings(merged: Layer) -> Settings:
         ),
         scan=Scan(period=_number(values["scan.period"])),
         contracts=tuple(_rule(placed) for placed in merged.contracts),
+        actions=tuple(
+            action_of(key.removeprefix("actions."), each)
+            for key, each in values.items()
+            if key.startswith("actions.")
+        ),
         origin=MappingProxyType(origin),
     )
 

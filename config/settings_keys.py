@@ -3,6 +3,7 @@
 from types import MappingProxyType
 from typing import Final
 
+from runward.config.action import ACTIONS
 from runward.config.duration import MAX_AGE_S
 from runward.config.shape import (
     Choice,
@@ -27,13 +28,6 @@ AUTO: Final = "auto"
 
 LAYOUTS: Final = (DEFAULT_LAYOUT, AUTO, *FOREIGN_LAYOUTS)
 """What a root's layout may be."""
-
-KEYS_NOT_YET: Final = MappingProxyType(
-    {
-        "actions": "commands for chains to call",
-    }
-)
-"""Top-level keys that are documented and come with a later version: refused, so that nobody relies on them."""
 
 FOREIGN_ROOT_KEYS: Final = ("settle", "stale_after", "start_within")
 """The keys of a root that only other tools' layouts know."""
@@ -181,9 +175,8 @@ _KEYS: Final[dict[str, Shape]] = {
     ),
     "watch": _WATCH,
     "scan": _SCAN,
+    "actions": ACTIONS,
 }
 
-SETTINGS: Final = Table(
-    "The settings of Runward (runward.toml).", MappingProxyType(_KEYS), not_yet=KEYS_NOT_YET
-)
+SETTINGS: Final = Table("The settings of Runward (runward.toml).", MappingProxyType(_KEYS))
 """The whole file."""

@@ -18,7 +18,6 @@ from runward.config.settings_keys import (
     DEFAULT_LAYOUT,
     FOREIGN_LAYOUTS,
     FOREIGN_ROOT_KEYS,
-    KEYS_NOT_YET,
     PATHS,
     ROOT_NAME,
     SETTINGS,
@@ -111,7 +110,7 @@ def layers_of_environment(
     problems: list[Problem] = []
     for variable in sorted(name for name in environment if name.startswith(PREFIX) and environment[name]):
         key = variable.removeprefix(PREFIX).lower()
-        if key not in SETTINGS.keys and key not in KEYS_NOT_YET:
+        if key not in SETTINGS.keys:
             problems.extend(_perhaps_misspelt(variable))
             continue
         parsed = _variable(variable, key, environment[variable])

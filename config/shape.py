@@ -6,7 +6,6 @@ the launcher within its start-up budget, and importing pydantic alone would over
 
 import re
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from runward.config.duration import (
@@ -114,6 +113,21 @@ class Choice(NamedTuple):
 
     def json_schema(self) -> dict[str, JsonValue]:
         return {"enum": list(self.options)}
+
+
+class TrueOrFalse(NamedTuple):
+    """True or false."""
+
+    description: str
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        if isinstance(value, bool):
+            return value
+        complain(_wrong_kind(loc, value, "true or false", "write it without quotes"))
+        return None
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        return {"type": "boolean"}
 
 
 class WholeNumber(NamedTuple):
@@ -236,13 +250,13 @@ class ListOf(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table of known keys, with `some` at least one; those of `not_yet` are refused until they are supported."""
+    """A table of known keys, with `some` at least one; `check_whole` complains of what does not go together."""
 
     description: str
     keys: Mapping[str, Shape]
     required: tuple[str, ...] = ()
-    not_yet: Mapping[str, str] = MappingProxyType({})
     some: bool = False
+    check_whole: Callable[[Mapping[str, JsonValue], Location, Complain], None] | None = None
 
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
         """A table of the keys that are there and right."""
@@ -258,11 +272,10 @@ class Table(NamedTuple):
         for key, item in value.items():
             if key in self.keys:
                 checked[key] = self.keys[key].check(item, (*loc, key), complain)
-            elif key in self.not_yet:
-                message = f"is not supported by this version yet: {self.not_yet[key]}"
-                complain(Complaint((*loc, key), message, "remove it", at_key=True))
             else:
                 complain(unknown_key((*loc, key), self.keys))
+        if self.check_whole is not None:
+            self.check_whole(checked, loc, complain)
         return checked
 
     def json_schema(self) -> dict[str, JsonValue]:
@@ -278,6 +291,32 @@ class Table(NamedTuple):
         return schema
 
 
+class NamedTables(NamedTuple):
+    """Tables of one shape under names that the operator chooses."""
+
+    description: str
+    name: Text
+    item: Shape
+    longest: int
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        """The tables by name, each as it is meant or None."""
+        if not isinstance(value, dict):
+            complain(_wrong_kind(loc, value, "a table of named tables", "give each a name of its own"))
+            return None
+        if len(value) > self.longest:
+            complain(Complaint(loc, f"has more than {self.longest} entries", "write fewer"))
+            return None
+        checked: dict[str, JsonValue] = {}
+        for name, each in value.items():
+            if self.name.check(name, (*loc, name), complain) is not None:
+                checked[name] = self.item.check(each, (*loc, name), complain)
+        return checked
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        return {"type": "object", "maxProperties": self.longest, "additionalProperties": described(self.item)}
+
+
 def as_written(shape: Shape, value: JsonValue) -> JsonValue:
     """A value that `check` gave, as people write it: durations and sizes with their units, absent keys left out."""
     if isinstance(shape, Table) and isinstance(value, dict):
@@ -286,6 +325,8 @@ def as_written(shape: Shape, value: JsonValue) -> JsonValue:
             for key, each in value.items()
             if each is not None or _means_never(shape.keys[key])
         }
+    if isinstance(shape, NamedTables) and isinstance(value, dict):
+        return {name: as_written(shape.item, each) for name, each in value.items()}
     if isinstance(shape, ListOf) and isinstance(value, list):
         return [as_written(shape.item, each) for each in value]
     if isinstance(shape, DurationText):

@@ -15,6 +15,7 @@ from runward.config.settings_keys import AUTO
 from runward.daemon.settings import (
     NotFound,
     agent_names,
+    callables,
     chain_names,
     find_agent,
     find_chain,
@@ -23,6 +24,7 @@ from runward.daemon.settings import (
 )
 from runward.handlers.facts import CoveringRoot, Declarations, Play, RootOf, Ruled, RuledPlaybook
 
+NO_ROOT: Final = "no root of the settings has the layout 'native', for new runs to go to"
 FILE_ENDINGS: Final = (PLAYBOOK_SUFFIX, ".md")
 """What commands take for a file, and look for where they were started."""
 
@@ -30,24 +32,26 @@ T = TypeVar("T")
 
 
 class Remembering(Generic[T]):
-    """Parses a file once for as long as it says the same."""
+    """Parses a file once for as long as it says the same, and what is `given` beside it stays the same."""
 
     MOST: Final = 1000
     """Files that are remembered."""
 
-    def __init__(self, parse: Callable[[str, str], Parsed[T]]) -> None:
-        self._parse = parse
-        self._known: dict[str, tuple[str, Parsed[T]]] = {}
+    def __init__(
+        self, parse: Callable[[str, str], Parsed[T]], given: Callable[[], object] = lambda: None
+    ) -> None:
+        self._parse, self._given = parse, given
+        self._known: dict[str, tuple[object, Parsed[T]]] = {}
 
     def __call__(self, text: str, path: str) -> Parsed[T]:
         """What the file at `path` with this text says."""
-        known = self._known.get(path)
-        if known is not None and known[0] == text:
+        known, said = self._known.get(path), (text, self._given())
+        if known is not None and known[0] == said:
             return known[1]
         if len(self._known) >= self.MOST:
             self._known.clear()
         parsed = self._parse(text, path)
-        self._known[path] = (text, parsed)
+        self._known[path] = (said, parsed)
         return parsed
 
 
@@ -58,7 +62,8 @@ class Declarer:
         self._settings = settings
         self._read_playbook, self._read_agent = Remembering(read_playbook), Remembering(read_agent)
         self._read_chain = Remembering(
-            lambda text, path: read_chain(text, path, playbook_names(self._settings))
+            lambda text, path: read_chain(text, path, callables(self._settings)),
+            lambda: callables(self._settings),
         )
         self._wrong: tuple[str, ...] = ()
 
@@ -116,9 +121,7 @@ class Declarer:
         settings = self._settings
         root = settings.launch_root
         if root is None:
-            return Play(
-                None, problem="no root of the settings has the layout 'native', for new runs to go to"
-            )
+            return Play(None, problem=NO_ROOT)
         try:
             playbook = self._playbook(settings, name)
             agent = playbook.agent
@@ -126,6 +129,19 @@ class Declarer:
         except _Unusable as error:
             return Play(None, problem=str(error))
         return Play(playbook, agent, defaults, root.name, root.path)
+
+    def action(self, name: str) -> Play:
+        """What the action of this name would start, and in which root; or what the operator must fix first."""
+        root = self._settings.launch_root
+        if root is None:
+            return Play(None, problem=NO_ROOT)
+        action = next((each for each in self._settings.actions if each.name == name), None)
+        if action is None:
+            return Play(None, problem=f"there is no action {name!r} in the settings")
+        command = ("sh",) if action.shell else action.command
+        playbook = Playbook(name, command, action.timeout, action.grace)
+        shell = action.command[0] if action.shell else None
+        return Play(playbook, root_name=root.name, root_path=root.path, shell=shell)
 
     def listening(self, event: str) -> tuple[Chain, ...]:
         """The right chains that an event of this name may fire, by name."""

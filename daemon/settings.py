@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from runward.config.playbook import Playbook
     from runward.config.problem import Parsed, Problem
     from runward.config.settings import Settings
+    from runward.config.step import Callables
 
 
 SYSTEM_FILE: Final = "/etc/runward/runward.toml"
@@ -239,7 +240,14 @@ def find_chain(
     text = _read(path)
     if isinstance(text, Problem):
         return Parsed(None, (text,))
-    return parse(text, path) if parse is not None else read_chain(text, path, playbook_names(settings))
+    return parse(text, path) if parse is not None else read_chain(text, path, callables(settings))
+
+
+def callables(settings: Settings) -> Callables:
+    """What steps of chains can name now."""
+    from runward.config.step import Callables
+
+    return Callables(playbook_names(settings), tuple(each.name for each in settings.actions))
 
 
 def chain_names(settings: Settings) -> tuple[str, ...]:

@@ -188,6 +188,7 @@ class Supervisor:
         )
         self.reporting = self._make_reporting()
         self.alarm = make_alarm(self._due)
+        self.queue.wake_foreground = self.wake
 
     def _make_rounds(self) -> Rounds:
         return Rounds(

@@ -8,6 +8,7 @@ carried out after the commit.
 from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
+from runward.handlers.approvals.effects import AskApproval, DecideApproval
 from runward.handlers.asking import Asking
 from runward.handlers.chains.effects import OpenChainRun, SetChainRun, SetChainStatus, SetStep
 from runward.handlers.contracts.artifact_facts import Produced
@@ -302,6 +303,8 @@ Effect: TypeAlias = (
     | SetChainRun
     | GiveUpStart
     | WithdrawStart
+    | AskApproval
+    | DecideApproval
 )
 Effects: TypeAlias = tuple[Effect, ...]
 

@@ -12,6 +12,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from runward.config.flow import Leg
+from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.chains.events import (
     ChainFired,
     ChainFireRequested,
@@ -21,6 +22,7 @@ from runward.handlers.chains.events import (
 )
 from runward.handlers.event_kinds import OfSession, Request
 from runward.handlers.starts.events import StartFailed
+from runward.handlers.timers.events import TimerRang, TimerSet
 
 Evidence: TypeAlias = Literal["declared", "process_gone", "deadline", "quiet"]
 """What a conclusion rests on, strongest first."""
@@ -424,6 +426,11 @@ Event: TypeAlias = (
     | ChainRunCancelRequested
     | ChainFired
     | StartFailed
+    | TimerSet
+    | TimerRang
+    | ApprovalWanted
+    | ApprovalRequested
+    | ApprovalDecided
 )
 
 _CLASSES: Final[tuple[type[Event], ...]] = (
@@ -448,6 +455,11 @@ _CLASSES: Final[tuple[type[Event], ...]] = (
     ChainRunCancelRequested,
     ChainFired,
     StartFailed,
+    TimerSet,
+    TimerRang,
+    ApprovalWanted,
+    ApprovalRequested,
+    ApprovalDecided,
 )
 _ADAPTERS: Final[dict[str, TypeAdapter[Event]]] = {each.type: TypeAdapter(each) for each in _CLASSES}
 _DUMPERS: Final = {kind: adapter.serializer.to_json for kind, adapter in _ADAPTERS.items()}

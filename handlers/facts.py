@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.playbook import Playbook
+from runward.handlers.approvals.facts import ApprovalOf
 from runward.handlers.asking import Question
 from runward.handlers.chains.facts import ChainNamed, ChainRunOf, ListenersTo, OutcomeIn
 from runward.handlers.contracts.artifact_facts import Produced, RootFacts  # noqa: F401 - in the types of answers
@@ -223,6 +224,14 @@ class Play(NamedTuple):
     root_name: str = ""
     root_path: str = ""
     problem: str | None = None
+    shell: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ActionOf(Question["Play"]):
+    """Question: what would running this action start, and where? Answer: `Play`, with the text for `sh -c` if a shell runs it."""
+
+    action: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +330,7 @@ QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
     ProcessesOf,
     CancellationOf,
     PlayOf,
+    ActionOf,
     RootOf,
     DeclaredToHook,
     LinkedSessionsOf,
@@ -329,5 +339,6 @@ QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
     ChainNamed,
     ChainRunOf,
     OutcomeIn,
+    ApprovalOf,
 )
 """Every kind of question. Each must have somebody who answers it, or the daemon does not start."""

@@ -24,6 +24,12 @@
 | `AttemptStarted`      | `chains/begun`      | has a step ended that began after its run was cancelled |
 | `ChainFired`          | `chains/fire`       | opens a chain run and begins its first step         |
 | `SessionFinished`     | `chains/advance`    | goes on to the next step of its chain run           |
+| `TimerSet`            | `timers/ring`       | waits until a point in time, and tells its subject  |
+| `TimerRang`           | `chains/rang`       | tries a step again, or ends a chain run that is late |
+| `TimerRang`           | `approvals/expire`  | ends the wait for a person                          |
+| `ApprovalWanted`      | `approvals/show`    | keeps what a person is shown before a step runs     |
+| `ApprovalRequested`   | `approvals/answer`  | keeps a person's answer if what was shown still holds |
+| `ApprovalDecided`     | `chains/approved`   | begins the step that waited, or ends its chain run  |
 | `StartFailed`         | `starts/failed`     | gives up the start of a run that can never begin    |
 | `StartFailed`         | `chains/advance`    | ends the chain run whose step it was                |
 
@@ -33,8 +39,10 @@ questions (`asking.py`). It raises `TryLater` where the world must be tried agai
 
 from typing import Final, NamedTuple, TypeAlias
 
+from runward.handlers.approvals import answer, show
+from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.asking import Given
-from runward.handlers.chains import advance, begun, fire, match, order, status
+from runward.handlers.chains import advance, approved, begun, fire, match, order, rang, status
 from runward.handlers.chains import cancel as cancel_chain
 from runward.handlers.chains.events import (
     ChainFired,
@@ -69,6 +77,8 @@ from runward.handlers.requests import accept, cancel, play, prune, queue, seen
 from runward.handlers.sessions import deadline, ended, hooked, opened
 from runward.handlers.starts import failed
 from runward.handlers.starts.events import StartFailed
+from runward.handlers.timers import ring
+from runward.handlers.timers.events import TimerRang, TimerSet
 
 Decision: TypeAlias = Effects | Deciding
 
@@ -94,6 +104,11 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     ChainRunCancelRequested.type: ("chains/cancel",),
     ChainFired.type: ("chains/fire",),
     StartFailed.type: ("starts/failed", "chains/advance"),
+    TimerSet.type: ("timers/ring",),
+    TimerRang.type: ("chains/rang", "approvals/expire"),
+    ApprovalWanted.type: ("approvals/show",),
+    ApprovalRequested.type: ("approvals/answer",),
+    ApprovalDecided.type: ("chains/approved",),
 }
 """The names of the handlers of each event type; each gets a job of its own, as `duties` says."""
 
@@ -134,6 +149,11 @@ def duties(event: Event) -> tuple[Duty, ...]:
         given_up = (Duty(0, "starts/failed", event.lane),)
         run = chain_run_of(event.session_key)
         return given_up if run is None else (*given_up, Duty(1, "chains/advance", run))
+    if isinstance(event, TimerSet):
+        return (Duty(0, "timers/ring", event.lane, event.due),)
+    if isinstance(event, TimerRang):
+        is_of_run = not in_background(event.subject)
+        return (Duty(0, "chains/rang", event.lane) if is_of_run else Duty(1, "approvals/expire", event.lane),)
     if isinstance(event, RunLaunched):
         due = deadline.due(event)
         return () if due is None else (Duty(0, "sessions/deadline", deadline.lane(event.session_key), due),)
@@ -200,4 +220,16 @@ def decide(handler: str, event: Event, given: Given) -> Decision:
             return advance.decide(event, given)
         case "chains/advance", StartFailed():
             return advance.decide(event, given)
+        case "chains/rang", TimerRang():
+            return rang.decide(event, given)
+        case "chains/approved", ApprovalDecided():
+            return approved.decide(event, given)
+        case "timers/ring", TimerSet():
+            return ring.decide(event, given)
+        case "approvals/show", ApprovalWanted():
+            return show.decide(event, given)
+        case "approvals/answer", ApprovalRequested():
+            return answer.decide(event, given)
+        case "approvals/expire", TimerRang():
+            return answer.expire(event, given)
     raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")

@@ -200,7 +200,7 @@ def _lines(found: Chain) -> list[str]:
     for step in (*found.steps, *found.on_failure):
         when = f" if {safe(step.condition)}" if step.condition is not None else ""
         after = " after a failure" if step in found.on_failure else ""
-        lines.append(f"  {step.index}  {safe(step.id)}: {safe(step.skill)}{when}{after}")
+        lines.append(f"  {step.index}  {safe(step.id)}: {safe(step.name)}{when}{after}")
     return lines
 
 
@@ -406,6 +406,61 @@ def runs(
         click.echo("no chain runs")
     else:
         print_table(("RUN", "CHAIN", "STATUS", "REASON", "STEP", "FIRED"), [row_of(each) for each in found])
+
+
+@chain.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def approvals(context: click.Context, as_json: bool) -> None:
+    """What waits for a person: the commands that would run, the oldest first.
+
+    \b
+    Example:
+      runward chain approvals
+    """
+    from runward.daemon.cli.chain_approvals import print_approvals
+    from runward.daemon.store.reading_chains import open_approvals
+
+    with store_to_read(settings_in_force(context)) as connection:
+        found = open_approvals(connection)
+    print_approvals(found, as_json=as_json)
+
+
+@chain.command()
+@click.argument("identifier", metavar="ID")
+@click.option("--note", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def approve(context: click.Context, identifier: str, note: str, as_json: bool) -> None:
+    """Let a step run that waits for a person, exactly as it was shown.
+
+    ID is an approval's, a chain run's that waits for one, or @last. Exit code 1: it does not count, because it was decided
+    before, its time is over, or what was shown has changed; then it is asked for again.
+
+    \b
+    Example:
+      runward chain approve @last --note "looks right"
+    """
+    from runward.daemon.cli.chain_approvals import answer
+
+    answer(settings_in_force(context), identifier, "approved", note, as_json=as_json)
+
+
+@chain.command()
+@click.argument("identifier", metavar="ID")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def deny(context: click.Context, identifier: str, reason: str, as_json: bool) -> None:
+    """Keep a step that waits for a person from running: its chain run is aborted.
+
+    \b
+    Example:
+      runward chain deny @last --reason "not before the freeze"
+    """
+    from runward.daemon.cli.chain_approvals import answer
+
+    answer(settings_in_force(context), identifier, "denied", reason, as_json=as_json)
 
 
 @chain.group("run", cls=Group)

@@ -56,11 +56,11 @@ def _defined(row: ChainRunRow) -> list[dict[str, JsonValue]]:
 def _step_as_json(number: int, defined: dict[str, JsonValue], standing: ChainStepRow | None) -> JsonValue:
     return {
         "index": number,
-        "id": defined.get("id"),
-        "kind": "skill",
-        "name": defined.get("skill"),
+        "id": defined.get("id", f"step{number}"),
+        "kind": "skill" if "skill" in defined else "action",
+        "name": defined.get("skill", defined.get("action")),
         "status": "pending" if standing is None else standing.status,
-        "try": 0 if standing is None else standing.attempt,
+        "try": 0 if standing is None or standing.session_key is None else standing.attempt,
         "session_id": None if standing is None else _session_id(standing),
         "condition": defined.get("condition"),
         "value": None if standing is None else _loaded(standing.value),
@@ -112,8 +112,8 @@ def lines_of(row: ChainRunRow, steps: Sequence[ChainStepRow]) -> list[str]:
         table.append(
             (
                 f"  {number}",
-                safe(str(defined.get("id"))),
-                safe(str(defined.get("skill"))),
+                safe(str(defined.get("id", f"step{number}"))),
+                safe(str(defined.get("skill", defined.get("action")))),
                 coloured("pending" if standing is None else standing.status),
                 "-" if standing is None else safe(_session_id(standing) or "-"),
                 safe(said),

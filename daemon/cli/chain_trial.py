@@ -13,11 +13,12 @@ from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 from runward.config.problem import kind
 from runward.config.settings import Settings
+from runward.config.step import NOT_STARTED
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.output import coloured, complain, fail, note, print_json, safe
 from runward.daemon.cli.play_run import values_of
-from runward.daemon.settings import NotFound, find_playbook
-from runward.handlers.chains.stepping import NOT_STARTED, NotStarted, Ready, command_of, given_to, judge
+from runward.daemon.declarations import Declarer
+from runward.handlers.chains.stepping import NotStarted, command_of, given_to, judge
 
 
 class Tried(NamedTuple):
@@ -25,13 +26,14 @@ class Tried(NamedTuple):
 
     number: int
     id: str
-    skill: str
+    name: str
     condition: str | None
     value: JsonValue
     reason: str | None
     why: str | None
     argv: tuple[str, ...] | None
     unused: tuple[str, ...] = ()
+    needs_approval: bool = False
 
 
 def given_trigger(words: Sequence[str], file: str | None) -> Mapping[str, JsonValue]:
@@ -78,6 +80,7 @@ def try_out(
     """What each step would do; a step after one that could not be started would not run either."""
     tried: list[Tried] = []
     before: list[dict[str, object]] = []
+    declarer = Declarer(settings)
     stopped_by: str | None = None
     facts: dict[str, JsonValue] = {"name": chain.name, "run_id": None, "event": chain.trigger.event}
     for step in chain.steps:
@@ -90,27 +93,26 @@ def try_out(
         if stopped_by is not None:
             reason, why = NOT_STARTED, f"the run would end at step {stopped_by}"
         elif reason is None:
-            try:
-                playbook = find_playbook(settings, step.skill).value
-            except NotFound as error:
-                playbook, why = None, str(error)
-            if playbook is None:
-                command: Ready | NotStarted = NotStarted(why or f"the playbook {step.skill} is wrong")
-            else:
-                command = command_of(step, playbook, given)
+            play = declarer.play(step.skill) if step.skill is not None else declarer.action(step.name)
+            command = command_of(step, play, given)
             if isinstance(command, NotStarted):
                 reason, why, stopped_by = NOT_STARTED, command.why, step.id
             else:
                 argv, unused = command.argv, command.unused
+        asks = argv is not None and step.approval is not None
         tried.append(
-            Tried(step.index, step.id, step.skill, step.condition, judged.value, reason, why, argv, unused)
+            Tried(
+                *(step.index, step.id, step.name, step.condition, judged.value, reason, why, argv),
+                unused=unused,
+                needs_approval=asks,
+            )
         )
         runs = argv is not None
         outcome = outcomes[step.index] if runs and step.index < len(outcomes) else None
         before.append(
             {
                 "id": step.id,
-                "name": step.skill,
+                "name": step.name,
                 "status": "completed" if runs else "skipped",
                 "skipped": not runs,
                 "reason": reason,
@@ -129,13 +131,15 @@ def print_trial(tried: Sequence[Tried], *, as_json: bool) -> None:
     for each in tried:
         runs = each.argv is not None
         verdict = coloured("ok", "would run") if runs else coloured("warning", "would not run")
-        click.echo(f"{each.number}  {safe(each.id)} ({safe(each.skill)}): {verdict}")
+        click.echo(f"{each.number}  {safe(each.id)} ({safe(each.name)}): {verdict}")
         if each.condition is not None:
             click.echo(f"   condition  {safe(each.condition)}")
         if each.argv is not None:
             click.echo(f"   command    {safe(shlex.join(each.argv))}")
         else:
             click.echo(f"   reason     {each.reason}{f': {safe(each.why)}' if each.why else ''}")
+        if each.needs_approval:
+            click.echo("   approval   a person is asked first")
         if each.unused:
             click.echo(f"   unused     {safe(', '.join(each.unused))}")
 
@@ -144,9 +148,9 @@ def _as_json(each: Tried) -> JsonValue:
     return {
         "index": each.number,
         "id": each.id,
-        "name": each.skill,
+        "name": each.name,
         "would_run": each.argv is not None,
-        "needs_approval": False,
+        "needs_approval": each.needs_approval,
         "condition": each.condition,
         "value": each.value,
         "reason": each.reason,

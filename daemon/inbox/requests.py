@@ -9,6 +9,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.inbox.hook_notes import HOOK, load_note
 from runward.daemon.inbox.launches import LAUNCH, load_launch
 from runward.daemon.inbox.spool import InboxFile
+from runward.handlers.approvals.events import ApprovalRequested
 from runward.handlers.chains.events import (
     ChainFireRequested,
     ChainRunCancelRequested,
@@ -44,6 +45,7 @@ Request = (
     | ChainFireRequested
     | ChainStatusRequested
     | ChainRunCancelRequested
+    | ApprovalRequested
 )
 REQUESTS: Final = (
     JobRetryRequested,
@@ -58,6 +60,7 @@ REQUESTS: Final = (
     ChainFireRequested,
     ChainStatusRequested,
     ChainRunCancelRequested,
+    ApprovalRequested,
 )
 
 

@@ -96,6 +96,7 @@ class Queue:
         self._open: dict[str, int] = {}
         self._open_is_stale = False
         self._background_is_due = False
+        self._foreground_is_due = False
         self.uncertain: str | None = None
         """Why it can't be told whether a commit happened, while that is so."""
         self._latest = math.inf
@@ -104,6 +105,7 @@ class Queue:
         """Held while rows are counted, put and completed, for the counters are in memory."""
         self.may_be_due = True
         self.wake_background: Callable[[], None] = lambda: None
+        self.wake_foreground: Callable[[], None] = lambda: None
         """Called when there is something to do in the background."""
         self.tally = Tally()
 
@@ -253,6 +255,7 @@ class Queue:
             self._opened(job.lane)
         for job in due:
             self._close(job.lane)
+        self._wake()
         mine += [*due, *batch.jobs]
 
     async def _put_apart(
@@ -359,7 +362,15 @@ class Queue:
         if batch.released:
             self.may_be_due = True
             self._open_is_stale = True
-        if self._background_is_due or batch.released:
+        self._background_is_due = self._background_is_due or bool(batch.released)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wake who has something to do."""
+        if self._foreground_is_due:
+            self._foreground_is_due = False
+            self.wake_foreground()
+        if self._background_is_due:
             self._background_is_due = False
             self.wake_background()
 
@@ -369,7 +380,7 @@ class Queue:
             self._background_is_due = True
         else:
             self._open[lane] = self._open.get(lane, 0) + 1
-            self.may_be_due = True
+            self.may_be_due = self._foreground_is_due = True
 
     def _close(self, lane: str) -> None:
         left = self._open.get(lane, 0) - 1

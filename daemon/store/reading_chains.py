@@ -92,3 +92,54 @@ def last_runs(connection: sqlite3.Connection) -> dict[str, ChainRunRow]:
         " select id from chain_runs x where x.chain = c.chain order by x.created_at desc, x.id limit 1)"
     )
     return {row[1]: ChainRunRow(*row) for row in rows}
+
+
+class ApprovalRow(NamedTuple):
+    """An approval. Times are Unix seconds; `shown` and `definition` are JSON texts."""
+
+    id: str
+    run: str
+    step: int
+    status: str
+    shown: str
+    shown_hash: str
+    asked_at: float
+    expires_at: float | None
+    decided_by: str | None
+    note: str | None
+    chain: str
+    definition: str
+    asked_before: int
+
+
+_APPROVALS = (
+    "select a.id, a.run, a.step, a.status, a.shown, a.shown_hash, a.asked_at, a.expires_at, a.decided_by, a.note,"
+    " r.chain, r.definition, (select count(*) from approvals b where b.run = a.run and b.step = a.step and"
+    " b.asked_at < a.asked_at) from approvals a join chain_runs r on r.id = a.run"
+)
+
+
+def open_approvals(connection: sqlite3.Connection) -> list[ApprovalRow]:
+    """What waits for a person, the oldest first."""
+    rows = connection.execute(
+        f"{_APPROVALS} where a.status = 'asked' and r.status = 'waiting_approval' order by a.asked_at, a.id"
+    )
+    return [ApprovalRow(*row) for row in rows]
+
+
+def approvals_called(connection: sqlite3.Connection, text: str) -> list[ApprovalRow]:
+    """The approvals whose id begins with `text`, and those of the chain runs whose id does, the oldest first."""
+    rows = connection.execute(
+        f"{_APPROVALS} where substr(a.id, 1, length(?1)) = ?1 or substr(a.run, 1, length(?1)) = ?1"
+        " order by a.asked_at, a.id",
+        (text,),
+    )
+    return [ApprovalRow(*row) for row in rows]
+
+
+def approval_of(connection: sqlite3.Connection, run: str, step: int) -> str | None:
+    """The approval of a step that was asked for last."""
+    found = connection.execute(
+        "select id from approvals where run = ? and step = ? order by asked_at desc, id limit 1", (run, step)
+    ).fetchone()
+    return None if found is None else str(found[0])

@@ -35,7 +35,7 @@ _SIDES: Final = ("-wal", "-shm")
 _LAST_ABSENT: Final = "select max(last) from absent_events"
 _UNDECIDED: Final = (
     "select j.id, e.key, j.handler from jobs j join events e on e.seq = j.event"
-    " where (j.handler = 'requests/play' or j.handler like 'chains/%') and j.state in ('waiting', 'running', 'held')"
+    " where (j.handler = 'requests/play' or j.handler like 'chains/%' or j.handler like 'approvals/%' or j.handler like 'timers/%') and j.state in ('waiting', 'running', 'held')"
 )
 """One that was held may have been retried since, and would be again."""
 

@@ -13,6 +13,7 @@ from runward.daemon.worker.deciding import Answers
 from runward.handlers.chains.facts import ChainNamed, ListenersTo, OutcomeIn
 from runward.handlers.facts import (
     QUESTIONS,
+    ActionOf,
     AgeOf,
     ArtifactsUnder,
     CoveringRoot,
@@ -50,6 +51,9 @@ class Chains(Protocol):
     def chain(self, name: str) -> Chain | str:
         """The chain of this name, or why none can be fired."""
 
+    def action(self, name: str) -> Play:
+        """What the action of this name would start, and in which root."""
+
 
 GoOn: TypeAlias = Callable[[int], bool]
 """Asked while files are hashed, with the bytes that were read; a job that is halted so is put back."""
@@ -73,6 +77,9 @@ class NoChains:
 
     def chain(self, name: str) -> Chain | str:
         return f"there is no chain {name!r}"
+
+    def action(self, name: str) -> Play:
+        return Play(None, problem=f"there is no action {name!r}")
 
 
 NO_CHAINS: Final = NoChains()
@@ -105,6 +112,7 @@ def answers_of_the_world(
     answers.at_once(DeclaredContract, lambda asked: declared(asked.playbook, asked.agent))
     answers.at_once(RuledPlaybook, ruled)
     answers.at_once(PlayOf, lambda asked: playable(asked.playbook))
+    answers.at_once(ActionOf, lambda asked: chains.action(asked.action))
     answers.at_once(RootOf, covering)
     answers.at_once(ListenersTo, lambda asked: chains.listening(asked.event))
     answers.at_once(ChainNamed, lambda asked: chains.chain(asked.name))

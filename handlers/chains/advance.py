@@ -1,17 +1,18 @@
 """A step's run is judged, or can never begin: the chain run goes on, or ends as the step did."""
 
-from runward.config.chain import chain_of
 from runward.config.json_value import JsonValue
+from runward.config.step import NOT_STARTED
 from runward.handlers.asking import Asking, Given, TryLater, ask
-from runward.handlers.chains.advancing import STARTED, Ending, Position, onward
+from runward.handlers.chains.advancing import Position, onward, position_of
 from runward.handlers.chains.effects import SetStep, StepStatus
 from runward.handlers.chains.events import chain_run_of
-from runward.handlers.chains.facts import ChainRunOf, ChainRunStanding, OutcomeIn, StepStanding
-from runward.handlers.chains.stepping import NOT_STARTED
-from runward.handlers.effects import Deciding, Effect, Explain
+from runward.handlers.chains.facts import ChainRunOf, OutcomeIn, StepStanding
+from runward.handlers.chains.rang import TRY
+from runward.handlers.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.events import SessionFinished
 from runward.handlers.facts import SessionOf
 from runward.handlers.starts.events import StartFailed
+from runward.handlers.timers.events import TimerSet
 from runward.handlers.unreadable import Unreadable
 
 
@@ -41,16 +42,30 @@ def decide(event: SessionFinished | StartFailed, given: Given) -> Deciding:
     )
     if run.status != "running":
         return (ended, *said)
-    followed = yield from onward(_position(run, over, given.event_hash), given.at)
+    position = position_of(run, given.event_hash)
+    again = _again(position, over, given.at)
+    if again:
+        return (ended, *said, *again)
+    followed = yield from onward(position._replace(steps={**run.steps, over.step: over}), given.at)
     return (ended, *said, *followed)
 
 
-def _position(run: ChainRunStanding, over: StepStanding, secret: str) -> Position:
-    steps = {**run.steps, over.step: over}
-    is_ending = run.reason_code != STARTED
-    ending = Ending(run.reason_code, run.reason_summary) if is_ending else None
-    return Position(
-        run.id, chain_of(run.definition), run.trigger, run.fired_by, secret, steps, run.deadline, ending
+def _again(position: Position, over: StepStanding, at: float) -> tuple[Effect, ...]:
+    """The next try of a step, if there is one and its time comes before the end of the run's."""
+    step = position.step(over.step)
+    if step.retry is None or over.status == "completed" or over.reason is None:
+        return ()
+    wait = step.retry.after(over.attempt, over.reason)
+    if wait is None or (
+        position.ending is None and position.deadline is not None and at + wait >= position.deadline
+    ):
+        return ()
+    number = over.attempt + 1
+    said = f"step {step.id} is tried again in {wait:g} s: try {number} of {step.retry.attempts}"
+    return (
+        SetStep(position.run, over.step, at, "waiting", None, said, True, None, number),
+        Emit(TimerSet(position.run, f"{TRY}{over.step} {number}", at, at + wait)),
+        Explain(position.run, "decided", said),
     )
 
 

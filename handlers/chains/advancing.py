@@ -4,15 +4,17 @@ import hashlib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from runward.config.chain import Chain, Step
+from runward.config.chain import Chain, chain_of
 from runward.config.contract import contract_to_json, resolve_contract
 from runward.config.json_value import JsonValue
+from runward.config.step import NOT_STARTED, Step
+from runward.handlers.approvals.events import ApprovalWanted
 from runward.handlers.asking import Asking, ask
 from runward.handlers.chains.effects import ChainRunStatus, SetChainRun, SetStep, StepStatus
-from runward.handlers.chains.facts import StepStanding
-from runward.handlers.chains.stepping import NOT_STARTED, NotStarted, command_of, given_to, judge
-from runward.handlers.effects import Effect, Explain, StartRun
-from runward.handlers.facts import PlayOf
+from runward.handlers.chains.facts import ChainRunStanding, StepStanding
+from runward.handlers.chains.stepping import NotStarted, Ready, command_of, given_to, judge
+from runward.handlers.effects import Effect, Emit, Explain, StartRun
+from runward.handlers.facts import ActionOf, Play, PlayOf
 from runward.handlers.layouts.native import session_key
 
 FAILED_BY: Final[Mapping[StepStatus, str]] = {
@@ -32,7 +34,11 @@ class Ending(NamedTuple):
 
 
 STARTED: Final = "chain.running.started"
-_LATE: Final = Ending("chain.timed_out.deadline", "the time for the whole run is over")
+ASKED: Final = "chain.waiting_approval.asked"
+OPEN: Final[tuple[StepStatus, ...]] = ("waiting", "waiting_approval", "running")
+"""How a step stands that is not over."""
+
+LATE: Final = Ending("chain.timed_out.deadline", "the time for the whole run is over")
 
 
 class Position(NamedTuple):
@@ -51,6 +57,10 @@ class Position(NamedTuple):
     deadline: float | None
     ending: Ending | None = None
 
+    def step(self, index: int) -> Step:
+        """The step of this number."""
+        return (*self.chain.steps, *self.chain.on_failure)[index]
+
     @property
     def left(self) -> tuple[Step, ...]:
         """The steps that are still to come."""
@@ -61,6 +71,19 @@ class Position(NamedTuple):
 def run_id(key: str) -> str:
     """The id of the chain run that a firing of this key begins."""
     return f"cr_{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+
+
+def position_of(run: ChainRunStanding, secret: str) -> Position:
+    """Where a chain run stands, for what the event with the hash `secret` brings about."""
+    is_ending = run.reason_code not in (STARTED, ASKED)
+    ending = Ending(run.reason_code, run.reason_summary) if is_ending else None
+    chain = chain_of(run.definition)
+    return Position(run.id, chain, run.trigger, run.fired_by, secret, run.steps, run.deadline, ending)
+
+
+def without(position: Position, step: int) -> Position:
+    """The same, as if this step were still to come."""
+    return position._replace(steps={n: each for n, each in position.steps.items() if n != step})
 
 
 def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
@@ -74,16 +97,22 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
         if judged.reason is not None:
             position = _with(position, step, "skipped", judged.reason)
             effects += [
-                SetStep(position.run, step.index, at, "skipped", judged.reason, judged.why, judged.value),
+                SetStep(
+                    *(position.run, step.index, at, "skipped", judged.reason, judged.why, judged.value),
+                    attempt=1,
+                ),
                 Explain(position.run, "decided", f"step {step.id} is skipped: {judged.why or judged.reason}"),
             ]
             continue
-        begun = yield from _begin(position, step, given, at)
-        if not isinstance(begun, NotStarted):
-            return (*effects, *begun)
+        command = yield from _command(step, given)
+        if not isinstance(command, NotStarted):
+            followed = (
+                begin(position, step, command, 1, at) if step.approval is None else _ask(position, step, at)
+            )
+            return (*effects, *followed)
         effects += [
-            SetStep(position.run, step.index, at, "failed", NOT_STARTED, begun.why),
-            Explain(position.run, "refused", f"step {step.id} is not started: {begun.why}"),
+            SetStep(position.run, step.index, at, "failed", NOT_STARTED, command.why, attempt=1),
+            Explain(position.run, "refused", f"step {step.id} is not started: {command.why}"),
         ]
         position = _with_ending(_with(position, step, "failed", NOT_STARTED), at)
     code, said = position.ending or Ending("chain.completed.ok", "all steps are over")
@@ -93,7 +122,7 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
 
 
 def _with(position: Position, step: Step, status: StepStatus, reason: str) -> Position:
-    standing = StepStanding(step.index, status, reason, None, 0, None)
+    standing = StepStanding(step.index, status, reason, None, 1, None)
     return position._replace(steps={**position.steps, step.index: standing})
 
 
@@ -104,35 +133,62 @@ def _with_ending(position: Position, at: float) -> Position:
     is_late = position.deadline is not None and at >= position.deadline
     for step in position.chain.steps:
         standing = position.steps.get(step.index)
-        if standing is None or standing.status in ("completed", "skipped") or step.continue_on_failure:
+        if standing is None or standing.status in ("completed", "skipped", *OPEN) or step.continue_on_failure:
             continue
         if is_late and standing.status == "timed_out":
-            return position._replace(ending=_LATE)
+            return position._replace(ending=LATE)
         said = f"step {step.id} ended {standing.status} ({standing.reason})"
         return position._replace(ending=Ending(FAILED_BY[standing.status], said))
-    return position._replace(ending=_LATE) if is_late and position.left else position
+    return position._replace(ending=LATE) if is_late and position.left else position
 
 
-def _begin(
-    position: Position, step: Step, given: Mapping[str, object], at: float
-) -> Asking[tuple[Effect, ...] | NotStarted]:
-    play = yield from ask(PlayOf(step.skill))
-    playbook = play.playbook
-    if playbook is None:
-        return NotStarted(play.problem or f"there is no playbook {step.skill}")
-    command = command_of(step, playbook, given)
-    if isinstance(command, NotStarted):
-        return command
-    name = f"{position.run}-{step.index}-1"
+class Startable(NamedTuple):
+    """A command, and what it belongs to: a playbook's or an action's."""
+
+    ready: Ready
+    play: Play
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return self.ready.argv
+
+    @property
+    def environment(self) -> tuple[tuple[str, str], ...]:
+        return self.ready.environment
+
+    @property
+    def cwd(self) -> str | None:
+        return self.ready.cwd
+
+
+def command_at(position: Position, index: int) -> Asking[Startable | NotStarted]:
+    """What the step of this number would start now, given the steps before it."""
+    step = position.step(index)
+    given = given_to(position.trigger, _seen(without(position, index), step), _about(position))
+    return (yield from _command(step, given))
+
+
+def _command(step: Step, given: Mapping[str, object]) -> Asking[Startable | NotStarted]:
+    play = yield from (ask(PlayOf(step.skill)) if step.skill is not None else ask(ActionOf(step.name)))
+    ready = command_of(step, play, given)
+    return ready if isinstance(ready, NotStarted) else Startable(ready, play)
+
+
+def begin(position: Position, step: Step, command: Startable, attempt: int, at: float) -> tuple[Effect, ...]:
+    """Have a try of the step started."""
+    play, playbook = command.play, command.play.playbook
+    assert playbook is not None, "its command is known"
+    name = f"{position.run}-{step.index}-{attempt}"
     session = session_key(play.root_name, name)
     contract = resolve_contract(playbook=playbook.artifacts, agent=play.defaults)
     start = StartRun(
-        key=f"{position.run}/{step.index}/1/{position.secret[:16]}",
+        key=f"{position.run}/{step.index}/{attempt}/{position.secret[:16]}",
         session=session,
         root=play.root_path,
         name=name,
         command=command.argv,
-        cwd=f"{play.root_path}/{name}/artifacts",
+        cwd=command.cwd or f"{play.root_path}/{name}/artifacts",
+        environment=command.environment,
         playbook=step.skill,
         agent=play.agent,
         contract=None if contract is None else contract_to_json(contract),
@@ -141,18 +197,32 @@ def _begin(
         metadata=(
             ("chain_run_id", position.run),
             ("step_index", step.index),
-            ("try", 1),
-            ("with", dict(command.values)),
+            ("try", attempt),
+            ("with", dict(command.ready.values)),
         ),
     )
     said = position.ending or Ending(STARTED, f"step {step.id} runs")
     return (
         start,
-        SetStep(position.run, step.index, at, "running", None, None, True, session, 1),
+        SetStep(position.run, step.index, at, "running", None, None, True, session, attempt),
         SetChainRun(position.run, at, "running", said.code, said.summary, step.index),
         Explain(
-            position.run, "decided", f"step {step.id} is started as {name}", {"command": list(command.argv)}
+            position.run,
+            "decided",
+            f"step {step.id} is started as {name}",
+            {"command": list(command.argv), "unused": list(command.ready.unused)},
         ),
+    )
+
+
+def _ask(position: Position, step: Step, at: float) -> tuple[Effect, ...]:
+    """Have a person asked before the step begins."""
+    return (
+        SetStep(position.run, step.index, at, "waiting_approval", None, None, True, None, 1),
+        SetChainRun(
+            position.run, at, "waiting_approval", ASKED, f"step {step.id} waits for a person", step.index
+        ),
+        Emit(ApprovalWanted(position.run, step.index, position.secret[:16], at)),
     )
 
 
@@ -182,12 +252,12 @@ def _shown(step: Step, standing: StepStanding | None) -> Mapping[str, object]:
     outcome = None if standing is None else standing.outcome
     return {
         "id": step.id,
-        "name": step.skill,
+        "name": step.name,
         "status": "pending" if standing is None else standing.status,
         "skipped": standing is not None and standing.status == "skipped",
         "reason": None if standing is None else standing.reason,
         "outcome": outcome,
         "outcomes": [] if outcome is None else [outcome],
         "session_id": None if standing is None else (standing.session_key or "").rpartition("/")[2] or None,
-        "try": 0 if standing is None else standing.attempt,
+        "try": 0 if standing is None or standing.session_key is None else standing.attempt,
     }

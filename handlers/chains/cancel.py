@@ -22,6 +22,13 @@ def decide(event: ChainRunCancelRequested, given: Given) -> Deciding:
         return (Explain(event.run, "refused", f"not {order}: it is {run.status} already"),)
     effects: list[Effect] = [Explain(run.id, "decided", order)]
     for step in run.steps.values():
+        if step.status in ("waiting", "waiting_approval"):
+            effects.append(
+                SetStep(
+                    *(run.id, step.step, given.at, "cancelled", "run.cancelled.user", "it had not begun"),
+                    attempt=step.attempt,
+                )
+            )
         if step.status == "running" and step.session_key is not None:
             session = yield from ask(SessionOf(step.session_key))
             if session is None:

@@ -8,7 +8,15 @@ ChainRunStatus: TypeAlias = Literal[
     "running", "completed", "failed", "timed_out", "aborted", "cancelled", "waiting_approval"
 ]
 StepStatus: TypeAlias = Literal[
-    "skipped", "running", "completed", "failed", "timed_out", "aborted", "cancelled"
+    "waiting",
+    "waiting_approval",
+    "skipped",
+    "running",
+    "completed",
+    "failed",
+    "timed_out",
+    "aborted",
+    "cancelled",
 ]
 
 
@@ -35,6 +43,7 @@ class OpenChainRun(NamedTuple):
     trigger: JsonValue
     fired_by: str
     deadline: float | None = None
+    said_by: str = ""
 
 
 class SetStep(NamedTuple):

@@ -93,7 +93,8 @@ class ChainRunCancelRequested(Request):
 class ChainFired:
     """A chain was fired: by an event that passed its filter, or by a person.
 
-    `definition` is the chain as it was then, `fields` what it sees as `trigger`. `fired_by` is the key of the event.
+    `definition` is the chain as it was then, `fields` what it sees as `trigger`. `fired_by` is the key of the event, and
+    `said_by` the person who caused it.
     """
 
     type: ClassVar[str] = "ChainFired"
@@ -106,6 +107,7 @@ class ChainFired:
     event_id: str
     fields: dict[str, JsonValue]
     definition: JsonValue
+    said_by: str = ""
 
     @property
     def key(self) -> str:

@@ -65,6 +65,7 @@ class ChainRunStanding(NamedTuple):
     reason_summary: str
     deadline: float | None
     steps: Mapping[int, StepStanding]
+    said_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

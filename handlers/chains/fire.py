@@ -6,7 +6,9 @@ from runward.handlers.chains.advancing import Position, onward, run_id
 from runward.handlers.chains.effects import OpenChainRun
 from runward.handlers.chains.events import ChainFired
 from runward.handlers.chains.facts import ChainFiresNow, ChainRunOf
-from runward.handlers.effects import Deciding, Explain
+from runward.handlers.chains.rang import DEADLINE
+from runward.handlers.effects import Deciding, Emit, Explain
+from runward.handlers.timers.events import TimerSet
 
 
 def decide(event: ChainFired, given: Given) -> Deciding:
@@ -22,7 +24,8 @@ def decide(event: ChainFired, given: Given) -> Deciding:
     deadline = None if chain.timeout is None else given.at + chain.timeout
     position = Position(run, chain, event.fields, event.fired_by, given.event_hash, {}, deadline)
     opened = OpenChainRun(
-        run, event.chain, given.at, event.definition, event.fields, event.fired_by, deadline
+        run, event.chain, given.at, event.definition, event.fields, event.fired_by, deadline, event.said_by
     )
     followed = yield from onward(position, given.at)
-    return (opened, *followed)
+    timers = () if deadline is None else (Emit(TimerSet(run, DEADLINE, given.at, deadline)),)
+    return (opened, *timers, *followed)

@@ -23,6 +23,7 @@ def folded(
             "it was fired",
             effect.deadline,
             {},
+            effect.said_by,
         )
     if run is None:
         return None

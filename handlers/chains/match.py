@@ -19,7 +19,14 @@ def decide(event: EventOccurred, given: Given) -> Deciding:
             continue
         assert chain.document is not None
         fired = ChainFired(
-            chain.name, event.at, event.key, event.name, event.id, event.fields, chain.document.root
+            chain.name,
+            event.at,
+            event.key,
+            event.name,
+            event.id,
+            event.fields,
+            chain.document.root,
+            event.said_by,
         )
         effects += [Emit(fired), Explain(subject, "decided", f"{event.name} fires it")]
     return tuple(effects)

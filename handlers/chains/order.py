@@ -14,6 +14,13 @@ def decide(event: ChainFireRequested, given: Given) -> Deciding:
         return (Explain(subject, "refused", f"it is not fired, as {event.said_by} asked: {chain}"),)
     assert chain.document is not None
     fired = ChainFired(
-        event.chain, event.at, event.key, "manual.fired", event.key, event.fields, chain.document.root
+        event.chain,
+        event.at,
+        event.key,
+        "manual.fired",
+        event.key,
+        event.fields,
+        chain.document.root,
+        event.said_by,
     )
     return Emit(fired), Explain(subject, "decided", f"it is fired, as {event.said_by} asked")

@@ -1,16 +1,17 @@
 """Whether a step of a chain runs, and with which command: from what happened before it."""
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from runward.config.chain import NAMES, Step
 from runward.config.expression import ExpressionError, Given, Missing, Steps, Value
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook, fill_command
+from runward.config.step import NAMES, Step
 from runward.config.template import TemplateError, parse_template
+from runward.handlers.facts import Play
 
 SkipReason: TypeAlias = Literal["step.skipped.condition_false", "step.skipped.undefined"]
-NOT_STARTED: Final = "run.failed.not_started"
 
 
 class Judged(NamedTuple):
@@ -22,10 +23,15 @@ class Judged(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """The step runs this command. `unused` are the values that the command takes no notice of."""
+    """The step runs this command, with these variables, in this directory (None: where its artifacts go).
+
+    `values` are those of `with`; `unused` are the ones that the command takes no notice of.
+    """
 
     argv: tuple[str, ...]
     values: Mapping[str, JsonValue]
+    environment: tuple[tuple[str, str], ...] = ()
+    cwd: str | None = None
     unused: tuple[str, ...] = ()
 
 
@@ -66,17 +72,30 @@ def judge(step: Step, given: Given) -> Judged:
     return Judged(found)
 
 
-def command_of(step: Step, playbook: Playbook, given: Given) -> Ready | NotStarted:
+def command_of(step: Step, play: Play, given: Given) -> Ready | NotStarted:
     """The command of a step that runs."""
-    values: dict[str, JsonValue] = {}
-    for key, written in step.values.items():
-        try:
-            found = _rendered(written, given)
-        except ExpressionError as error:
-            return NotStarted(f"with.{key} {error}")
-        if isinstance(found, Missing):
-            return NotStarted(f"with.{key}: {found.why}")
-        values[key] = found
+    playbook = play.playbook
+    if playbook is None:
+        return NotStarted(play.problem or f"there is no {step.name}")
+    values = _table(step.values, "with", given)
+    environment = values if isinstance(values, NotStarted) else _table(step.env, "env", given)
+    if isinstance(values, NotStarted):
+        return values
+    if isinstance(environment, NotStarted):
+        return environment
+    variables = {name: _text(each) for name, each in environment.items()}
+    nul = next((name for name, each in variables.items() if "\0" in each), None)
+    if nul is not None:
+        return NotStarted(f"env.{nul} has a NUL character in it")
+    directory = _directory(step, given)
+    if isinstance(directory, NotStarted):
+        return directory
+    if play.shell is not None:
+        script = {f"WITH_{_upper(key)}": _text(each) for key, each in values.items()}
+        if any("\0" in each for each in script.values()):
+            return NotStarted("a value of with has a NUL character in it")
+        argv: tuple[str, ...] = ("sh", "-c", play.shell)
+        return Ready(argv, values, tuple({**script, **variables}.items()), directory)
     used = {key: each for key, each in values.items() if key in playbook.takes}
     filled = fill_command(playbook, used)
     if filled.value is None:
@@ -84,7 +103,42 @@ def command_of(step: Step, playbook: Playbook, given: Given) -> Ready | NotStart
     option = _would_be_an_option(playbook, used)
     if option is not None:
         return NotStarted(option)
-    return Ready(filled.value, values, tuple(key for key in values if key not in used))
+    unused = tuple(key for key in values if key not in used)
+    return Ready(filled.value, values, tuple(variables.items()), directory, unused)
+
+
+def _table(written: Mapping[str, JsonValue], key: str, given: Given) -> dict[str, JsonValue] | NotStarted:
+    """The values of a table of the step."""
+    values: dict[str, JsonValue] = {}
+    for name, each in written.items():
+        try:
+            found = _rendered(each, given)
+        except ExpressionError as error:
+            return NotStarted(f"{key}.{name} {error}")
+        if isinstance(found, Missing):
+            return NotStarted(f"{key}.{name}: {found.why}")
+        values[name] = found
+    return values
+
+
+def _directory(step: Step, given: Given) -> str | NotStarted | None:
+    if step.cwd is None:
+        return None
+    found = _table({"cwd": step.cwd}, "step", given)
+    if isinstance(found, NotStarted):
+        return found
+    path = found["cwd"]
+    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
+        return NotStarted(f"cwd is not an absolute path: {_text(path)}")
+    return path
+
+
+def _text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _upper(key: str) -> str:
+    return key.replace("-", "_").upper()
 
 
 def _rendered(written: JsonValue, given: Given) -> JsonValue | Missing:

@@ -3,6 +3,7 @@
 import pytest
 
 from runward.config.chain import Chain, read_chain
+from runward.config.step import Callables
 
 RIGHT = """\
 name: pr-review
@@ -19,11 +20,14 @@ steps:
 
 
 def read(text: str) -> list[str]:
-    return [problem.render() for problem in read_chain(text, "c.yaml", ("review", "merge")).problems]
+    return [
+        problem.render()
+        for problem in read_chain(text, "c.yaml", Callables(("review", "merge"), ("merge",))).problems
+    ]
 
 
 def test_a_right_chain_is_read_whole() -> None:
-    parsed = read_chain(RIGHT, "c.yaml", ("review", "merge"))
+    parsed = read_chain(RIGHT, "c.yaml", Callables(("review", "merge")))
     chain = parsed.value
     assert isinstance(chain, Chain)
     assert parsed.problems == ()
@@ -57,7 +61,21 @@ STEP = "  - {id: one, skill: review}\n"
         (ONE + "  - {id: one, skill: review, continue_on_failure: 1}\n", "continue_on_failure: is a number, not true or false"),
         (ONE + STEP + "on_failure: []\n", "c.yaml:5:13: on_failure: must be a list of steps, not empty"),
         (ONE + STEP + "on_failure:\n" + STEP, "on_failure[0].id: 'one' is the id of an earlier step"),
-        (ONE + "  - {id: one, skill: review, retry: {attempts: 2}}\n", "steps[0].retry: is not supported by this version yet"),
+        (ONE + "  - {skill: review, stale_after: 5m}\n", "steps[0].stale_after: is not supported by this version yet"),
+        (ONE + "  - {skill: review, retry: 2}\n", "steps[0].retry: is a number, not a table of keys"),
+        (ONE + "  - {skill: review, retry: {backoff: 2s}}\n", "steps[0].retry: has no 'attempts'"),
+        (ONE + "  - {skill: review, retry: {attempts: 0}}\n", "steps[0].retry.attempts: must be a whole number from 1 to 100, not 0"),
+        (ONE + "  - {skill: review, retry: {attempts: 2, on: failed}}\n", "steps[0].retry.on: must be a list of globs of reasons"),
+        (ONE + "  - {skill: review, env: {A-B: 1}}\n", "steps[0].env.A-B: is not the name of a variable"),
+        (ONE + "  - {skill: review, env: {RUNWARD_X: 1}}\n", "steps[0].env.RUNWARD_X: is one of Runward's own variables"),
+        (ONE + "  - {skill: review, env: {A: [1]}}\n", "steps[0].env.A: is a list, not a text"),
+        (ONE + "  - {skill: review, cwd: work}\n", "steps[0].cwd: 'work' is not an absolute path"),
+        (ONE + "  - {skill: review, requires_approval: please}\n", "steps[0].requires_approval: is a text, not true or false"),
+        (ONE + "  - {skill: review, approval: {expires: 1h}}\n", "steps[0].approval: says how a person is asked, and nobody is"),
+        (ONE + "  - {skill: review, requires_approval: true, approval: {on_timeout: ask}}\n", "approval.on_timeout: 'ask' is not known"),
+        (ONE + "  - {skill: review, action: note}\n", "steps[0]: has both 'skill' and 'action'"),
+        (ONE + "  - {action: note}\n", "steps[0].action: there is no action 'note'"),
+        (ONE + STEP + "on_failure:\n  - {action: merge, requires_approval: true}\n", "on_failure[0].requires_approval: nobody can be asked here"),
         ("name: a\nsteps:\n" + STEP, "the trigger is missing"),
         ("name: a\ntrigger: {}\nsteps:\n" + STEP, "c.yaml:2:10: trigger: the trigger is empty"),
         ("name: a\ntrigger: {event: x, manual: true}\nsteps:\n" + STEP, "must have exactly one of event and manual"),
@@ -68,10 +86,9 @@ STEP = "  - {id: one, skill: review}\n"
         ("name: a\ntrigger: {manual: true}\n", "has no 'steps'"),
         ("name: a\ntrigger: {manual: true}\nsteps: []\n", "c.yaml:3:8: steps: must be a list of steps, not empty"),
         (ONE + "  - one\n", "steps[0]: is a text, not a table of keys"),
-        (ONE + "  - {skill: review}\n", "steps[0]: has no 'id'"),
         (ONE + "  - {id: 1a, skill: review}\n", "steps[0].id: '1a' is not an id"),
         (ONE + STEP + STEP, "steps[1].id: 'one' is the id of an earlier step"),
-        (ONE + "  - {id: one}\n", "steps[0]: has no 'skill'"),
+        (ONE + "  - {id: one}\n", "steps[0]: has no 'skill' and no 'action'"),
         (ONE + "  - {id: one, skill: revew}\n", "there is no playbook 'revew' (did you mean 'review'?)"),
         (ONE + "  - {id: one, skill: review, with: [1]}\n", "steps[0].with: is a list, not a table of keys"),
         (ONE + "  - {id: one, skill: review, with: {a b: 1}}\n", "is not a name that a playbook can take"),
@@ -89,4 +106,4 @@ STEP = "  - {id: one, skill: review}\n"
 def test_a_wrong_chain_has_one_message_with_its_place(text: str, problem: str) -> None:
     (found,) = read(text)
     assert problem in found
-    assert read_chain(text, "c.yaml", ("review",)).value is None
+    assert read_chain(text, "c.yaml", Callables(("review",), ("merge",))).value is None

@@ -1,11 +1,22 @@
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runward.config.action import Action
 from runward.config.problem import Parsed
-from runward.config.settings import Root, Scan, Settings, Source, Watch, read_settings, settings_to_json
+from runward.config.settings import (
+    Root,
+    Scan,
+    Settings,
+    Source,
+    Watch,
+    read_settings,
+    settings_from_json,
+    settings_to_json,
+)
 
 FILE = "/etc/runward/runward.toml"
 
@@ -222,15 +233,31 @@ def test_what_is_wrong_is_said_at_its_place_with_its_mend(text: str, complaint: 
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "complaint"),
     [
-        ('[actions.gh-merge]\ncommand = ["gh"]', "1:2: actions"),
+        ("", "1:10: actions.merge: has no 'command' (add command = …)"),
+        ("command = []", "2:11: actions.merge.command: names no program"),
+        ('command = ["gh", "{{ who }}"]', "2:18: actions.merge.command[1]: 'who' between braces is no look-up"),
+        ('command = "gh pr merge"', "2:11: actions.merge.command: is one text, and no shell is to read it"),
+        ('command = ["gh"]\nshell = true', "2:11: actions.merge.command: is a list of words, and a shell reads one"),
+        ('command = "gh {{ with.pr }}"\nshell = true', "2:11: actions.merge.command: has a template in it, and a shell"),
+        ('command = ["gh"]\ntimout = "3s"', "3:1: actions.merge.timout: unknown key"),
+        ('command = 3', "2:11: actions.merge.command: must be a list of words, not a number"),
     ],
-)
-def test_what_comes_with_a_later_version_is_refused_and_not_passed_over(text: str, place: str) -> None:
-    (complaint,) = complaints(text)
-    assert complaint.startswith(f"runward.toml:{place}")
-    assert "not supported by this version yet" in complaint
+)  # fmt: skip
+def test_a_wrong_action_is_refused_at_its_place(text: str, complaint: str) -> None:
+    (found,) = complaints(f"[actions.merge]\n{text}")
+    assert found.startswith(f"runward.toml:{complaint}")
+
+
+def test_an_action_is_a_command_under_a_name() -> None:
+    text = '[actions.merge]\ncommand = ["gh", "{{ with.pr }}"]\ntimeout = "5m"\n[actions.note]\ncommand = "echo $WITH_PR"\nshell = true'
+    settings = good(text)
+    assert settings.actions == (
+        Action("merge", ("gh", "{{ with.pr }}"), timeout=300.0),
+        Action("note", ("echo $WITH_PR",), shell=True),
+    )
+    assert settings_from_json(settings_to_json(settings)) == settings._replace(origin=MappingProxyType({}))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +268,7 @@ def test_what_comes_with_a_later_version_is_refused_and_not_passed_over(text: st
         ("RUNWARD_STATE_DIR", "~you", "RUNWARD_STATE_DIR: state_dir: '~you' names the home of another user (write the whole path)"),
         ("RUNWARD_ROOTS", '[{"path": 1}]', "RUNWARD_ROOTS: roots[0].path: must be a text, not a number (put it in quotes)"),
         ("RUNWARD_SCAN", '{"period": null}', 'RUNWARD_SCAN: scan.period: must be a duration, not nothing (write it with its unit and in quotes: "30s")'),
-        ("RUNWARD_ACTIONS", "{}", "RUNWARD_ACTIONS: actions: is not supported by this version yet: commands for chains to call (remove it)"),
+        ("RUNWARD_ACTIONS", '{"a": {}}', "RUNWARD_ACTIONS: actions.a: has no 'command' (add command = …)"),
         ("RUNWARD_STATEDIR", "/x", "RUNWARD_STATEDIR: warning: no setting has this name (did you mean RUNWARD_STATE_DIR?)"),
     ],
 )  # fmt: skip
@@ -251,14 +278,14 @@ def test_a_wrong_variable_is_named_as_the_file(variable: str, value: str, compla
 
 def test_everything_wrong_in_every_source_is_said_at_once() -> None:
     found = complaints(
-        'batch = 0\nactions = {}\n[[roots]]\npath = "a"\nlayout = "x"\n',
+        'batch = 0\nactions = 1\n[[roots]]\npath = "a"\nlayout = "x"\n',
         "batch = [",
         'agents = 1\n[[roots]]\nname = "inner"\npath = "a/b"\n',
         environment={"RUNWARD_BATCH": "x"},
     )
     assert [complaint.split(" ")[0] for complaint in found] == [
         "runward.toml:1:9:",
-        "runward.toml:2:1:",
+        "runward.toml:2:11:",
         "runward.toml:5:10:",
         "runward.toml.d/0.toml:1:10:",
         "runward.toml.d/1.toml:1:10:",
@@ -361,6 +388,7 @@ def test_the_settings_as_json_hold_every_key() -> None:
         "log_limit": 100 << 20,
         "watch": {"step": 2, "debounce": 5, "limit_share": 0.5},
         "scan": {"period": 30.0},
+        "actions": {},
     }
 
 

@@ -11,7 +11,7 @@ import click
 from tests.docs.pages import ROOT, codes, documentation, page, pages
 
 from runward.config.playbook import KNOWN_KEYS as PLAYBOOK_KEYS
-from runward.config.settings_keys import KEYS_NOT_YET, LAYOUTS, SETTINGS
+from runward.config.settings_keys import LAYOUTS, SETTINGS
 from runward.config.settings_layers import OTHER_VARIABLES, PREFIX
 from runward.config.shape import ListOf, Table
 from runward.daemon.cli.commands import COMMANDS
@@ -61,11 +61,6 @@ def test_every_key_of_a_root_is_in_its_table_and_no_other() -> None:
     section = SETTINGS_PAGE.section("## Keys").partition("Each `[[roots]]`:")[2]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     assert sorted(code for row in rows for code in codes(row)) == sorted(roots.item.keys)
-
-
-def test_what_the_settings_refuse_as_not_supported_yet_is_said() -> None:
-    said = codes(SETTINGS_PAGE.section("## Not supported yet"))
-    assert sorted(said) == sorted(KEYS_NOT_YET)
 
 
 def test_every_variable_with_our_prefix_is_in_the_table_and_no_other() -> None:

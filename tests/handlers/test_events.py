@@ -10,6 +10,7 @@ from tests.handlers.examples import declaration, ended, planned, started
 
 from runward.config.json_value import JsonValue
 from runward.handlers import events
+from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.chains.events import (
     ChainFired,
     ChainFireRequested,
@@ -39,6 +40,7 @@ from runward.handlers.events import (
     load_payload,
 )
 from runward.handlers.starts.events import StartFailed
+from runward.handlers.timers.events import TimerRang, TimerSet
 
 EXAMPLES: list[Event] = [
     started(has_snapshot=True, contract={"expected": [{"id": "a", "path": "ä\0\n"}]}),
@@ -78,6 +80,11 @@ EXAMPLES: list[Event] = [
     ChainStatusRequested("r", 1.0, "pr", "paused", "why", "ann"),
     ChainRunCancelRequested("r", 1.0, "cr_0", "why", "ann"),
     ChainFired("pr", 1.0, "r", "pr.opened", "id", {"pr": 12}, {"name": "pr", "steps": [{"id": "a"}]}),
+    TimerSet("cr_0", "try 0 2", 1.0, 61.0),
+    TimerRang("cr_0", "try 0 2", 61.0),
+    ApprovalWanted("cr_0", 1, "a1", 1.0),
+    ApprovalRequested("r", 1.0, "ap_0", "cr_0", "approved", "looks right", "ada"),
+    ApprovalDecided("ap_0", "cr_0", 1, 1.0, "approved", "looks right", "ada"),
     StartFailed("cr_0/0/1", "native:runs/cr_0-0-1", 1.0, "its run directory can't be made"),
     RunLaunched("k", "l", 1.0, "5e", (7, 70, "b"), (8, 80, "b"), {"expected": []}, 60.0, 5.0),
 ]

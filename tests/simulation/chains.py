@@ -9,6 +9,7 @@ from tests.simulation.broken import Broken
 
 from runward.config.chain import Chain, read_chain
 from runward.config.json_value import JsonValue
+from runward.config.step import Callables
 from runward.daemon.store.restore import MAYBE_BEGUN
 from runward.handlers.chains.events import (
     ChainFireRequested,
@@ -16,6 +17,7 @@ from runward.handlers.chains.events import (
     EventOccurred,
     chain_run_of,
 )
+from runward.handlers.facts import Play
 
 if TYPE_CHECKING:
     from tests.simulation.people import People
@@ -74,7 +76,7 @@ _WANTED: Final = (
 
 
 def _read(text: str) -> Chain:
-    chain = read_chain(text, "chain.yaml", ("report", "two", "nothing")).value
+    chain = read_chain(text, "chain.yaml", Callables(("report", "two", "nothing"))).value
     assert chain is not None
     return chain
 
@@ -94,6 +96,9 @@ class Chains:
 
     def chain(self, name: str) -> Chain | str:
         return self._there.get(name, f"there is no chain {name!r}")
+
+    def action(self, name: str) -> Play:
+        return Play(None, problem=f"there is no action {name!r}")
 
     def moments(self, length: float) -> list[float]:
         """When somebody emits an event, or fires a chain."""

@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 
 OPEN: Final = Write(
     "insert into chain_runs (id, chain, event, fired_by, definition, trigger_event, status, reason_code, reason_summary,"
-    " current_step, created_at, updated_at, deadline) values (?, ?, ?, ?, ?, ?, 'running', 'chain.running.started', 'it was fired', 0, ?, ?, ?)"
+    " current_step, created_at, updated_at, deadline, said_by) values (?, ?, ?, ?, ?, ?, 'running', 'chain.running.started', 'it was fired', 0, ?, ?, ?, ?)"
 )
 STEP: Final = Write(
     "insert into chain_steps (run, step, attempt, status, reason_code, reason_summary, value, session_key, outcome,"
-    " started_at, finished_at) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, case ?4 when 'running' then null else ?10 end)"
+    " started_at, finished_at) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, case when ?4 in ('running', 'waiting', 'waiting_approval') then null else ?10 end)"
     " on conflict (run, step, attempt) do update set status = excluded.status, reason_code = excluded.reason_code,"
-    " reason_summary = excluded.reason_summary, outcome = excluded.outcome, finished_at = excluded.finished_at"
+    " reason_summary = excluded.reason_summary, outcome = excluded.outcome, finished_at = excluded.finished_at,"
+    " started_at = case excluded.status when 'running' then excluded.started_at else started_at end,"
+    " value = coalesce(excluded.value, value), session_key = coalesce(excluded.session_key, session_key)"
 )
 RUN: Final = Write(
     "update chain_runs set status = ?, reason_code = ?, reason_summary = ?, current_step = ?, updated_at = ? where id = ?"
@@ -74,6 +76,7 @@ def _open(batch: "Batch", job: Job, effect: OpenChainRun) -> None:
             effect.at,
             effect.at,
             effect.deadline,
+            effect.said_by,
         ),
     )
 
@@ -108,7 +111,7 @@ async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStan
             None if outcome is None else from_json(str(outcome)),
         )
     rows = await store.read(
-        "select id, chain, status, definition, trigger_event, fired_by, reason_code, reason_summary, deadline from chain_runs"
+        "select id, chain, status, definition, trigger_event, fired_by, reason_code, reason_summary, deadline, said_by from chain_runs"
         " where id in (select value from json_each(?))",
         (keys,),
     )
@@ -124,8 +127,9 @@ async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStan
             str(summary),
             None if deadline is None else as_float(deadline),
             steps.get(str(run), {}),
+            str(said_by),
         )
-        for run, chain, status, definition, trigger, fired_by, code, summary, deadline in rows
+        for run, chain, status, definition, trigger, fired_by, code, summary, deadline, said_by in rows
     }
 
 

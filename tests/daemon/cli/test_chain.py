@@ -63,7 +63,7 @@ def runs_of(place: Place) -> list[dict[str, JsonValue]]:
 
 def over(place: Place, count: int) -> bool:
     """Whether so many chain runs are over."""
-    return sum(each["status"] != "running" for each in runs_of(place)) == count
+    return sum(each["status"] not in ("running", "waiting_approval") for each in runs_of(place)) == count
 
 
 def steps_of(place: Place) -> list[tuple[object, object]]:

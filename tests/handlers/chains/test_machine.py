@@ -9,6 +9,7 @@ import pytest
 from runward.config.chain import read_chain
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook
+from runward.config.step import Callables
 from runward.handlers.asking import Given, TryLater
 from runward.handlers.chains import advance, begun, cancel, fire, match, order
 from runward.handlers.chains import status as changed_status
@@ -54,7 +55,7 @@ steps:
   - {id: merge, skill: merge, condition: "{{ outcome.verdict == 'APPROVE' }}"}
   - {id: tell, skill: tell, with: {said: "{{ steps.merge.status }}"}}
 """
-CHAIN = read_chain(TEXT, "pr.yaml", ("review", "merge", "tell")).value
+CHAIN = read_chain(TEXT, "pr.yaml", Callables(("review", "merge", "tell"))).value
 assert CHAIN is not None
 assert CHAIN.document is not None
 DEFINITION = CHAIN.document.root
@@ -97,7 +98,9 @@ def test_an_event_fires_each_chain_whose_filter_it_passes() -> None:
     listening = {ListenersTo("pr.opened"): (CHAIN,)}
     effects = decided(match.decide(occurred(base="main", pr=7), GIVEN), listening)
     assert of(Emit, effects) == [
-        Emit(ChainFired("pr", 1.0, "request", "pr.opened", "id", {"base": "main", "pr": 7}, DEFINITION))
+        Emit(
+            ChainFired("pr", 1.0, "request", "pr.opened", "id", {"base": "main", "pr": 7}, DEFINITION, "ada")
+        )
     ]
     refused = decided(match.decide(occurred(base="dev"), GIVEN), listening)
     assert of(Emit, refused) == []
@@ -272,7 +275,7 @@ def test_an_event_that_is_told_again_long_after_fires_no_second_run() -> None:
 
 
 def changed(text: str) -> JsonValue:
-    chain = read_chain(text, "pr.yaml", ("review", "merge", "tell")).value
+    chain = read_chain(text, "pr.yaml", Callables(("review", "merge", "tell"))).value
     assert chain is not None
     assert chain.document is not None
     return chain.document.root

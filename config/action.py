@@ -1,0 +1,138 @@
+"""Actions: `[actions.NAME]` of the settings, commands that steps of chains call by their names."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.config.problem import Complaint, Location, kind
+from runward.config.shape import Complain, DurationText, NamedTables, Table, Text, TrueOrFalse
+
+_LONGEST_WORD: Final = 64 << 10
+_MOST: Final = 1000
+
+
+class Action(NamedTuple):
+    """One action. `timeout` and `grace` are in seconds.
+
+    `command` are the words with their templates (`{{ with.pr }}`); of a `shell` action it is one text, which is given to
+    `sh -c` as it is.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    shell: bool = False
+    timeout: float | None = None
+    grace: float | None = None
+
+
+class _Command(NamedTuple):
+    """Words of a command, or one text for a shell."""
+
+    description: str
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        if isinstance(value, str):
+            return value if self._is_text(value, loc, complain) else None
+        if not isinstance(value, list):
+            message = f"must be a list of words, not {kind(value)}"
+            complain(Complaint(loc, message, 'write the program and its arguments: ["gh", "pr", "merge"]'))
+            return None
+        if not value or not value[0]:
+            complain(
+                Complaint(
+                    loc, "names no program", 'write the program and its arguments: ["gh", "pr", "merge"]'
+                )
+            )
+            return None
+        return (
+            value if all(self._is_word(each, (*loc, i), complain) for i, each in enumerate(value)) else None
+        )
+
+    def _is_text(self, value: JsonValue, loc: Location, complain: Complain) -> bool:
+        if not isinstance(value, str) or len(value) > _LONGEST_WORD or "\0" in value:
+            complain(
+                Complaint(
+                    loc, f"must be a text of at most {_LONGEST_WORD} characters, without NUL", "shorten it"
+                )
+            )
+            return False
+        return True
+
+    def _is_word(self, value: JsonValue, loc: Location, complain: Complain) -> bool:
+        if not self._is_text(value, loc, complain):
+            return False
+        from runward.config.template import TemplateError, parse_template  # a cost that only actions bring
+
+        try:
+            parse_template(str(value))
+        except TemplateError as error:
+            complain(Complaint(loc, str(error), error.mend))
+            return False
+        return True
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        return {
+            "anyOf": [
+                {"type": "array", "minItems": 1, "items": {"type": "string"}},
+                {"type": "string", "minLength": 1},
+            ]
+        }
+
+
+def _check_shell(action: Mapping[str, JsonValue], loc: Location, complain: Complain) -> None:
+    """Words go without a shell, one text with it."""
+    command, at = action.get("command"), (*loc, "command")
+    if isinstance(command, str) and action.get("shell") is not True:
+        mend = "write it as a list of words, or add shell = true"
+        complain(Complaint(at, "is one text, and no shell is to read it", mend))
+    elif isinstance(command, list) and action.get("shell") is True:
+        complain(Complaint(at, "is a list of words, and a shell reads one text", "write it as one text"))
+    elif isinstance(command, str) and "{{" in command:
+        mend = "use the variable WITH_<KEY> in its place: a value must never become a part of a script"
+        complain(Complaint(at, "has a template in it, and a shell reads it", mend))
+
+
+ACTIONS: Final = NamedTables(
+    "Commands that steps of chains call by their names.",
+    Text("The name of an action.", 255, "/"),
+    Table(
+        "A command for steps of chains.",
+        {
+            "command": _Command(
+                "The program and its arguments, started without a shell. '{{ with.KEY }}' stands for a value of "
+                "the step. With shell = true: one text for 'sh -c', which finds the values in WITH_<KEY>."
+            ),
+            "shell": TrueOrFalse("Whether 'sh -c' runs the command. Default: false."),
+            "timeout": DurationText("How long the command may run. Default: as long as it likes.", 0.001),
+            "grace": DurationText("The time between SIGTERM and SIGKILL at the timeout. Default: 5s.", 0.001),
+        },
+        required=("command",),
+        check_whole=_check_shell,
+    ),
+    _MOST,
+)
+"""The shape of `[actions]`."""
+
+
+def action_of(name: str, value: JsonValue) -> Action:
+    """The action of a table that was right."""
+    assert isinstance(value, dict)
+    command, timeout, grace = value["command"], value.get("timeout"), value.get("grace")
+    words: Sequence[JsonValue] = command if isinstance(command, list) else [command]
+    return Action(
+        name,
+        tuple(str(word) for word in words),
+        value.get("shell") is True,
+        timeout if isinstance(timeout, int | float) else None,
+        grace if isinstance(grace, int | float) else None,
+    )
+
+
+def action_to_json(action: Action) -> JsonValue:
+    """The action as `action_of` reads it."""
+    return {
+        "command": action.command[0] if action.shell else list(action.command),
+        "shell": action.shell,
+        "timeout": action.timeout,
+        "grace": action.grace,
+    }

@@ -1,0 +1,134 @@
+"""`runward chain approvals`, `approve` and `deny`: what waits for a person, and the person's word."""
+
+import json
+import shlex
+import sqlite3
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.cli.context import store_to_read
+from runward.daemon.cli.exits import NOT_FOUND, TIMED_OUT, WRONG_USAGE
+from runward.daemon.cli.output import ago, fail, iso, note, print_json, print_table, safe
+from runward.daemon.store import reading_chains
+from runward.daemon.store.reading_chains import ApprovalRow
+
+PATIENCE_S: Final = 30.0
+"""Seconds that a daemon may take to decide on an answer."""
+
+LAST: Final = "@last"
+
+
+def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool) -> None:
+    """As JSON, or as a table."""
+    if as_json:
+        print_json([_as_json(each) for each in rows])
+    elif not rows:
+        click.echo("nothing waits for a person")
+    else:
+        table = [
+            (
+                safe(each.id),
+                safe(each.chain),
+                safe(_step_id(each)),
+                safe(shlex.join(json.loads(each.shown)["argv"])),
+                ago(each.asked_at, time.time()),
+            )
+            for each in rows
+        ]
+        print_table(("APPROVAL", "CHAIN", "STEP", "COMMAND", "ASKED"), table)
+
+
+def _step_id(row: ApprovalRow) -> str:
+    step = json.loads(row.definition)["steps"][row.step]
+    return str(step.get("id", f"step{row.step}"))
+
+
+def _as_json(row: ApprovalRow) -> JsonValue:
+    return {
+        "approval_id": row.id,
+        "chain_run_id": row.run,
+        "chain": row.chain,
+        "step": {"index": row.step, "id": _step_id(row)},
+        "shown_hash": row.shown_hash,
+        "shown": json.loads(row.shown),
+        "asked_at": iso(row.asked_at),
+        "expires_at": None if row.expires_at is None else iso(row.expires_at),
+        "asked_before": row.asked_before,
+    }
+
+
+def answer(
+    settings: Settings, text: str, decision: Literal["approved", "denied"], said: str, *, as_json: bool
+) -> None:
+    """Leave the answer in the inbox, and wait for the decision where a daemon runs. Exits 1 if it does not count."""
+    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.spool import put
+    from runward.daemon.store.ownership import holder
+    from runward.handlers.approvals.events import ApprovalRequested
+
+    with store_to_read(settings) as connection:
+        row = _find(connection, text)
+    if row.status != "asked":
+        fail(f"{row.id} is {row.status} already{_by(row)}", 1)
+    request, state = str(uuid.uuid4()), Path(settings.state_dir)
+    event = ApprovalRequested(request, time.time(), row.id, row.run, decision, said)
+    put(state, request, dump_request(event))
+    until = time.monotonic() + PATIENCE_S
+    status = "asked"
+    while holder(state) is not None:
+        with store_to_read(settings) as connection:
+            refused = _refusal(connection, request)
+            status = reading_chains.approvals_called(connection, row.id)[0].status
+        if refused is not None:
+            fail(refused, 1)
+        if status != "asked":
+            break
+        if time.monotonic() > until:
+            fail("the daemon has not decided yet; the answer is kept", TIMED_OUT)
+        time.sleep(0.05)
+    if as_json:
+        print_json({"approval_id": row.id, "chain_run_id": row.run, "status": status})
+        return
+    click.echo(f"{safe(row.id)} of {safe(row.run)} is {decision}")
+    if status == "asked":
+        note("no daemon is running: the answer is kept, and counts once one has compared what was shown")
+
+
+def _by(row: ApprovalRow) -> str:
+    return f", by {row.decided_by}" if row.decided_by else ""
+
+
+def _refusal(connection: sqlite3.Connection, request: str) -> str | None:
+    """Why the answer does not count, once that is decided."""
+    found = connection.execute(
+        "select d.summary from decisions d join events e on e.seq = d.event where e.key = ? and d.verdict = 'refused'",
+        (request,),
+    ).fetchone()
+    return None if found is None else str(found[0])
+
+
+def _find(connection: sqlite3.Connection, text: str) -> ApprovalRow:
+    """The approval that is meant: of this id, or the open one of the chain run of this id. Exits 1, 2 or 3."""
+    if not text:
+        fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
+    waiting = reading_chains.open_approvals(connection)
+    if text == LAST:
+        if not waiting:
+            fail("nothing waits for a person", NOT_FOUND)
+        return waiting[-1]
+    found = reading_chains.approvals_called(connection, text)
+    if not found:
+        fail(f"there is no approval {text!r}; `runward chain approvals` shows what waits", NOT_FOUND)
+    open_now = [each for each in found if each.id in {one.id for one in waiting}]
+    exact = [each for each in found if each.id == text]
+    fitting = exact or open_now or found[-1:]
+    if len(fitting) > 1:
+        fail(f"{text!r} is the beginning of several: {', '.join(each.id for each in fitting)}", WRONG_USAGE)
+    return fitting[0]

@@ -1,0 +1,73 @@
+"""A person approves or denies, or nobody does in time: decided once, and only for what was shown."""
+
+from typing import Final
+
+from runward.handlers.approvals.effects import DecideApproval
+from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, Decision
+from runward.handlers.approvals.facts import ApprovalOf, ApprovalStanding
+from runward.handlers.approvals.show import EXPIRES
+from runward.handlers.approvals.shown import shown
+from runward.handlers.asking import Asking, Given, ask
+from runward.handlers.chains.advancing import position_of
+from runward.handlers.chains.facts import ChainRunOf
+from runward.handlers.chains.stepping import NotStarted
+from runward.handlers.effects import Deciding, Effects, Emit, Explain
+from runward.handlers.timers.events import TimerRang
+
+NOBODY: Final = "nobody decided in time"
+
+
+def decide(event: ApprovalRequested, given: Given) -> Deciding:
+    """Keep the answer, or say why it does not count."""
+    approval = yield from ask(ApprovalOf(event.approval))
+    word = "approval" if event.decision == "approved" else "denial"
+    if approval is None or approval.run != event.run:
+        return _refused(event.run, f"the {word} of {event.approval}: there is no such approval")
+    if approval.status != "asked":
+        return _refused(event.run, f"the {word} of {event.approval}: it is {approval.status} already")
+    run = yield from ask(ChainRunOf(event.run))
+    if (
+        run is None
+        or run.status != "waiting_approval"
+        or run.steps[approval.step].status != "waiting_approval"
+    ):
+        return _refused(event.run, f"the {word} of {event.approval}: its step does not wait for it any more")
+    if approval.expires_at is not None and given.at >= approval.expires_at:
+        return _refused(event.run, f"the {word} of {event.approval}: its time is over")
+    rule = position_of(run, given.event_hash).step(approval.step).approval
+    if rule is not None and rule.not_by_launcher and event.said_by == run.said_by:
+        return _refused(event.run, f"the {word} of {event.approval}: {event.said_by} fired the chain")
+    if event.decision == "denied":
+        return _decided(approval, given.at, "denied", event.note, event.said_by)
+    return (yield from _approve(approval, given, event.note, event.said_by))
+
+
+def expire(event: TimerRang, given: Given) -> Deciding:
+    """Nobody decided in time: the step is denied, or approved if that was written and nothing has changed."""
+    approval = yield from ask(ApprovalOf(event.what.removeprefix(EXPIRES)))
+    run = None if approval is None else (yield from ask(ChainRunOf(approval.run)))
+    if approval is None or run is None or approval.status != "asked" or run.status != "waiting_approval":
+        return ()
+    rule = position_of(run, given.event_hash).step(approval.step).approval
+    if rule is not None and rule.on_timeout == "approve":
+        return (yield from _approve(approval, given, NOBODY, "on_timeout"))
+    return _decided(approval, given.at, "expired", NOBODY, "on_timeout")
+
+
+def _approve(approval: ApprovalStanding, given: Given, note: str, by: str) -> Asking[Effects]:
+    run = yield from ask(ChainRunOf(approval.run))
+    assert run is not None
+    now = yield from shown(position_of(run, given.event_hash), approval.step)
+    if isinstance(now, NotStarted) or now.hash != approval.shown_hash:
+        why = f"the approval of {approval.id}: what was shown has changed; it is asked for again"
+        return (*_refused(approval.run, why), *_decided(approval, given.at, "changed", note, by))
+    return _decided(approval, given.at, "approved", note, by)
+
+
+def _decided(approval: ApprovalStanding, at: float, decision: Decision, note: str, by: str) -> Effects:
+    said = ApprovalDecided(approval.id, approval.run, approval.step, at, decision, note, by)
+    return (DecideApproval(approval.id, at, decision, note, by), Emit(said))
+
+
+def _refused(run: str, why: str) -> Effects:
+    return (Explain(run, "refused", f"not accepted: {why}"),)

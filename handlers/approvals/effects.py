@@ -1,0 +1,28 @@
+"""What can be ordered for approvals: rows of their table."""
+
+from typing import NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.handlers.approvals.events import Decision
+
+
+class AskApproval(NamedTuple):
+    """Keep what a person is shown before a step runs, with its hash. Times are Unix seconds."""
+
+    id: str
+    run: str
+    step: int
+    at: float
+    expires_at: float | None
+    shown: JsonValue
+    shown_hash: str
+
+
+class DecideApproval(NamedTuple):
+    """Keep how an approval was decided, by whom and why."""
+
+    id: str
+    at: float
+    decision: Decision
+    note: str
+    said_by: str

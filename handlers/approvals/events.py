@@ -1,0 +1,78 @@
+"""What can happen to approvals."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+from runward.handlers.event_kinds import Request
+
+Decision: TypeAlias = Literal["approved", "denied", "expired", "changed"]
+
+
+def lane_of(run: str) -> str:
+    """The lane in which whole files of a chain run's steps are read: in the background, when no verdict is on its way."""
+    return f"files:{run}"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalWanted:
+    """A step of a chain run waits for a person. `number` tells apart that it is asked again."""
+
+    type: ClassVar[str] = "ApprovalWanted"
+    version: ClassVar[int] = 1
+
+    run: str
+    step: int
+    number: str
+    at: float
+
+    @property
+    def key(self) -> str:
+        return f"{self.run}/{self.step}/approval/{self.number}"
+
+    @property
+    def lane(self) -> str:
+        return lane_of(self.run)
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequested(Request):
+    """A person approves or denies what was shown under an id."""
+
+    type: ClassVar[str] = "ApprovalRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    approval: str
+    run: str
+    decision: Literal["approved", "denied"]
+    note: str = ""
+    said_by: str = ""
+
+    @property
+    def lane(self) -> str:
+        return lane_of(self.run)
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalDecided:
+    """An approval was decided once and for all; `changed` if it is void and the step is to be asked for again."""
+
+    type: ClassVar[str] = "ApprovalDecided"
+    version: ClassVar[int] = 1
+
+    approval: str
+    run: str
+    step: int
+    at: float
+    decision: Decision
+    note: str
+    said_by: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.run}/{self.approval}/decided"
+
+    @property
+    def lane(self) -> str:
+        return self.run

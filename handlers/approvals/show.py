@@ -1,0 +1,49 @@
+"""A step waits for a person: what there is to show is kept under an id, and the time it may wait begins."""
+
+import hashlib
+from typing import Final
+
+from runward.handlers.approvals.effects import AskApproval
+from runward.handlers.approvals.events import ApprovalDecided, ApprovalWanted, lane_of
+from runward.handlers.approvals.shown import shown
+from runward.handlers.asking import Given, ask
+from runward.handlers.chains.advancing import position_of
+from runward.handlers.chains.facts import ChainRunOf
+from runward.handlers.chains.stepping import NotStarted
+from runward.handlers.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.timers.events import TimerSet
+
+EXPIRES: Final = "expires "
+
+
+def approval_id(key: str) -> str:
+    """The id of the approval that an event of this key asks for."""
+    return f"ap_{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+
+
+def decide(event: ApprovalWanted, given: Given) -> Deciding:
+    """Ask for it. What can't be shown, because it could not be started either, is decided anew by the chain run."""
+    run = yield from ask(ChainRunOf(event.run))
+    standing = None if run is None else run.steps.get(event.step)
+    if (
+        run is None
+        or standing is None
+        or standing.status != "waiting_approval"
+        or run.status != "waiting_approval"
+    ):
+        return ()
+    position = position_of(run, given.event_hash)
+    found = yield from shown(position, event.step)
+    approval = approval_id(event.key)
+    if isinstance(found, NotStarted):
+        said = ApprovalDecided(approval, run.id, event.step, given.at, "changed", found.why, "")
+        return (Emit(said),)
+    rule = position.step(event.step).approval
+    expires = None if rule is None or rule.expires is None else given.at + rule.expires
+    effects: list[Effect] = [
+        AskApproval(approval, run.id, event.step, given.at, expires, found.value, found.hash),
+        Explain(run.id, "decided", f"step {position.step(event.step).id} waits for approval {approval}"),
+    ]
+    if expires is not None:
+        effects.append(Emit(TimerSet(lane_of(run.id), f"{EXPIRES}{approval}", given.at, expires)))
+    return tuple(effects)

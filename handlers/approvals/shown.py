@@ -1,0 +1,73 @@
+"""What a person is shown before a step runs: its command, the outcomes before it, and the hashes of what was produced."""
+
+import hashlib
+import json
+from typing import NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.handlers.asking import Asking, TryLater, ask
+from runward.handlers.chains.advancing import Position, command_at
+from runward.handlers.chains.facts import OutcomeIn
+from runward.handlers.chains.stepping import NotStarted
+from runward.handlers.contracts.verify import boundary
+from runward.handlers.facts import HashesOf, ProducedBy, SessionOf
+from runward.handlers.unreadable import Unreadable
+
+
+class Shown(NamedTuple):
+    """What is shown, and its hash (SHA-256, hex)."""
+
+    value: dict[str, JsonValue]
+    hash: str
+
+
+def shown(position: Position, step: int) -> Asking[Shown | NotStarted]:
+    """What there is to show now."""
+    command = yield from command_at(position, step)
+    if isinstance(command, NotStarted):
+        return command
+    outcomes: list[JsonValue] = []
+    artifacts: list[JsonValue] = []
+    for number, standing in sorted(position.steps.items()):
+        if standing.session_key is None or number == step:
+            continue
+        outcome, produced = yield from _left(standing.session_key, standing.attempt)
+        outcomes.append({"step": number, "outcome": standing.outcome, "file": outcome})
+        artifacts += [{"step": number, **each} for each in produced]
+    value: dict[str, JsonValue] = {
+        "argv": list(command.argv),
+        "env": dict(command.environment),
+        "cwd": command.cwd,
+        "outcomes": outcomes,
+        "artifacts": artifacts,
+    }
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return Shown(value, hashlib.sha256(text.encode()).hexdigest())
+
+
+def _left(session_key: str, attempt: int) -> Asking[tuple[JsonValue, list[dict[str, JsonValue]]]]:
+    """The outcome that a step's run holds now, and a hash, or what is the matter, for each file that it produced."""
+    session = yield from ask(SessionOf(session_key))
+    if session is None:
+        return None, []
+    outcome = yield from ask(OutcomeIn(session.path, session.artifacts_path))
+    if isinstance(outcome, Unreadable):
+        raise TryLater(f"the outcome of {session_key} can't be read: {outcome.why}")
+    said = None if outcome is None else dict(outcome)
+    produced = yield from ask(ProducedBy(session_key, session.attempt))
+    if produced is None or not produced.files:
+        return said, []
+    within = boundary(produced.artifacts_path, produced.path)
+    paths = tuple(each.path for each in produced.files)
+    found = yield from ask(HashesOf(produced.artifacts_path, within, paths))
+    if isinstance(found, Unreadable):
+        raise TryLater(f"the artifacts of {session_key} can't be read: {found.why}")
+    states = (
+        [(each.sha256, each.state) for each in found.files]
+        if found.exists
+        else [(None, "absent")] * len(paths)
+    )
+    return said, [
+        {"id": each.id, "path": each.path, "sha256": digest, "state": state}
+        for each, (digest, state) in zip(produced.files, states, strict=True)
+    ]

@@ -1,0 +1,43 @@
+"""An approval was decided: its step begins, or is asked for again, or ends the chain run."""
+
+from runward.handlers.approvals.events import ApprovalDecided
+from runward.handlers.asking import Given, ask
+from runward.handlers.chains.advancing import Ending, begin, command_at, onward, position_of, without
+from runward.handlers.chains.effects import SetStep
+from runward.handlers.chains.facts import ChainRunOf
+from runward.handlers.chains.stepping import NotStarted
+from runward.handlers.effects import Deciding, Explain
+
+DENIED = "chain.aborted.denied"
+EXPIRED = "chain.aborted.approval_expired"
+
+
+def decide(event: ApprovalDecided, given: Given) -> Deciding:
+    """Go on from the step that waited, if it still does."""
+    run = yield from ask(ChainRunOf(event.run))
+    standing = None if run is None else run.steps.get(event.step)
+    if (
+        run is None
+        or standing is None
+        or run.status != "waiting_approval"
+        or standing.status != "waiting_approval"
+    ):
+        return ()
+    position = position_of(run, given.event_hash)
+    step = position.step(event.step)
+    by = f"{event.said_by}: {event.note}" if event.note else event.said_by
+    if event.decision == "changed":
+        return (yield from onward(without(position, event.step), given.at))
+    if event.decision == "approved":
+        command = yield from command_at(position, event.step)
+        if isinstance(command, NotStarted):
+            return (yield from onward(without(position, event.step), given.at))
+        said = Explain(run.id, "decided", f"step {step.id} is approved by {by}")
+        return (said, *begin(position, step, command, 1, given.at))
+    code = DENIED if event.decision == "denied" else EXPIRED
+    why = f"step {step.id} is denied by {by}" if event.decision == "denied" else f"step {step.id}: {by}"
+    over = standing._replace(status="aborted", reason=code)
+    ended = SetStep(run.id, event.step, given.at, "aborted", code, why, True, None, standing.attempt)
+    position = position._replace(steps={**position.steps, event.step: over}, ending=Ending(code, why))
+    followed = yield from onward(position, given.at)
+    return (ended, Explain(run.id, "decided", why), *followed)

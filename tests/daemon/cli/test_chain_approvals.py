@@ -1,0 +1,196 @@
+"""Actions, tries and approvals of chains, with a real daemon and real commands."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.daemon.cli.calling import Place
+from tests.daemon.cli.test_chain import over, runs_of, steps_of
+from tests.waiting import wait_for
+
+from runward.config.json_value import JsonValue
+
+REVIEW = """\
+command: [sh, -c, 'printf "%s" "{\\"outcome_kind\\": \\"review_verdict\\", \\"verdict\\": \\"$0\\"}" > outcome.json', "{{ with.verdict }}"]
+"""
+ACTIONS = """
+[actions.merge]
+command = "echo $WITH_PR-$MODE-$(pwd) >> $OUT"
+shell = true
+
+[actions.flaky]
+command = ["sh", "-c", 'echo x >> "$0"; test $(wc -l < "$0") -ge 3', "{{ with.file }}"]
+"""
+MERGE = """\
+name: merge
+trigger: {manual: true}
+steps:
+  - {skill: judge, with: {verdict: "{{ trigger.verdict }}"}}
+  - action: merge
+    condition: "{{ steps[0].outcome.verdict == 'APPROVE' }}"
+    with: {pr: "{{ trigger.pr }}"}
+    env: {MODE: "{{ trigger.mode }}", OUT: "{{ trigger.out }}"}
+    cwd: "{{ trigger.cwd }}"
+    requires_approval: true
+    approval: {APPROVAL}
+on_failure:
+  - {id: note, action: merge, with: {pr: none}, env: {MODE: failed, OUT: "{{ trigger.out }}"}}
+"""
+
+
+@pytest.fixture
+def merging(place: Place) -> Place:
+    return furnished(place, "{}")
+
+
+def furnished(place: Place, approval: str) -> Place:
+    (place.directory / "playbooks/judge.playbook.yaml").write_text(REVIEW)
+    settings = place.directory / "runward.toml"
+    text = settings.read_text()
+    if "actions.merge" not in text:
+        settings.write_text(text + ACTIONS)
+    (place.directory / "merge.yaml").write_text(MERGE.replace("{APPROVAL}", approval))
+    defined = place.call("chain", "define", "merge.yaml")
+    assert defined.code == 0, defined.err
+    return place
+
+
+def fire(place: Place) -> str:
+    words = ("verdict=APPROVE", "pr:=7", "mode=fast", f"cwd={place.directory}", f"out={out(place)}")
+    return place.call("chain", "fire", "merge", *words).out.strip()
+
+
+def out(place: Place) -> Path:
+    return place.directory / "merged.txt"
+
+
+def waiting(place: Place) -> list[dict[str, JsonValue]]:
+    return place.call("chain", "approvals", "--json").objects()
+
+
+def waits(place: Place) -> dict[str, JsonValue]:
+    wait_for(lambda: len(waiting(place)) == 1, "the approval")
+    return waiting(place)[0]
+
+
+def test_an_approved_step_runs_once_as_it_was_shown(merging: Place) -> None:
+    with merging.daemon():
+        fired = fire(merging)
+        asked = waits(merging)
+        assert asked["chain_run_id"] == fired
+        assert asked["shown"]["argv"] == ["sh", "-c", "echo $WITH_PR-$MODE-$(pwd) >> $OUT"]  # type: ignore[call-overload,index] # an object
+        assert runs_of(merging)[0]["status"] == "waiting_approval"
+        assert "step1" in merging.call("chain", "approvals").out
+        approved = merging.call("chain", "approve", "@last", "--note", "looks right")
+        assert (approved.code, approved.out) == (0, f"{asked['approval_id']} of {fired} is approved\n")
+        wait_for(lambda: over(merging, 1), "the end of the chain run")
+        again = merging.call("chain", "approve", fired)
+        assert again.code == 1
+        assert "is approved already" in again.err
+    assert steps_of(merging) == [("step0", "completed"), ("step1", "completed"), ("note", "pending")]
+    assert out(merging).read_text() == f"7-fast-{merging.directory}\n"
+    assert "is approved by root: looks right" in merging.call("why", fired).out.replace(
+        json.loads(json.dumps(said_by(merging, fired))), "root"
+    )
+
+
+def said_by(place: Place, run: str) -> str:
+    """Who approved it, by the log of the decisions."""
+    lines = place.call("why", run).out.splitlines()
+    (line,) = [each for each in lines if "is approved by" in each]
+    return line.rpartition("is approved by ")[2].partition(":")[0]
+
+
+def test_a_denied_chain_run_is_aborted_and_its_steps_of_on_failure_run(merging: Place) -> None:
+    with merging.daemon():
+        fired = fire(merging)
+        waits(merging)
+        assert merging.call("chain", "deny", fired, "--reason", "a freeze").code == 0
+        wait_for(lambda: over(merging, 1), "the end of the chain run")
+    (run,) = runs_of(merging)
+    assert (run["status"], run["reason"]["code"]) == ("aborted", "chain.aborted.denied")  # type: ignore[call-overload,index] # an object
+    assert out(merging).read_text().startswith("none-failed-")
+
+
+def test_what_has_changed_since_it_was_shown_is_asked_for_again(merging: Place) -> None:
+    with merging.daemon():
+        fired = fire(merging)
+        first = waits(merging)
+        outcome = next(merging.runs.glob("cr_*-0-1/**/outcome.json"))
+        outcome.write_text('{"outcome_kind": "review_verdict", "verdict": "APPROVE", "by": "somebody else"}')
+        refused = merging.call("chain", "approve", fired)
+        assert refused.code == 1
+        assert "has changed; it is asked for again" in refused.err
+        wait_for(lambda: waits(merging)["approval_id"] != first["approval_id"], "another approval")
+        second = waits(merging)
+        assert (second["asked_before"], out(merging).exists()) == (1, False)
+        assert merging.call("chain", "approve", str(second["approval_id"])).code == 0
+        wait_for(lambda: over(merging, 1), "the end of the chain run")
+    assert runs_of(merging)[0]["status"] == "completed"
+
+
+def test_an_answer_without_a_daemon_counts_once_one_runs_and_two_run_the_step_once(merging: Place) -> None:
+    with merging.daemon():
+        fired = fire(merging)
+        waits(merging)
+    for _ in range(2):
+        answered = merging.call("chain", "approve", fired)
+        assert (answered.code, "the answer is kept" in answered.err) == (0, True)
+    with merging.daemon():
+        wait_for(lambda: over(merging, 1), "the end of the chain run")
+    assert out(merging).read_text().count("\n") == 1
+
+
+def test_nobody_decides_in_time(place: Place) -> None:
+    furnished(place, "{expires: 300ms}")
+    with place.daemon():
+        fire(place)
+        wait_for(lambda: over(place, 1), "the end of the chain run")
+    assert runs_of(place)[0]["reason"]["code"] == "chain.aborted.approval_expired"  # type: ignore[call-overload,index] # an object
+
+
+def test_who_fired_a_chain_may_be_kept_from_approving_it(place: Place) -> None:
+    furnished(place, "{not_by_launcher: true}")
+    with place.daemon():
+        fired = fire(place)
+        waits(place)
+        refused = place.call("chain", "approve", fired)
+        assert refused.code == 1
+        assert "fired the chain" in refused.err
+        assert place.call("chain", "run", "cancel", fired).code == 0
+        wait_for(lambda: over(place, 1), "the end of the chain run")
+        assert waiting(place) == []
+
+
+FLAKY = """\
+name: flaky
+trigger: {manual: true}
+steps:
+  - {id: try, action: flaky, with: {file: "{{ trigger.file }}"}, retry: {attempts: ATTEMPTS, backoff: 20ms}}
+"""
+
+
+@pytest.mark.parametrize(("attempts", "status"), [(3, "completed"), (2, "failed")])
+def test_a_step_that_fails_is_tried_again(merging: Place, attempts: int, status: str) -> None:
+    (merging.directory / "flaky.yaml").write_text(FLAKY.replace("ATTEMPTS", str(attempts)))
+    assert merging.call("chain", "define", "flaky.yaml").code == 0
+    tries = merging.directory / "tries"
+    with merging.daemon():
+        fired = merging.call("chain", "fire", "flaky", f"file={tries}").out.strip()
+        wait_for(lambda: over(merging, 1), "the end of the chain run")
+    assert steps_of(merging) == [("try", status)]
+    assert tries.read_text() == "x\n" * attempts
+    assert f"try 2 of {attempts}" in merging.call("why", fired).out
+    assert len(list(merging.runs.glob(f"{fired}-0-*"))) == attempts
+
+
+def test_a_dry_run_says_what_a_person_would_be_asked(merging: Place) -> None:
+    (merging.directory / "outcomes.json").write_text(
+        '[{"outcome_kind": "review_verdict", "verdict": "APPROVE"}]'
+    )
+    words = ("verdict=APPROVE", "pr:=7", "mode=fast", "cwd=/tmp", "out=/tmp/out")
+    tried = merging.call(
+        "chain", "fire", "merge", *words, "--dry-run", "--outcomes", "outcomes.json", "--json"
+    )
+    second = tried.items("steps")[1]
+    assert (second["name"], second["needs_approval"], second["would_run"]) == ("merge", True, True)
