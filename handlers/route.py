@@ -39,7 +39,7 @@ questions (`asking.py`). It raises `TryLater` where the world must be tried agai
 
 from typing import Final, NamedTuple, TypeAlias
 
-from runward.handlers.approvals import answer, show
+from runward.handlers.approvals import answer, expire, show
 from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.asking import Given
 from runward.handlers.chains import advance, approved, begun, fire, match, order, rang, status
@@ -231,5 +231,5 @@ def decide(handler: str, event: Event, given: Given) -> Decision:
         case "approvals/answer", ApprovalRequested():
             return answer.decide(event, given)
         case "approvals/expire", TimerRang():
-            return answer.expire(event, given)
+            return expire.decide(event, given)
     raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")

@@ -73,6 +73,8 @@ class Background:
     trouble: str | None = None
     """What the store refused last."""
     _halting: bool = False
+    _lanes: set[str] = field(default_factory=set)
+    """The lanes that a loop works on: the other one leaves them alone."""
     _claiming: anyio.Lock = field(default_factory=anyio.Lock)
     _threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(2))
     _woken: anyio.Event = field(default_factory=anyio.Event)
@@ -140,17 +142,24 @@ class Background:
         await self._quiet(give_up)
         try:
             async with self._claiming:
-                jobs = _together(await self.queue.due_in_background(BATCH, most_bytes))
+                due = await self.queue.due_in_background(BATCH, most_bytes)
+                jobs = _together([job for job in due if job.lane not in self._lanes])
                 if not jobs or self._halting:
                     return False
                 claim = await self.queue.put((), jobs)
+                lanes = {job.lane for job in jobs}
+                self._lanes |= lanes
         except (StoreTrouble, sqlite3.Error) as error:
             await self._put_off(str(error))
             return True
-        results, took = await self._decide(claim.jobs, give_up)
-        if await self._complete(claim, results):
-            self._say(results, took)
-            self.trouble = None
+        try:
+            results, took = await self._decide(claim.jobs, give_up)
+            if await self._complete(claim, results):
+                self._say(results, took)
+                self.trouble = None
+        finally:
+            self._lanes -= lanes
+            self.wake()
         return True
 
     async def _decide(self, jobs: Sequence[Job], give_up: float) -> tuple[list[JobResult], float]:
@@ -235,10 +244,17 @@ class Background:
 
 
 def _together(due: Sequence[Job]) -> list[Job]:
-    """The jobs of one batch: the first one, and those after it as long as they are small together."""
+    """The jobs of one batch: the first one, and those after it as long as they are small together.
+
+    Of each lane only the first one: a later one must see what that decided.
+    """
     chosen: list[Job] = []
+    lanes: set[str] = set()
     left = MANY_BYTES
     for job in due:
+        if job.lane in lanes:
+            continue
+        lanes.add(job.lane)
         left -= job.event.produced_bytes if isinstance(job.event, SessionFinished) else 0
         if chosen and left < 0:
             break

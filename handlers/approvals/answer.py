@@ -1,20 +1,14 @@
-"""A person approves or denies, or nobody does in time: decided once, and only for what was shown."""
-
-from typing import Final
+"""A person approves or denies: decided once, and only for what was shown."""
 
 from runward.handlers.approvals.effects import DecideApproval
 from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, Decision
 from runward.handlers.approvals.facts import ApprovalOf, ApprovalStanding
-from runward.handlers.approvals.show import EXPIRES
 from runward.handlers.approvals.shown import shown
 from runward.handlers.asking import Asking, Given, ask
 from runward.handlers.chains.advancing import position_of
 from runward.handlers.chains.facts import ChainRunOf
 from runward.handlers.chains.stepping import NotStarted
 from runward.handlers.effects import Deciding, Effects, Emit, Explain
-from runward.handlers.timers.events import TimerRang
-
-NOBODY: Final = "nobody decided in time"
 
 
 def decide(event: ApprovalRequested, given: Given) -> Deciding:
@@ -38,33 +32,23 @@ def decide(event: ApprovalRequested, given: Given) -> Deciding:
     if rule is not None and rule.not_by_launcher and event.said_by == run.said_by:
         return _refused(event.run, f"the {word} of {event.approval}: {event.said_by} fired the chain")
     if event.decision == "denied":
-        return _decided(approval, given.at, "denied", event.note, event.said_by)
-    return (yield from _approve(approval, given, event.note, event.said_by))
+        return decided(approval, given.at, "denied", event.note, event.said_by)
+    return (yield from approved(approval, given, event.note, event.said_by))
 
 
-def expire(event: TimerRang, given: Given) -> Deciding:
-    """Nobody decided in time: the step is denied, or approved if that was written and nothing has changed."""
-    approval = yield from ask(ApprovalOf(event.what.removeprefix(EXPIRES)))
-    run = None if approval is None else (yield from ask(ChainRunOf(approval.run)))
-    if approval is None or run is None or approval.status != "asked" or run.status != "waiting_approval":
-        return ()
-    rule = position_of(run, given.event_hash).step(approval.step).approval
-    if rule is not None and rule.on_timeout == "approve":
-        return (yield from _approve(approval, given, NOBODY, "on_timeout"))
-    return _decided(approval, given.at, "expired", NOBODY, "on_timeout")
-
-
-def _approve(approval: ApprovalStanding, given: Given, note: str, by: str) -> Asking[Effects]:
+def approved(approval: ApprovalStanding, given: Given, note: str, by: str) -> Asking[Effects]:
+    """Approve it, unless what was shown has changed: then it is void, and asked for again."""
     run = yield from ask(ChainRunOf(approval.run))
     assert run is not None
     now = yield from shown(position_of(run, given.event_hash), approval.step)
     if isinstance(now, NotStarted) or now.hash != approval.shown_hash:
         why = f"the approval of {approval.id}: what was shown has changed; it is asked for again"
-        return (*_refused(approval.run, why), *_decided(approval, given.at, "changed", note, by))
-    return _decided(approval, given.at, "approved", note, by)
+        return (*_refused(approval.run, why), *decided(approval, given.at, "changed", note, by))
+    return decided(approval, given.at, "approved", note, by)
 
 
-def _decided(approval: ApprovalStanding, at: float, decision: Decision, note: str, by: str) -> Effects:
+def decided(approval: ApprovalStanding, at: float, decision: Decision, note: str, by: str) -> Effects:
+    """Keep the decision, and have the chain run go on from it."""
     said = ApprovalDecided(approval.id, approval.run, approval.step, at, decision, note, by)
     return (DecideApproval(approval.id, at, decision, note, by), Emit(said))
 

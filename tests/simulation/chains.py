@@ -3,7 +3,7 @@
 import json
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from tests.simulation.broken import Broken
 
@@ -11,6 +11,7 @@ from runward.config.chain import Chain, read_chain
 from runward.config.json_value import JsonValue
 from runward.config.step import Callables
 from runward.daemon.store.restore import MAYBE_BEGUN
+from runward.handlers.approvals.events import ApprovalRequested
 from runward.handlers.chains.events import (
     ChainFireRequested,
     ChainRunCancelRequested,
@@ -38,6 +39,14 @@ trigger: {event: asked}
 steps:
   - {id: only, skill: nothing, with: {n: "{{ trigger.n }}"}}
 """
+_GATED: Final = """\
+name: gated
+trigger: {event: asked, filter: {wanted: true}}
+timeout: 90s
+steps:
+  - {skill: report, with: {n: 1}, retry: {attempts: 3, backoff: 2s, on: ["run.*"]}}
+  - {skill: nothing, with: {n: 2}, requires_approval: true, approval: {expires: 40s}}
+"""
 _OUTCOMES: Final[tuple[JsonValue, ...]] = (
     {"outcome_kind": "review_verdict", "go": True},
     {"outcome_kind": "review_verdict", "go": True},
@@ -48,8 +57,8 @@ _OUTCOMES: Final[tuple[JsonValue, ...]] = (
 """What a step may leave: the last but one is invalid, so it counts as not produced."""
 
 STILL_RUNNING: Final = (
-    "select s.run, s.step from chain_steps s join chain_runs r on r.id = s.run where s.status = 'running'"
-    " and r.status <> 'running'"
+    "select s.run, s.step from chain_steps s join chain_runs r on r.id = s.run where s.status in ('running', 'waiting', 'waiting_approval')"
+    " and r.status not in ('running', 'waiting_approval')"
     " and not exists (select 1 from jobs j where j.lane in (r.id, s.session_key) and j.state in ('held', 'discarded'))"
 )
 
@@ -59,12 +68,14 @@ OPEN_JOBS: Final = (
     "select id, state, handler, lane, error from jobs j where state in ('waiting', 'running') and not exists ("  # our own words
     " select 1 from jobs h where h.lane = j.lane and h.id < j.id and h.state = 'held'"
     f" and h.error = '{MAYBE_BEGUN}')"
+    " and not (handler = 'timers/ring' and exists (select 1 from chain_runs r where j.lane glob 'timer:*' || r.id || '/*'"
+    "  and r.status not in ('running', 'waiting_approval')))"
 )
-"""The jobs that somebody has to do. Firings of a chain wait behind one that a restore holds: a person decides on it."""
+"""The jobs that somebody has to do; a timer of what is over is nobody's. Firings of a chain wait behind one that a restore holds: a person decides on it."""
 
 NOT_OVER: Final = (
-    "select id, current_step from chain_runs where status = 'running'"
-    " and not exists (select 1 from jobs j where j.lane = chain_runs.id and j.state in ('held', 'discarded'))"
+    "select id, current_step from chain_runs where status in ('running', 'waiting_approval')"
+    " and not exists (select 1 from jobs j where j.lane in (chain_runs.id, 'files:' || chain_runs.id) and j.state in ('held', 'discarded'))"
     " and not exists (select 1 from chain_steps s join jobs j on j.lane = s.session_key"
     "  where s.run = chain_runs.id and j.state in ('held', 'discarded'))"
 )
@@ -87,7 +98,9 @@ class Chains:
     def __init__(self, universe: "Universe") -> None:
         self._universe = universe
         self._dice = random.Random(f"{universe.seed}/chains")
-        self._there = {chain.name: chain for chain in map(_read, (_TEXT, _OTHER))}
+        self._there = {chain.name: chain for chain in map(_read, (_TEXT, _OTHER, _GATED))}
+        self.answered: Counter[str] = Counter()
+        """How often somebody approved of an approval, by its id."""
         self.left: dict[str, JsonValue] = {}
         """What the commands of steps left as their outcome, by its session's key."""
 
@@ -115,6 +128,8 @@ class Chains:
         fields: dict[str, JsonValue] = {"n": 1, "wanted": kind < 0.8}
         if self._dice.random() < 0.5:
             self._universe.timeline.after(self._dice.uniform(0.0, 12.0), lambda: self._cancel(people))
+        for _ in range(3):
+            self._universe.timeline.after(self._dice.uniform(0.0, 40.0), lambda: self._answer(people))
         event = EventOccurred(people.uuid(), now, ASKED, "some", fields)
         people.request(event)
         if kind > 0.7:
@@ -127,6 +142,17 @@ class Chains:
         if runs:
             run = str(runs[0][0] if self._dice.random() < 0.9 else self._dice.choice(runs)[0])
             people.request(ChainRunCancelRequested(people.uuid(), self._universe.clock.now(), run, "enough"))
+
+    def _answer(self, people: "People") -> None:
+        """Somebody approves or denies what waits, perhaps what was decided before."""
+        asked = self._universe.peek("select id, run from approvals order by status <> 'asked', id")
+        if not asked:
+            return
+        approval, run = asked[0] if self._dice.random() < 0.9 else self._dice.choice(asked)
+        decision: Literal["approved", "denied"] = "approved" if self._dice.random() < 0.8 else "denied"
+        self.answered[str(approval)] += decision == "approved"
+        at = self._universe.clock.now()
+        people.request(ApprovalRequested(people.uuid(), at, str(approval), str(run), decision))
 
     def outcome(self, session: str) -> bytes | None:
         """What the command of a step writes into `outcome.json`; None for nothing."""
@@ -151,7 +177,7 @@ class Chains:
             self._check(run, str(chain), str(status), json.loads(str(trigger)), steps.get(run, {}))
         fired = Counter((str(row[1]), str(row[2])) for row in runs.values())
         for key, wanted in peek(_WANTED):
-            for chain, is_wanted in (("three", bool(wanted)), ("other", True)):
+            for chain, is_wanted in (("three", bool(wanted)), ("gated", bool(wanted)), ("other", True)):
                 if fired[chain, str(key)] != is_wanted:
                     raise Broken(f"the event {key} fired {chain} {fired[chain, str(key)]} times")
 
@@ -164,9 +190,12 @@ class Chains:
         steps: dict[int, tuple[str, str | None, JsonValue]],
     ) -> None:
         reached = self._universe.tally.reached
-        if status == "running":
+        if status in ("running", "waiting_approval"):
             return  # a person gave its job up, or a restore holds it
         reached[f"a chain run that is {status}"] += 1
+        if chain == "gated":
+            self._check_gated(run, status, steps)
+            return
         if status == "cancelled" and all(
             reason != "run.failed.not_started" for _, reason, _ in steps.values()
         ):
@@ -187,6 +216,40 @@ class Chains:
             reached["a step that was skipped"] += not goes
             if (steps[1][0] == "skipped") == goes:
                 raise Broken(f"{run} went on to {steps[1]} after the outcome {outcome}")
+
+    def _check_gated(
+        self, run: str, status: str, steps: dict[int, tuple[str, str | None, JsonValue]]
+    ) -> None:
+        """The second step ran only if somebody approved it; the first one at most three times."""
+        peek, reached = self._universe.peek, self._universe.tally.reached
+        approvals = {str(row[0]): str(row[1]) for row in peek(_APPROVALS, (run,))}
+        tries = {int(step): int(tries) for step, tries in peek(_TRIES, (run,))}
+        reached["a step that was tried again"] += tries.get(0, 0) > 1
+        for each in approvals.values():
+            reached[f"an approval that was {each}"] += 1
+        if tries.get(0, 0) > 3 or tries.get(1, 0) > 1:
+            raise Broken(f"{run} tried its steps too often: {tries}")
+        approved = [each for each, decision in approvals.items() if decision == "approved"]
+        if len(approved) > 1 or any(not self.answered[each] for each in approved):
+            raise Broken(f"{run} has approvals that nobody gave: {approvals}")
+        if tries.get(1, 0) and not approved:
+            raise Broken(f"{run} ran a step that nobody approved: {approvals}")
+        is_whole = len(steps) == 2 and not _failed(steps)
+        may_be = {
+            "completed": is_whole,
+            "aborted": _failed(steps),
+            "cancelled": True,
+            "timed_out": not is_whole,
+            "failed": _failed(steps),
+        }
+        if not may_be[status]:
+            raise Broken(f"{run} is {status}, with the steps {steps}")
+
+
+_APPROVALS: Final = "select id, status from approvals where run = ? order by id"
+_TRIES: Final = (
+    "select step, count(*) from chain_steps where run = ? and session_key is not null group by step"
+)
 
 
 def _failed(steps: dict[int, tuple[str, str | None, JsonValue]]) -> bool:

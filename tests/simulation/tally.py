@@ -5,6 +5,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 RARE_PATHS: Final = (
+    "a step that was tried again",
+    "an approval that was approved",
+    "an approval that was denied",
+    "an approval that was expired",
     "a stolen job",
     "a refused fence",
     "a refused epoch",

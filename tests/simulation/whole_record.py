@@ -170,6 +170,7 @@ WITHOUT_ROWID: Final = (
     "chains",
     "chain_runs",
     "chain_steps",
+    "approvals",
     "attempts",
     "files",
     "hooks",

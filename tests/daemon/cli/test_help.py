@@ -132,6 +132,8 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     (place.directory / "chains").mkdir()
     after = "name: after-review\ntrigger: {event: review.asked}\nsteps:\n  - {id: review, skill: review}\n"
     (place.directory / "chains/after-review.yaml").write_text(after)
+    release = "name: release\ntrigger: {manual: true}\nsteps:\n  - {skill: review, requires_approval: true}\n"
+    (place.directory / "chains/release.yaml").write_text(release)
     (place.directory / "out").mkdir()
     for name in ("review.md", "report.md"):
         (place.directory / "out" / name).write_text("text")

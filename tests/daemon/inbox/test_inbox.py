@@ -12,6 +12,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.inbox import spool
 from runward.daemon.inbox.requests import REQUESTS, Request, dump_request, load_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, MOST_AT_ONCE, InboxFile, clear, list_inbox, put
+from runward.handlers.approvals.events import ApprovalRequested
 from runward.handlers.chains.events import (
     ChainFireRequested,
     ChainRunCancelRequested,
@@ -45,6 +46,7 @@ EXAMPLES: list[Request] = [
     ChainFireRequested(NAME, 5.0, "review", {"pr": 12}, "me"),
     ChainStatusRequested(NAME, 5.0, "review", "paused", "a freeze ä", "me"),
     ChainRunCancelRequested(NAME, 5.0, "cr_0", "the wrong\nbranch ä", "me"),
+    ApprovalRequested(NAME, 5.0, "ap_0", "cr_0", "denied", "not\nnow ä", "me"),
 ]
 
 

@@ -1,0 +1,27 @@
+"""Nobody decided on an approval in time: its step is denied, or approved if that was written and nothing has changed."""
+
+from typing import Final
+
+from runward.handlers.approvals.answer import approved, decided
+from runward.handlers.approvals.facts import ApprovalOf
+from runward.handlers.approvals.show import EXPIRES
+from runward.handlers.asking import Given, ask
+from runward.handlers.chains.advancing import position_of
+from runward.handlers.chains.facts import ChainRunOf
+from runward.handlers.effects import Deciding
+from runward.handlers.timers.events import TimerRang
+
+NOBODY: Final = "nobody decided in time"
+BY: Final = "on_timeout"
+
+
+def decide(event: TimerRang, given: Given) -> Deciding:
+    """End the wait, if it still goes on."""
+    approval = yield from ask(ApprovalOf(event.what.removeprefix(EXPIRES)))
+    run = None if approval is None else (yield from ask(ChainRunOf(approval.run)))
+    if approval is None or run is None or approval.status != "asked" or run.status != "waiting_approval":
+        return ()
+    rule = position_of(run, given.event_hash).step(approval.step).approval
+    if rule is not None and rule.on_timeout == "approve":
+        return (yield from approved(approval, given, NOBODY, BY))
+    return decided(approval, given.at, "expired", NOBODY, BY)
