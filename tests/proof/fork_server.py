@@ -67,7 +67,10 @@ class Server:
         return None
 
     def _poll(self, pid: int) -> dict[str, object]:
-        found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        try:
+            found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        except ChildProcessError:  # it died with the server that started it
+            return {"state": "ended", "code": -signal.SIGKILL}
         if found == 0 or os.WIFCONTINUED(status):
             return {"state": "running", "code": None}
         if os.WIFSTOPPED(status):

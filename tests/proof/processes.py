@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +19,11 @@ class Forks:
     """The fork server, as its client sees it."""
 
     def __init__(self) -> None:
-        self._server = subprocess.Popen(
+        self._server = self._begun()
+
+    @staticmethod
+    def _begun() -> "subprocess.Popen[str]":
+        return subprocess.Popen(
             [sys.executable, SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
@@ -50,16 +55,24 @@ class Forks:
     def _ask(self, request: dict[str, object]) -> dict[str, object]:
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        self._server.stdin.write(json.dumps(request) + "\n")
-        self._server.stdin.flush()
-        answer: dict[str, object] = json.loads(self._server.stdout.readline())
+        try:
+            self._server.stdin.write(json.dumps(request) + "\n")
+            self._server.stdin.flush()
+            answer: dict[str, object] = json.loads(self._server.stdout.readline())
+        except BaseException:
+            # A test's time limit may strike before the answer: the next test would take it for its own.
+            self._server.kill()
+            self.close()
+            self._server = self._begun()
+            raise
         return answer
 
     def close(self) -> None:
         """End the server and whatever it still runs."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        self._server.stdin.close()
+        with suppress(BrokenPipeError):
+            self._server.stdin.close()
         self._server.wait()
         self._server.stdout.close()
 

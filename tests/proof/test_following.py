@@ -471,7 +471,7 @@ def test_a_daemon_that_is_killed_while_it_follows_tells_the_same_afterwards(
 
 
 @pytest.mark.prove
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("chapter", range(len(CHAPTERS)))
 @pytest.mark.longest
 def test_a_daemon_that_is_killed_at_every_point_while_it_follows_tells_the_same_afterwards(
@@ -545,7 +545,7 @@ def test_a_home_of_old_transcripts_is_history_and_sets_off_nothing(homes: Homes)
 
 
 @pytest.mark.prove
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_verdicts_on_native_runs_stay_quick_while_a_large_transcript_is_read(homes: Homes) -> None:
     with homes.place.serving():
         alone = [_verdict(homes, f"alone-{number}") for number in range(20)]

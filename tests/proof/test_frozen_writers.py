@@ -23,6 +23,8 @@ IN_LOCK = ("journal.append.before", "journal.append.after")
 SUPERSEDED = 75
 OF_A_START = ("epoch of the start", "lock of the start", "mark of the start", "run.json of the start")
 NO_EPOCH = ("epoch of the store", "look at the epoch")
+PARTS = 4
+"""The sweep is dealt out in so many tests: a slow machine does each within its time."""
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +76,14 @@ def test_a_daemon_frozen_at_a_point_of_each_kind_does_nothing_when_it_wakes_up(
 
 
 @pytest.mark.prove
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.longest
+@pytest.mark.parametrize("part", range(PARTS))
 def test_a_daemon_frozen_at_any_point_does_nothing_when_it_wakes_up(
-    undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
+    undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks, part: int
 ) -> None:
     expected, points = undisturbed
-    for index, name in enumerate(points):
+    for index, name in [*enumerate(points)][part::PARTS]:
         if not _in_transaction(name) and name not in IN_LOCK:
             _prove_one_effect(Place(in_memory / f"every-{index}", forks), index + 1, points, expected)
 
@@ -121,7 +124,7 @@ def test_a_daemon_frozen_inside_a_transaction_keeps_its_successor_out_and_finish
 
 
 @pytest.mark.prove
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_daemon_frozen_inside_any_transaction_keeps_its_successor_out(
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
 ) -> None:
@@ -139,7 +142,7 @@ def test_a_daemon_frozen_inside_a_journals_lock_holds_up_that_journal_and_double
 
 
 @pytest.mark.prove
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_daemon_frozen_inside_any_journals_lock_doubles_no_line(
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
 ) -> None:

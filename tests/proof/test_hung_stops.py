@@ -40,7 +40,7 @@ def test_the_bound_leaves_systemd_time() -> None:
 
 
 @pytest.mark.prove
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("where", HANGS)
 def test_a_stop_ends_in_time_wherever_the_world_hangs(
     undisturbed: Account, in_memory: Path, forks: Forks, where: str

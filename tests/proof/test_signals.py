@@ -73,7 +73,7 @@ def test_sigterm_at_every_kind_of_point_ends_0_and_loses_nothing(
 
 
 @pytest.mark.prove
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.longest
 def test_sigterm_at_every_point_ends_0_and_loses_nothing(
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
