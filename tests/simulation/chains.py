@@ -75,7 +75,8 @@ OPEN_JOBS: Final = (
 
 NOT_OVER: Final = (
     "select id, current_step from chain_runs where status in ('running', 'waiting_approval')"
-    " and not exists (select 1 from jobs j where j.lane in (chain_runs.id, 'files:' || chain_runs.id) and j.state in ('held', 'discarded'))"
+    " and not exists (select 1 from jobs j where (j.lane in (chain_runs.id, 'files:' || chain_runs.id)"
+    "  or j.lane glob 'timer:' || chain_runs.id || '/*') and j.state in ('held', 'discarded'))"
     " and not exists (select 1 from chain_steps s join jobs j on j.lane = s.session_key"
     "  where s.run = chain_runs.id and j.state in ('held', 'discarded'))"
 )
