@@ -1,39 +1,33 @@
 """Chains: `NAME.yaml`, what is started when something happened, step by step.
 
-A chain belongs to Runward alone, so an unknown key is an error. Keys that are documented and come with a later
-version are refused with a word of their own.
+A chain belongs to Runward alone, so an unknown key is an error.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from runward.config.chain_checks import check_keys, duration
 from runward.config.document import Document
-from runward.config.event_filter import check_filter
 from runward.config.json_value import JsonValue
-from runward.config.problem import Complaint, Parsed, has_errors, kind, quoted
+from runward.config.problem import Complaint, Location, Parsed, has_errors, kind, quoted
 from runward.config.shape import Complain
-from runward.config.step import Callables, Step, steps_of
+from runward.config.step import Callables, Step, check_text, steps_of
+from runward.config.trigger import Trigger, read_trigger
 from runward.config.yaml_document import read_yaml
 
 CHAIN_SUFFIX: Final = ".yaml"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_EVENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_KEYS: Final = ("name", "description", "trigger", "timeout", "steps", "on_failure")
-_KEYS_NOT_YET: Final = ("concurrency",)
-_TRIGGERS: Final = ("event", "manual")
-_TRIGGERS_NOT_YET: Final = ("schedule", "all_of", "sequence", "any_of")
+_KEYS: Final = ("name", "description", "trigger", "timeout", "concurrency", "steps", "on_failure")
 
 
-@dataclass(frozen=True, slots=True)
-class Trigger:
-    """What fires a chain: an event of a name that passes the filter, or a person alone (`event` is None)."""
+class Concurrency(NamedTuple):
+    """Runs whose `key` (a text with expressions) is the same run one after the other, or the new one ends the others."""
 
-    event: str | None = None
-    filter: Mapping[str, JsonValue] = field(default_factory=dict)
+    key: str
+    policy: Literal["queue", "cancel"] = "queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +44,7 @@ class Chain:
     description: str | None = None
     timeout: float | None = None
     on_failure: tuple[Step, ...] = ()
+    concurrency: Concurrency | None = None
     document: Document | None = field(default=None, repr=False, compare=False)
 
 
@@ -63,11 +58,6 @@ def read_chain(text: str, file: str, callables: Callables) -> Parsed[Chain]:
     chain = _chain(document, callables, complaints.append)
     problems = document.problems(complaints)
     return Parsed(None if has_errors(problems) else chain, problems)
-
-
-def is_event_name(text: str) -> bool:
-    """Whether an event may be called so."""
-    return _EVENT.fullmatch(text) is not None
 
 
 def chain_of(definition: JsonValue) -> Chain:
@@ -86,12 +76,14 @@ def _chain(document: Document, callables: Callables | None, complain: Complain) 
     if not isinstance(root, dict):
         complain(Complaint((), "a chain must be a table of keys", "write name:, trigger: and steps:"))
         return None
-    check_keys(root, (), _KEYS, _KEYS_NOT_YET, complain)
+    check_keys(root, (), _KEYS, (), complain)
     name = _name(root, complain)
     description = root.get("description")
     if description is not None and not isinstance(description, str):
         complain(Complaint(("description",), f"is {kind(description)}, not a text", None))
-    trigger = _trigger(root.get("trigger"), complain)
+    zone = "UTC" if callables is None else callables.zone
+    trigger = read_trigger(root.get("trigger"), zone, complain)
+    concurrency = _concurrency(root.get("concurrency"), complain)
     timeout = duration(root.get("timeout"), ("timeout",), complain)
     ids: list[str] = []
     steps = steps_of(root.get("steps"), ("steps",), ids, callables, complain)
@@ -103,7 +95,7 @@ def _chain(document: Document, callables: Callables | None, complain: Complain) 
     if name is None or trigger is None:
         return None
     text = description if isinstance(description, str) else None
-    return Chain(name, trigger, steps, text, timeout, on_failure, document)
+    return Chain(name, trigger, steps, text, timeout, on_failure, concurrency, document)
 
 
 def _name(root: Mapping[str, JsonValue], complain: Complain) -> str | None:
@@ -118,31 +110,20 @@ def _name(root: Mapping[str, JsonValue], complain: Complain) -> str | None:
     return None
 
 
-def _trigger(value: JsonValue, complain: Complain) -> Trigger | None:
-    loc = ("trigger",)
-    mend = "write trigger: {event: NAME}, or trigger: {manual: true}"
-    if not isinstance(value, dict) or not value:
-        said = (
-            "is missing" if value is None else "is empty" if value == {} else f"is {kind(value)}, not a table"
-        )
-        complain(Complaint(loc if value is not None else (), f"the trigger {said}", mend))
+def _concurrency(value: JsonValue, complain: Complain) -> Concurrency | None:
+    if value is None:
         return None
-    check_keys(value, loc, (*_TRIGGERS, "filter"), _TRIGGERS_NOT_YET, complain)
-    kinds = [each for each in _TRIGGERS if each in value]
-    if len(kinds) != 1:
-        if not any(each in value for each in _TRIGGERS_NOT_YET):
-            complain(Complaint(loc, f"must have exactly one of {' and '.join(_TRIGGERS)}", mend))
+    loc: Location = ("concurrency",)
+    policy: JsonValue = "queue"
+    if isinstance(value, dict):
+        check_keys(value, loc, ("key", "policy"), (), complain)
+        policy, value = value.get("policy", "queue"), value.get("key")
+        if policy not in ("queue", "cancel"):
+            complain(Complaint((*loc, "policy"), f"{quoted(policy)} is not known", "one of: queue, cancel"))
+        loc = (*loc, "key") if value is not None else loc
+    if not isinstance(value, str) or not value:
+        mend = 'write concurrency: "{{ trigger.repository }}"'
+        complain(Complaint(loc, "has no key, a text", mend))
         return None
-    if "manual" in kinds:
-        if value["manual"] is not True:
-            complain(Complaint((*loc, "manual"), f"must be true, not {quoted(value['manual'])}", mend))
-        if "filter" in value:
-            complain(Complaint((*loc, "filter"), "belongs to an event", "leave it out", at_key=True))
-        return Trigger()
-    event = value["event"]
-    if not isinstance(event, str) or not _EVENT.fullmatch(event):
-        complain(
-            Complaint((*loc, "event"), f"{quoted(event)} is not the name of an event", "as in pr.opened")
-        )
-        return None
-    return Trigger(event, check_filter(value.get("filter"), (*loc, "filter"), complain))
+    check_text(value, loc, [], complain)
+    return Concurrency(value, "cancel" if policy == "cancel" else "queue")

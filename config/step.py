@@ -46,10 +46,11 @@ NOT_STARTED: Final = "run.failed.not_started"
 
 
 class Callables(NamedTuple):
-    """The names of the playbooks and of the actions that there are."""
+    """What chains refer to: the names of the playbooks and actions that there are, and the machine's time zone."""
 
     skills: Collection[str] = ()
     actions: Collection[str] = ()
+    zone: str = "UTC"
 
 
 class Retry(NamedTuple):
@@ -235,7 +236,7 @@ def _env(value: JsonValue, loc: Location, before: list[str], complain: Complain)
         elif isinstance(each, dict | list):
             complain(Complaint((*loc, name), f"is {kind(each)}, not a text", "write a text"))
         elif isinstance(each, str):
-            _value(each, (*loc, name), before, complain)
+            check_text(each, (*loc, name), before, complain)
     return dict(value)
 
 
@@ -248,7 +249,7 @@ def _cwd(value: JsonValue, loc: Location, before: list[str], complain: Complain)
         return None
     if not value.startswith(("/", "{{")):
         complain(Complaint(loc, f"{quoted(value)} is not an absolute path", mend))
-    _value(value, loc, before, complain)
+    check_text(value, loc, before, complain)
     return value
 
 
@@ -297,7 +298,7 @@ def _check_texts(value: JsonValue, loc: Location, before: list[str], complain: C
     """Every text in the value is one that can be rendered."""
     match value:
         case str():
-            _value(value, loc, before, complain)
+            check_text(value, loc, before, complain)
         case list():
             for number, each in enumerate(value):
                 _check_texts(each, (*loc, number), before, complain)
@@ -313,13 +314,14 @@ def _condition(value: JsonValue, loc: Location, before: list[str], complain: Com
     if not isinstance(value, str):
         complain(Complaint(loc, f"is {kind(value)}, not a text", mend))
         return None
-    parsed = _value(value, loc, before, complain)
+    parsed = check_text(value, loc, before, complain)
     if parsed is not None and (len(parsed.parts) != 1 or not parsed.expressions):
         complain(Complaint(loc, "must be exactly one expression", mend))
     return value
 
 
-def _value(text: str, loc: Location, before: list[str], complain: Complain) -> Value | None:
+def check_text(text: str, loc: Location, before: list[str], complain: Complain) -> Value | None:
+    """The text with its expressions; `before` are the ids of the steps that they may name. None after a complaint."""
     try:
         parsed = Value(text, NAMES)
     except ExpressionError as error:

@@ -1,5 +1,6 @@
 """What the operator's files declare now: playbooks, agent profiles, and the rules of the settings."""
 
+import json
 import os
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, TypeVar
@@ -23,6 +24,8 @@ from runward.daemon.settings import (
     playbook_names,
 )
 from runward.handlers.facts import CoveringRoot, Declarations, Play, RootOf, Ruled, RuledPlaybook
+from runward.handlers.schedules.due import PATIENCE
+from runward.handlers.schedules.facts import Scheduled
 
 NO_ROOT: Final = "no root of the settings has the layout 'native', for new runs to go to"
 FILE_ENDINGS: Final = (PLAYBOOK_SUFFIX, ".md")
@@ -58,8 +61,9 @@ class Remembering(Generic[T]):
 class Declarer:
     """Answers what a playbook and an agent declare under the settings in force. Used in threads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, patience: float = PATIENCE) -> None:
         self._settings = settings
+        self.patience = patience
         self._read_playbook, self._read_agent = Remembering(read_playbook), Remembering(read_agent)
         self._read_chain = Remembering(
             lambda text, path: read_chain(text, path, callables(self._settings)),
@@ -145,16 +149,34 @@ class Declarer:
 
     def listening(self, event: str) -> tuple[Chain, ...]:
         """The right chains that an event of this name may fire, by name."""
+        return tuple(each for each in self._right_chains() if each.trigger.event == event)
+
+    def _right_chains(self) -> list[Chain]:
         settings = self._settings
         found = [find_chain(settings, name, self._read_chain).value for name in chain_names(settings)]
-        return tuple(each for each in found if each is not None and each.trigger.event == event)
+        return [each for each in found if each is not None]
+
+    def scheduled(self, name: str) -> Scheduled | None:
+        """The schedule that the chain of this name has, if it is right."""
+        chain = self.chain(name)
+        if isinstance(chain, str) or chain.trigger.schedule is None:
+            return None
+        return Scheduled(chain.trigger.schedule, _words(chain), self.patience)
+
+    def schedules(self) -> dict[str, str]:
+        """What the files of all right chains with a schedule say of it, by the names of the chains."""
+        return {each.name: _words(each) for each in self._right_chains() if each.trigger.schedule is not None}
 
     def chain(self, name: str) -> Chain | str:
-        """The chain of this name, or why none can be fired."""
+        """The chain of this name, or why none can be fired. Mostly its file has its name, too."""
         try:
-            return _value(find_chain(self._settings, _name(name), self._read_chain))
+            found = _value(find_chain(self._settings, _name(name), self._read_chain))
+            if found.name == name:
+                return found
+            why = f"there is no chain {name!r}: its file calls it {found.name!r}"
         except (NotFound, _Unusable) as error:
-            return str(error)
+            why = str(error)
+        return next((each for each in self._right_chains() if each.name == name), why)
 
     def ruled(self, session: RuledPlaybook) -> Ruled:
         """What a session falls under by the `[[contracts]]` rules."""
@@ -184,6 +206,14 @@ def _holds(root: str, path: str) -> bool:
 
 class _Unusable(Exception):
     """What was declared can't be used; the message says why, to the operator."""
+
+
+def _words(chain: Chain) -> str:
+    """What a chain's file says of its schedule, with the time zone that this means."""
+    root, schedule = chain.document.root if chain.document is not None else None, chain.trigger.schedule
+    zone = None if schedule is None else schedule.times.zone
+    trigger = root.get("trigger") if isinstance(root, dict) else None
+    return json.dumps({"trigger": trigger, "zone": zone}, sort_keys=True)
 
 
 def _why_not(names: Callable[[], Iterable[str]], read: Callable[[str], object]) -> list[str]:

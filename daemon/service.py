@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import math
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -36,6 +37,7 @@ from runward.daemon.supervisor import SettingsNotTaken, Supervisor, World
 from runward.daemon.upkeep import Upkeep
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.watchdog import Watchdog
+from runward.handlers.schedules.due import PATIENCE
 
 MIGRATION: Final = 600.0
 """Seconds that a start may take for bringing the store of an older version up to date, its copy included."""
@@ -94,7 +96,7 @@ async def _serve(
         with malformed_is_told():
             refuse_strange(state / STORE, migrate(state / STORE))
         (state / STORE).chmod(0o600)
-        declarer = Declarer(settings)
+        declarer = Declarer(settings, math.inf if once else PATIENCE)
 
         def make_alarm(ring: Callable[[], None]) -> SchedulerAlarm:
             return stack.enter_context(SchedulerAlarm(ring))

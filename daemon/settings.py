@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from functools import lru_cache
 
 from runward.daemon.agent_homes import homes_there
 from runward.daemon.overlapping_roots import overlapping_roots
@@ -247,7 +248,19 @@ def callables(settings: Settings) -> Callables:
     """What steps of chains can name now."""
     from runward.config.step import Callables
 
-    return Callables(playbook_names(settings), tuple(each.name for each in settings.actions))
+    actions = tuple(each.name for each in settings.actions)
+    return Callables(playbook_names(settings), actions, machines_zone())
+
+
+@lru_cache(maxsize=1)
+def machines_zone() -> str:
+    """The name of the machine's time zone, as it was when this was first asked; UTC where it has none."""
+    from tzlocal import get_localzone_name
+
+    try:
+        return get_localzone_name() or "UTC"
+    except (OSError, LookupError, ValueError):
+        return "UTC"
 
 
 def chain_names(settings: Settings) -> tuple[str, ...]:

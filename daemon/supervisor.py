@@ -28,6 +28,7 @@ from runward.daemon.report import Report, SettingsReport
 from runward.daemon.reporting import Reporting
 from runward.daemon.root_identities import RootIdentities
 from runward.daemon.schedule.alarm import Alarm
+from runward.daemon.schedule.schedules import Schedules
 from runward.daemon.store import journals
 from runward.daemon.store.epoch import HeldEpoch
 from runward.daemon.store.journals import STOPPED_CLEANLY
@@ -80,6 +81,7 @@ from runward.handlers.effects import (
     StartRun,
 )
 from runward.handlers.events import JournalDamaged
+from runward.handlers.schedules.events import ScheduleChanged
 from runward.handlers.starts.events import StartFailed
 
 SOON: Final = 10.0
@@ -163,6 +165,7 @@ class Supervisor:
         self.starts = Starts(
             world.processes, world.files, store, world.clock, log, self._run_begun, self._found
         )
+        self.schedules = Schedules(store, world.clock, log, world.chains.schedules, self._found)
         self.comparison = Comparison(
             world.files, store, world.clock, log, self.outbox, self._found, self.outbox.busy
         )
@@ -387,6 +390,7 @@ class Supervisor:
         self.rounds.period = settings.scan.period
         self.pruner.keep(settings.retention)
         self.watch.watch_again()
+        self.schedules.wake()
         self.rounds.request_scan(everything=True)
         self._log.info("reloaded", roots=[root.name for root in settings.roots])
 
@@ -418,6 +422,7 @@ class Supervisor:
             self.outbox.run,
             self.orders.run,
             self.starts.run,
+            self.schedules.run,
             self.comparison.run,
             self.background.run,
             self.pruner.run,
@@ -432,10 +437,12 @@ class Supervisor:
         If it `waits`, it goes on until the runs that were begun here are judged.
         """
         self._begun_here = set() if waits else None
+        self.queue.horizon = self._world.clock.now()
         with self._going_on:
             await self.start()
             await self.rounds.check_roots()
             await self.rounds.scan()
+            await self.schedules.compare()
             while not self.is_stopping:
                 while await self._step():
                     pass
@@ -532,7 +539,7 @@ class Supervisor:
         except (CommitUnknown, sqlite3.Error) as error:
             self._log.warning("stop.not_recorded", why=str(error))
 
-    def _found(self, event: JournalDamaged | StartFailed) -> None:
+    def _found(self, event: JournalDamaged | StartFailed | ScheduleChanged) -> None:
         """Something of ours found out a fact, which is recorded as any other."""
         self.worker.findings.append(Observation(event.key, (event,)))
         self.wake()

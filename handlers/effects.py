@@ -8,9 +8,9 @@ carried out after the commit.
 from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
-from runward.handlers.approvals.effects import AskApproval, DecideApproval
+from runward.handlers.approvals.effects import ApprovalEffect
 from runward.handlers.asking import Asking
-from runward.handlers.chains.effects import OpenChainRun, SetChainRun, SetChainStatus, SetStep
+from runward.handlers.chains.effects import ChainEffect
 from runward.handlers.contracts.artifact_facts import Produced
 from runward.handlers.contracts.file_problems import FileProblem
 from runward.handlers.events import (
@@ -24,7 +24,8 @@ from runward.handlers.events import (
 )
 from runward.handlers.facts import HookDeclaration, RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.starts.effects import GiveUpStart, WithdrawStart
+from runward.handlers.schedules.effects import ScheduleEffect
+from runward.handlers.starts.effects import StartEffect
 
 ContractBasis: TypeAlias = Literal["launcher", "hook", "first_look", "late"]
 Source: TypeAlias = Literal["daemon", "launcher", "hook", "person", "schedule"]
@@ -297,14 +298,10 @@ Effect: TypeAlias = (
     | ScanRoots
     | PruneSessions
     | AcceptRoot
-    | SetChainStatus
-    | OpenChainRun
-    | SetStep
-    | SetChainRun
-    | GiveUpStart
-    | WithdrawStart
-    | AskApproval
-    | DecideApproval
+    | StartEffect
+    | ChainEffect
+    | ApprovalEffect
+    | ScheduleEffect
 )
 Effects: TypeAlias = tuple[Effect, ...]
 

@@ -1,5 +1,7 @@
 """What events have in common: whose lane they go into, and under which key they are recorded."""
 
+from typing import ClassVar
+
 
 class OfSession:
     """What is said of a session: it goes into the session's lane."""
@@ -12,8 +14,14 @@ class OfSession:
         return self.session_key
 
 
-class Request:
-    """What came through the inbox, from a person or an agent's hook: its key is the name of the inbox file."""
+class AfterTime:
+    """What happens because time has passed: its cause lies behind it, and it begins a new line of causes."""
+
+    __slots__ = ()
+
+
+class FromInbox:
+    """What came through the inbox: its key is the name of the inbox file."""
 
     __slots__ = ()
     request: str
@@ -21,3 +29,12 @@ class Request:
     @property
     def key(self) -> str:
         return self.request
+
+
+class Request(FromInbox):
+    """What a person asks for, or a program in a person's name."""
+
+    __slots__ = ()
+    type: ClassVar[str]
+    version: ClassVar[int]
+    said_by: str

@@ -7,22 +7,17 @@ when it is read, so no handler ever sees an old shape.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from runward.config.flow import Leg
-from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
-from runward.handlers.chains.events import (
-    ChainFired,
-    ChainFireRequested,
-    ChainRunCancelRequested,
-    ChainStatusRequested,
-    EventOccurred,
-)
-from runward.handlers.event_kinds import OfSession, Request
-from runward.handlers.starts.events import StartFailed
-from runward.handlers.timers.events import TimerRang, TimerSet
+from runward.handlers.approvals.events import ApprovalEvent
+from runward.handlers.chains.events import ChainEvent
+from runward.handlers.event_kinds import FromInbox, OfSession, Request
+from runward.handlers.schedules.events import ScheduleEvent
+from runward.handlers.starts.events import StartEvent
+from runward.handlers.timers.events import TimerEvent
 
 Evidence: TypeAlias = Literal["declared", "process_gone", "deadline", "quiet"]
 """What a conclusion rests on, strongest first."""
@@ -292,7 +287,7 @@ class PlayRunRequested(Request):
 
 
 @dataclass(frozen=True, slots=True)
-class HookSpoke(Request):
+class HookSpoke(FromInbox):
     """An agent's hook told what happens in a session of its layout. It hastens and names; the files decide.
 
     `ancestors` are the processes that the hook ran under, the nearest first, each by its number and its start (clock
@@ -409,58 +404,26 @@ Event: TypeAlias = (
     | FlowPlanned
     | AttemptEnded
     | SessionFinished
+    | JournalDamaged
     | JobRetryRequested
     | JobDiscardRequested
     | SessionCancelRequested
     | SessionSeenRequested
     | PlayRunRequested
-    | JournalDamaged
     | HookSpoke
     | ScanRequested
     | PruneRequested
     | RootAcceptRequested
     | RunLaunched
-    | EventOccurred
-    | ChainFireRequested
-    | ChainStatusRequested
-    | ChainRunCancelRequested
-    | ChainFired
-    | StartFailed
-    | TimerSet
-    | TimerRang
-    | ApprovalWanted
-    | ApprovalRequested
-    | ApprovalDecided
+    | StartEvent
+    | ChainEvent
+    | TimerEvent
+    | ApprovalEvent
+    | ScheduleEvent
 )
+"""What sessions and requests bring about, and the events of each capability of its own."""
 
-_CLASSES: Final[tuple[type[Event], ...]] = (
-    AttemptStarted,
-    FlowPlanned,
-    AttemptEnded,
-    SessionFinished,
-    JournalDamaged,
-    JobRetryRequested,
-    JobDiscardRequested,
-    SessionCancelRequested,
-    SessionSeenRequested,
-    PlayRunRequested,
-    HookSpoke,
-    ScanRequested,
-    PruneRequested,
-    RootAcceptRequested,
-    RunLaunched,
-    EventOccurred,
-    ChainFireRequested,
-    ChainStatusRequested,
-    ChainRunCancelRequested,
-    ChainFired,
-    StartFailed,
-    TimerSet,
-    TimerRang,
-    ApprovalWanted,
-    ApprovalRequested,
-    ApprovalDecided,
-)
+_CLASSES: Final[tuple[type[Event], ...]] = get_args(Event)
 _ADAPTERS: Final[dict[str, TypeAdapter[Event]]] = {each.type: TypeAdapter(each) for each in _CLASSES}
 _DUMPERS: Final = {kind: adapter.serializer.to_json for kind, adapter in _ADAPTERS.items()}
 """What `TypeAdapter.dump_json` calls in the end; a batch dumps hundreds of events."""
@@ -478,7 +441,7 @@ class UnknownEvent(ValueError):
     """A stored or handed-in event has a type, version or shape that this program doesn't know."""
 
 
-def dump_payload(event: Event) -> str:
+def dump_payload(event: Event | Request) -> str:
     """The event's fields as JSON text, all of them written out, for the store."""
     return _DUMPERS[event.type](event).decode()
 
@@ -507,3 +470,8 @@ def load_payload(kind: str, version: int, payload: bytes | str) -> Event:
 def event_types() -> tuple[str, ...]:
     """The names of all event types, in the order of this page."""
     return tuple(_ADAPTERS)
+
+
+def requests() -> tuple[type[Event], ...]:
+    """The events that people ask for."""
+    return tuple(each for each in _CLASSES if issubclass(each, Request))

@@ -8,13 +8,14 @@ from typing import Final, NamedTuple
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.playbook import Playbook
-from runward.handlers.approvals.facts import ApprovalOf
+from runward.handlers.approvals import facts as approvals
 from runward.handlers.asking import Question
-from runward.handlers.chains.facts import ChainNamed, ChainRunOf, ListenersTo, OutcomeIn
+from runward.handlers.chains import facts as chains
 from runward.handlers.contracts.artifact_facts import Produced, RootFacts  # noqa: F401 - in the types of answers
 from runward.handlers.contracts.file_hashes import RootHashes  # noqa: F401 - in the types of answers
 from runward.handlers.events import Origin, Status
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.schedules import facts as schedules
 from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
 
 
@@ -335,10 +336,8 @@ QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
     DeclaredToHook,
     LinkedSessionsOf,
     LaunchOf,
-    ListenersTo,
-    ChainNamed,
-    ChainRunOf,
-    OutcomeIn,
-    ApprovalOf,
+    *chains.QUESTIONS,
+    *approvals.QUESTIONS,
+    *schedules.QUESTIONS,
 )
 """Every kind of question. Each must have somebody who answers it, or the daemon does not start."""

@@ -30,6 +30,10 @@
 | `ApprovalWanted`      | `approvals/show`    | keeps what a person is shown before a step runs     |
 | `ApprovalRequested`   | `approvals/answer`  | keeps a person's answer if what was shown still holds |
 | `ApprovalDecided`     | `chains/approved`   | begins the step that waited, or ends its chain run  |
+| `ChainRunFinished`    | `chains/finished`   | tells of it, pauses its chain, names who is next    |
+| `ChainRunTurn`        | `chains/turn`       | begins a chain run that waited for another one      |
+| `ScheduleChanged`     | `schedules/define`  | waits for the next time of a chain's schedule       |
+| `TimerRang`           | `schedules/due`     | fires what is due, and keeps what is missed         |
 | `StartFailed`         | `starts/failed`     | gives up the start of a run that can never begin    |
 | `StartFailed`         | `chains/advance`    | ends the chain run whose step it was                |
 
@@ -42,12 +46,14 @@ from typing import Final, NamedTuple, TypeAlias
 from runward.handlers.approvals import answer, expire, show
 from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.asking import Given
-from runward.handlers.chains import advance, approved, begun, fire, match, order, rang, status
+from runward.handlers.chains import advance, approved, begun, finished, fire, match, order, rang, status, turn
 from runward.handlers.chains import cancel as cancel_chain
 from runward.handlers.chains.events import (
     ChainFired,
     ChainFireRequested,
     ChainRunCancelRequested,
+    ChainRunFinished,
+    ChainRunTurn,
     ChainStatusRequested,
     EventOccurred,
     chain_run_of,
@@ -74,6 +80,9 @@ from runward.handlers.events import (
 )
 from runward.handlers.journal import repair
 from runward.handlers.requests import accept, cancel, play, prune, queue, seen
+from runward.handlers.schedules import define, due
+from runward.handlers.schedules.events import LANE as SCHEDULE
+from runward.handlers.schedules.events import ScheduleChanged
 from runward.handlers.sessions import deadline, ended, hooked, opened
 from runward.handlers.starts import failed
 from runward.handlers.starts.events import StartFailed
@@ -103,9 +112,12 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     ChainStatusRequested.type: ("chains/status",),
     ChainRunCancelRequested.type: ("chains/cancel",),
     ChainFired.type: ("chains/fire",),
+    ChainRunFinished.type: ("chains/finished",),
+    ChainRunTurn.type: ("chains/turn",),
+    ScheduleChanged.type: ("schedules/define",),
     StartFailed.type: ("starts/failed", "chains/advance"),
     TimerSet.type: ("timers/ring",),
-    TimerRang.type: ("chains/rang", "approvals/expire"),
+    TimerRang.type: ("chains/rang", "approvals/expire", "schedules/due"),
     ApprovalWanted.type: ("approvals/show",),
     ApprovalRequested.type: ("approvals/answer",),
     ApprovalDecided.type: ("chains/approved",),
@@ -118,6 +130,10 @@ BACKGROUND: Final = "files:"
 
 TIMERS: Final = "timer:"
 """How the lanes begin whose jobs measure how long something took: they look again where the clock was set back."""
+
+
+SCHEDULED: Final = f"{TIMERS}{SCHEDULE}"
+"""How the lanes begin in which the next time of a chain's schedule is waited for."""
 
 
 class Duty(NamedTuple):
@@ -152,6 +168,8 @@ def duties(event: Event) -> tuple[Duty, ...]:
     if isinstance(event, TimerSet):
         return (Duty(0, "timers/ring", event.lane, event.due),)
     if isinstance(event, TimerRang):
+        if event.subject.startswith(SCHEDULE):
+            return (Duty(2, "schedules/due", event.lane),)
         is_of_run = not in_background(event.subject)
         return (Duty(0, "chains/rang", event.lane) if is_of_run else Duty(1, "approvals/expire", event.lane),)
     if isinstance(event, RunLaunched):
@@ -214,6 +232,14 @@ def decide(handler: str, event: Event, given: Given) -> Decision:
             return begun.decide(event, given)
         case "chains/fire", ChainFired():
             return fire.decide(event, given)
+        case "chains/finished", ChainRunFinished():
+            return finished.decide(event, given)
+        case "chains/turn", ChainRunTurn():
+            return turn.decide(event, given)
+        case "schedules/define", ScheduleChanged():
+            return define.decide(event, given)
+        case "schedules/due", TimerRang():
+            return due.decide(event, given)
         case "starts/failed", StartFailed():
             return failed.decide(event, given)
         case "chains/advance", SessionFinished():

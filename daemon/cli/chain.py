@@ -160,8 +160,9 @@ def _last(row: ChainRunRow | None) -> str:
 
 
 def _trigger(found: Chain) -> str:
-    event = found.trigger.event
-    return "a person" if event is None else event
+    """What fires it, in a word or two."""
+    trigger = found.trigger
+    return trigger.event or (trigger.schedule.times.text if trigger.schedule is not None else "a person")
 
 
 @chain.command()
@@ -193,8 +194,11 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
 
 
 def _lines(found: Chain) -> list[str]:
-    fired = found.trigger.event
-    lines = [f"{safe(found.name)}: fired by {f'the event {safe(fired)}' if fired else 'a person'}"]
+    trigger = found.trigger
+    fired = f"the event {trigger.event}" if trigger.event is not None else "a person"
+    if trigger.schedule is not None:
+        fired = f"the schedule {trigger.schedule.times.text!r} in {trigger.schedule.times.zone}"
+    lines = [f"{safe(found.name)}: fired by {safe(fired)}"]
     if found.description:
         lines.append(safe(found.description))
     for step in (*found.steps, *found.on_failure):
@@ -271,6 +275,7 @@ def fire(
 
 def _order(settings: Settings, name: str, fields: Mapping[str, JsonValue], *, as_json: bool) -> None:
     """Leave the order in the inbox, and say which chain run it will be."""
+    from runward.daemon.cli.play_run import own_chain_run
     from runward.daemon.inbox.requests import dump_request
     from runward.daemon.inbox.spool import put
     from runward.daemon.store.ownership import prepare
@@ -284,12 +289,31 @@ def _order(settings: Settings, name: str, fields: Mapping[str, JsonValue], *, as
     request = str(uuid.uuid4())
     state = Path(settings.state_dir)
     prepare(state)
-    put(state, request, dump_request(ChainFireRequested(request, time.time(), found.name, dict(fields))))
+    order = ChainFireRequested(request, time.time(), found.name, dict(fields), by_run=own_chain_run())
+    put(state, request, dump_request(order))
     run = run_id(f"{found.name}@{request}")
     if as_json:
         print_json({"chain_run_id": run, "status": "asked", "problem": None})
     else:
         click.echo(run)
+
+
+@chain.command()
+@click.option("--quiet", is_flag=True, help="Log to the file only.")
+@click.pass_context
+def check(context: click.Context, quiet: bool) -> None:
+    """Fire what became due since the last look, work until nothing is left, and end: for a system's own cron.
+
+    It works as `runward daemon --once` does. What became due meanwhile counts as due, the newest time once. If a daemon
+    runs, there is nothing to do.
+
+    \b
+    Example:
+      runward chain check
+    """
+    from runward.daemon.cli.daemon import daemon
+
+    context.invoke(daemon, once=True, no_wait=False, check=False, quiet=quiet)
 
 
 @chain.command()

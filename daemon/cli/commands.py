@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "play": ("play", "Playbooks: what they ask for."),
     "chain": ("chain", "Chains: what follows when something happened."),
     "event": ("event", "Events: what happened, for chains to follow."),
+    "schedule": ("schedule", "Schedules: when chains are due."),
     "root": ("root", "Roots: the directories that the daemon watches."),
     "hook": ("hook", "Agents' hooks: what they tell the daemon."),
     "config": ("config", "The settings in force."),

@@ -107,6 +107,13 @@ def directories(context: click.Context, parameter: click.Parameter, incomplete: 
     return [CompletionItem(incomplete, type="dir")]
 
 
+def zones(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of time zones."""
+    from zoneinfo import available_timezones
+
+    return _beginning(sorted(available_timezones()), incomplete)
+
+
 def events(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The events that lines of the log are about, as far as they are often asked for."""
     return _beginning(_EVENTS, incomplete)

@@ -11,7 +11,7 @@ from runward.daemon.cli.context import settings_in_force
 from runward.daemon.cli.exits import WRONG_USAGE
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.output import fail, print_json, safe
-from runward.daemon.cli.play_run import values_of
+from runward.daemon.cli.play_run import own_chain_run, values_of
 
 
 @click.group(cls=Group)
@@ -41,7 +41,7 @@ def emit(
     Example:
       runward event emit pr.opened base=main draft:=false pr_number:=1070
     """
-    from runward.config.chain import is_event_name
+    from runward.config.trigger import is_event_name
     from runward.daemon.inbox.requests import dump_request
     from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
     from runward.daemon.store.ownership import prepare
@@ -53,7 +53,7 @@ def emit(
     fields = values_of(values)
     known = identifier if identifier is not None else str(uuid.uuid4())
     request = str(uuid.UUID(hashlib.sha256(f"{name}\n{known}".encode(errors="replace")).hexdigest()[:32]))
-    content = dump_request(EventOccurred(request, time.time(), name, known, fields))
+    content = dump_request(EventOccurred(request, time.time(), name, known, fields, by_run=own_chain_run()))
     if len(content) > MAXIMUM_REQUEST:
         fail(
             "the fields are too long for an event (1 MiB): write them into a file, and give its name",

@@ -100,6 +100,13 @@ def run_and_end(
         raise
 
 
+def own_chain_run() -> str | None:
+    """The chain run whose step this command is called in."""
+    from runward.handlers.chains.events import chain_run_of
+
+    return chain_run_of(os.environ.get("RUNWARD_SESSION_ID", ""))
+
+
 def values_of(words: Sequence[str]) -> dict[str, JsonValue]:
     """`KEY=VALUE` as text, `KEY:=JSON` as JSON; exits 2 for anything else."""
     given: dict[str, JsonValue] = {}

@@ -9,59 +9,11 @@ from runward.config.json_value import JsonValue
 from runward.daemon.inbox.hook_notes import HOOK, load_note
 from runward.daemon.inbox.launches import LAUNCH, load_launch
 from runward.daemon.inbox.spool import InboxFile
-from runward.handlers.approvals.events import ApprovalRequested
-from runward.handlers.chains.events import (
-    ChainFireRequested,
-    ChainRunCancelRequested,
-    ChainStatusRequested,
-    EventOccurred,
-)
-from runward.handlers.events import (
-    Event,
-    JobDiscardRequested,
-    JobRetryRequested,
-    PlayRunRequested,
-    PruneRequested,
-    RootAcceptRequested,
-    ScanRequested,
-    SessionCancelRequested,
-    SessionSeenRequested,
-    UnknownEvent,
-    dump_payload,
-    load_payload,
-)
+from runward.handlers.event_kinds import Request
+from runward.handlers.events import Event, UnknownEvent, dump_payload, load_payload, requests
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 
-Request = (
-    JobRetryRequested
-    | JobDiscardRequested
-    | SessionCancelRequested
-    | SessionSeenRequested
-    | PlayRunRequested
-    | ScanRequested
-    | PruneRequested
-    | RootAcceptRequested
-    | EventOccurred
-    | ChainFireRequested
-    | ChainStatusRequested
-    | ChainRunCancelRequested
-    | ApprovalRequested
-)
-REQUESTS: Final = (
-    JobRetryRequested,
-    JobDiscardRequested,
-    SessionCancelRequested,
-    SessionSeenRequested,
-    PlayRunRequested,
-    ScanRequested,
-    PruneRequested,
-    RootAcceptRequested,
-    EventOccurred,
-    ChainFireRequested,
-    ChainStatusRequested,
-    ChainRunCancelRequested,
-    ApprovalRequested,
-)
+_REQUESTS: Final = {each.type for each in requests()}
 
 
 def dump_request(request: Request) -> bytes:
@@ -84,13 +36,13 @@ def load_request(file: InboxFile) -> Event | str | None:
     if LAUNCH in value:
         return load_launch(value)
     kind, version, payload = value.get("type"), value.get("version"), value.get("payload")
-    if kind not in [each.type for each in REQUESTS] or not isinstance(version, int):
+    if kind not in _REQUESTS or not isinstance(version, int):
         return f"asks for {kind!r}, which is no request"
     try:
         event = load_payload(str(kind), version, to_json(_named(payload, file.name)))
     except UnknownEvent as error:
         return str(error)
-    assert isinstance(event, REQUESTS)
+    assert isinstance(event, Request)
     return replace(event, said_by=file.owner)
 
 

@@ -104,6 +104,8 @@ class Queue:
         self._one_at_a_time = anyio.Lock(fast_acquire=True)
         """Held while rows are counted, put and completed, for the counters are in memory."""
         self.may_be_due = True
+        self.horizon = math.inf
+        """Schedules that are due after it (Unix seconds) are not followed."""
         self.wake_background: Callable[[], None] = lambda: None
         self.wake_foreground: Callable[[], None] = lambda: None
         """Called when there is something to do in the background."""
@@ -121,7 +123,7 @@ class Queue:
         if not self.may_be_due or limit <= 0:
             return []
         now = await self._now_in_order()
-        due = await jobs.due_jobs(self._store, now, limit)
+        due = await jobs.due_jobs(self._store, now, limit, self.horizon)
         await self._hold(due.broken, now)
         if not due.jobs and not due.broken:
             self.may_be_due = False
@@ -160,7 +162,7 @@ class Queue:
         """When a waiting job is due next (Unix seconds)."""
         if not self._open and not self._open_is_stale:
             return None  # nothing waits, so the store need not be asked
-        return await jobs.next_due(self._store)
+        return await jobs.next_due(self._store, self.horizon)
 
     async def next_due_in_background(self, after: float) -> float | None:
         """When the first job in the background after this moment is due (both Unix seconds)."""

@@ -21,6 +21,7 @@ from runward.daemon.store.epoch import read_epoch, write_epoch
 from runward.daemon.store.examine import Examined, examine, unchanging
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.reading import STORE, uri_of
+from runward.handlers.schedules.effects import LOST
 
 MAYBE_BEGUN: Final = (
     "the store was restored from a backup that still had to start it, and nobody can tell whether it began:"
@@ -35,7 +36,7 @@ _SIDES: Final = ("-wal", "-shm")
 _LAST_ABSENT: Final = "select max(last) from absent_events"
 _UNDECIDED: Final = (
     "select j.id, e.key, j.handler from jobs j join events e on e.seq = j.event"
-    " where (j.handler = 'requests/play' or j.handler like 'chains/%' or j.handler like 'approvals/%' or j.handler like 'timers/%') and j.state in ('waiting', 'running', 'held')"
+    " where (j.handler = 'requests/play' or j.handler like 'chains/%' or j.handler like 'approvals/%' or (j.handler like 'timers/%' and j.lane not like 'timer:schedule:%')) and j.state in ('waiting', 'running', 'held')"
 )
 """One that was held may have been retried since, and would be again."""
 
@@ -137,6 +138,8 @@ def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: flo
         "update jobs set state = 'held', token = null, error = ?, updated_at = ? where id = ?",
         [(MAYBE_BEGUN, now, job) for job in plan.jobs],
     )
+    # Times that came since the backup may have been followed: schedules wait for the next one from now on.
+    connection.execute("update schedules set timer = ? where words is not null", (LOST,))
     own_journals.have_compared(connection, state)
     own_journals.write_packed(connection, state)
     connection.execute("commit")

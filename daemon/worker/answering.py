@@ -1,6 +1,6 @@
 """Who answers what handlers ask: the store, the disk, or the settings in force."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
@@ -28,6 +28,7 @@ from runward.handlers.facts import (
     Ruled,
     RuledPlaybook,
 )
+from runward.handlers.schedules.facts import Scheduled, ScheduleIn
 
 Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
 """What a playbook and an agent of these names declare now."""
@@ -53,6 +54,12 @@ class Chains(Protocol):
 
     def action(self, name: str) -> Play:
         """What the action of this name would start, and in which root."""
+
+    def scheduled(self, name: str) -> Scheduled | None:
+        """The schedule that the chain of this name has, if it is right."""
+
+    def schedules(self) -> Mapping[str, str]:
+        """What the files of all right chains with a schedule say of it, by the names of the chains."""
 
 
 GoOn: TypeAlias = Callable[[int], bool]
@@ -80,6 +87,12 @@ class NoChains:
 
     def action(self, name: str) -> Play:
         return Play(None, problem=f"there is no action {name!r}")
+
+    def scheduled(self, name: str) -> Scheduled | None:
+        return None
+
+    def schedules(self) -> Mapping[str, str]:
+        return {}
 
 
 NO_CHAINS: Final = NoChains()
@@ -116,6 +129,7 @@ def answers_of_the_world(
     answers.at_once(RootOf, covering)
     answers.at_once(ListenersTo, lambda asked: chains.listening(asked.event))
     answers.at_once(ChainNamed, lambda asked: chains.chain(asked.name))
+    answers.at_once(ScheduleIn, lambda asked: chains.scheduled(asked.chain))
     answers.at_once(OutcomeIn, lambda asked: files.outcome(asked.path, asked.artifacts_path))
     answers.check(QUESTIONS)
     return answers

@@ -50,7 +50,7 @@ class Answers:
     """Who answers which kind of question, and how effects of the same batch change the answers."""
 
     by_kind: dict[type[Asked], FromStore | AtOnce] = field(default_factory=dict)
-    folds: Mapping[type[Effect], Fold] = field(default_factory=dict)
+    folds: Mapping[type[Effect], tuple[Fold, ...]] = field(default_factory=dict)
 
     def from_store(
         self,
@@ -172,7 +172,7 @@ class _Batch:
         self._results: dict[int, JobResult] = {}
         self._known: dict[Asked, object] = {}
         self._fresh: list[Effect] = []
-        self._decided: dict[Asked, list[Effect]] = {}
+        self._decided: dict[Asked, list[tuple[Fold, Effect]]] = {}
 
     @property
     def is_over(self) -> bool:
@@ -193,8 +193,8 @@ class _Batch:
         """Go on in every lane until it is done or asks the store; returns what is asked."""
         self._fold()
         for question, answer in answered.items():
-            for effect in self._decided.get(question, ()):
-                answer = self._answers.folds[type(effect)].apply(answer, effect)
+            for fold, effect in self._decided.get(question, ()):
+                answer = fold.apply(answer, effect)
             self._known[question] = answer
         for lane in self._lanes.values():
             if lane.question is not None and lane.question in answered:
@@ -275,10 +275,9 @@ class _Batch:
             return
         fresh, self._fresh = self._fresh, []
         for effect in fresh:
-            fold = self._answers.folds.get(type(effect))
-            if fold is not None:
+            for fold in self._answers.folds.get(type(effect), ()):
                 question = fold.question(effect)
-                self._decided.setdefault(question, []).append(effect)
+                self._decided.setdefault(question, []).append((fold, effect))
                 if question in self._known:
                     self._known[question] = fold.apply(self._known[question], effect)
 

@@ -17,7 +17,7 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.faults import point
-from runward.daemon.ports import Begun, Clock, Files, Gone, NotBegun, Processes
+from runward.daemon.ports import Begun, Clock, Files, Gone, NotBegun, Processes, Sight
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.starts import (
     BEGUN,
@@ -30,12 +30,13 @@ from runward.daemon.store.tables.starts import (
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.delayed import Delayed, delayed
 from runward.handlers.effects import StartRun
+from runward.handlers.layouts.native import RUN
 from runward.handlers.starts.events import StartFailed
 
 AT_ONCE: Final = 4
 """How many launchers may be beginning at the same time."""
 
-_GONE: Final = "its run directory was gone before anybody looked into it"
+_GONE: Final = "its run directory, or its run.json, was gone before anybody looked into it"
 
 PERIOD: Final = 1.0
 """Seconds until the store is asked again, where it refused."""
@@ -139,7 +140,10 @@ class Starts:
 
     def _is_gone(self, run: UnseenRun) -> bool:
         root, name = os.path.split(run.directory)
-        return self.files.away(root) is None and isinstance(self.files.look(root, name, (), {}), Gone)
+        if self.files.away(root) is not None:
+            return False
+        found = self.files.look(root, name, (RUN,), {})
+        return isinstance(found, Gone) or (isinstance(found, Sight) and not found.signatures)
 
     def _fail(self, key: str, session: str, why: str) -> None:
         """Tell, once, that this can never begin; a crash before it is recorded has a successor tell it again."""

@@ -1,6 +1,6 @@
 """What can be ordered for approvals: rows of their table."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.approvals.events import Decision
@@ -26,3 +26,6 @@ class DecideApproval(NamedTuple):
     decision: Decision
     note: str
     said_by: str
+
+
+ApprovalEffect: TypeAlias = AskApproval | DecideApproval

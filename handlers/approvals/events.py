@@ -76,3 +76,6 @@ class ApprovalDecided:
     @property
     def lane(self) -> str:
         return self.run
+
+
+ApprovalEvent: TypeAlias = ApprovalWanted | ApprovalRequested | ApprovalDecided

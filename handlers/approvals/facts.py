@@ -1,7 +1,7 @@
 """What can be asked about approvals, and the answers."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from runward.handlers.asking import Question
 
@@ -22,3 +22,6 @@ class ApprovalOf(Question["ApprovalStanding | None"]):
     """Question: how an approval stands. Answer: `ApprovalStanding`, or None where there is no such approval."""
 
     id: str
+
+
+QUESTIONS: Final = (ApprovalOf,)

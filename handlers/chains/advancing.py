@@ -11,11 +11,13 @@ from runward.config.step import NOT_STARTED, Step
 from runward.handlers.approvals.events import ApprovalWanted
 from runward.handlers.asking import Asking, ask
 from runward.handlers.chains.effects import ChainRunStatus, SetChainRun, SetStep, StepStatus
+from runward.handlers.chains.events import ChainRunFinished
 from runward.handlers.chains.facts import ChainRunStanding, StepStanding
 from runward.handlers.chains.stepping import NotStarted, Ready, command_of, given_to, judge
 from runward.handlers.effects import Effect, Emit, Explain, StartRun
 from runward.handlers.facts import ActionOf, Play, PlayOf
 from runward.handlers.layouts.native import session_key
+from runward.handlers.moments import in_utc
 
 FAILED_BY: Final[Mapping[StepStatus, str]] = {
     "failed": "chain.failed.step_failed",
@@ -34,6 +36,7 @@ class Ending(NamedTuple):
 
 
 STARTED: Final = "chain.running.started"
+WAITS: Final = "chain.running.waits"
 ASKED: Final = "chain.waiting_approval.asked"
 OPEN: Final[tuple[StepStatus, ...]] = ("waiting", "waiting_approval", "running")
 """How a step stands that is not over."""
@@ -56,6 +59,7 @@ class Position(NamedTuple):
     steps: Mapping[int, StepStanding]
     deadline: float | None
     ending: Ending | None = None
+    fired_at: float = 0.0
 
     def step(self, index: int) -> Step:
         """The step of this number."""
@@ -75,10 +79,12 @@ def run_id(key: str) -> str:
 
 def position_of(run: ChainRunStanding, secret: str) -> Position:
     """Where a chain run stands, for what the event with the hash `secret` brings about."""
-    is_ending = run.reason_code not in (STARTED, ASKED)
+    is_ending = run.reason_code not in (STARTED, WAITS, ASKED)
     ending = Ending(run.reason_code, run.reason_summary) if is_ending else None
     chain = chain_of(run.definition)
-    return Position(run.id, chain, run.trigger, run.fired_by, secret, run.steps, run.deadline, ending)
+    return Position(
+        run.id, chain, run.trigger, run.fired_by, secret, run.steps, run.deadline, ending, run.created_at
+    )
 
 
 def without(position: Position, step: int) -> Position:
@@ -117,8 +123,17 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
         position = _with_ending(_with(position, step, "failed", NOT_STARTED), at)
     code, said = position.ending or Ending("chain.completed.ok", "all steps are over")
     status: ChainRunStatus = code.split(".")[1]  # type: ignore[assignment] # the codes of `FAILED_BY`
-    effects.append(SetChainRun(position.run, at, status, code, said, max(position.steps, default=0)))
-    return tuple(effects)
+    last = max(position.steps, default=0)
+    return (*effects, *over(position.run, position.chain.name, at, status, code, said, last))
+
+
+def over(
+    run: str, chain: str, at: float, status: ChainRunStatus, code: str, said: str, last: int
+) -> tuple[Effect, ...]:
+    """End a chain run, and have it told; `last` is the number of the step that it came to."""
+    return SetChainRun(run, at, status, code, said, last), Emit(
+        ChainRunFinished(run, chain, at, status, code)
+    )
 
 
 def _with(position: Position, step: Step, status: StepStatus, reason: str) -> Position:
@@ -239,6 +254,7 @@ def _about(position: Position) -> dict[str, JsonValue]:
         "name": position.chain.name,
         "run_id": position.run,
         "event": position.chain.trigger.event,
+        "fired_at": in_utc(position.fired_at),
     }
 
 

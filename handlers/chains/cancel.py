@@ -1,7 +1,8 @@
 """A person wants a chain run ended: it is over at once, and the step that runs is ended, or never begins."""
 
 from runward.handlers.asking import Given, ask
-from runward.handlers.chains.effects import SetChainRun, SetStep
+from runward.handlers.chains.advancing import over
+from runward.handlers.chains.effects import SetStep
 from runward.handlers.chains.events import ChainRunCancelRequested
 from runward.handlers.chains.facts import ChainRunOf, StepStanding
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
@@ -38,8 +39,8 @@ def decide(event: ChainRunCancelRequested, given: Given) -> Deciding:
                 attempt = 1 if session is None else session.attempt
                 effects.append(Emit(_order(event, f"{event.key}/step", step.session_key, attempt, given.at)))
     last = max(run.steps, default=0)
-    effects.append(SetChainRun(run.id, given.at, "cancelled", "chain.cancelled.user", order, last))
-    return tuple(effects)
+    code = "chain.cancelled.superseded" if event.superseded else "chain.cancelled.user"
+    return (*effects, *over(run.id, run.chain, given.at, "cancelled", code, order, last))
 
 
 def _withdraw(run: str, step: StepStanding, session: str, at: float) -> list[Effect]:

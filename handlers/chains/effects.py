@@ -44,6 +44,10 @@ class OpenChainRun(NamedTuple):
     fired_by: str
     deadline: float | None = None
     said_by: str = ""
+    depth: int = 1
+    turn: str | None = None
+    """Runs of a chain with the same one begin one after the other."""
+    waits: bool = False
 
 
 class SetStep(NamedTuple):
@@ -70,3 +74,19 @@ class SetChainRun(NamedTuple):
     reason_code: str
     reason_summary: str
     current_step: int
+
+
+class RecordFiring(NamedTuple):
+    """Keep what became of a firing: of the event `fired_by` of this name, for the reason `result`, and as which run."""
+
+    chain: str
+    at: float
+    fired_by: str
+    event: str
+    result: str
+    why: str
+    run: str | None = None
+    due_at: float | None = None
+
+
+ChainEffect: TypeAlias = SetChainStatus | OpenChainRun | SetStep | SetChainRun | RecordFiring

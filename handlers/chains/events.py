@@ -2,14 +2,14 @@
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 from pydantic import JsonValue
 
-from runward.handlers.chains.effects import ChainStatus
+from runward.handlers.chains.effects import ChainRunStatus, ChainStatus
 from runward.handlers.event_kinds import Request
 
-_STEP: Final = re.compile(r".*/(cr_[0-9a-f]{12})-[0-9]{1,3}-[0-9]{1,6}")
+_STEP: Final = re.compile(r"(?:.*/)?(cr_[0-9a-f]{12})-[0-9]{1,3}-[0-9]{1,6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,8 @@ class EventOccurred(Request):
     id: str
     fields: dict[str, JsonValue]
     said_by: str = ""
+    by_run: str | None = None
+    """The chain run that caused it, as far as that is known."""
 
     @property
     def lane(self) -> str:
@@ -46,6 +48,7 @@ class ChainFireRequested(Request):
     chain: str
     fields: dict[str, JsonValue]
     said_by: str = ""
+    by_run: str | None = None
 
     @property
     def lane(self) -> str:
@@ -83,6 +86,8 @@ class ChainRunCancelRequested(Request):
     run: str
     reason: str = ""
     said_by: str = ""
+    superseded: bool = False
+    """Whether a later run takes its place, and nobody asked."""
 
     @property
     def lane(self) -> str:
@@ -91,10 +96,10 @@ class ChainRunCancelRequested(Request):
 
 @dataclass(frozen=True, slots=True)
 class ChainFired:
-    """A chain was fired: by an event that passed its filter, or by a person.
+    """A chain was fired: by an event that passed its filter, by a schedule, or by a person.
 
-    `definition` is the chain as it was then, `fields` what it sees as `trigger`. `fired_by` is the key of the event, and
-    `said_by` the person who caused it.
+    `definition` is the chain as it was then, `fields` what it sees as `trigger`. `fired_by` is the key of the event,
+    `said_by` the person who caused it, `by_run` the chain run, and `result` the reason of the firing.
     """
 
     type: ClassVar[str] = "ChainFired"
@@ -108,6 +113,9 @@ class ChainFired:
     fields: dict[str, JsonValue]
     definition: JsonValue
     said_by: str = ""
+    by_run: str | None = None
+    result: str = "firing.fired.event"
+    due_at: float | None = None
 
     @property
     def key(self) -> str:
@@ -118,7 +126,60 @@ class ChainFired:
         return f"chain:{self.chain}"
 
 
+@dataclass(frozen=True, slots=True)
+class ChainRunFinished:
+    """A chain run is over."""
+
+    type: ClassVar[str] = "ChainRunFinished"
+    version: ClassVar[int] = 1
+
+    run: str
+    chain: str
+    at: float
+    status: ChainRunStatus
+    reason_code: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.run}/finished"
+
+    @property
+    def lane(self) -> str:
+        return f"chain:{self.chain}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRunTurn:
+    """A chain run that waited for another one may begin; `after` is that one."""
+
+    type: ClassVar[str] = "ChainRunTurn"
+    version: ClassVar[int] = 1
+
+    run: str
+    at: float
+    after: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.run}/turn/{self.after}"
+
+    @property
+    def lane(self) -> str:
+        return self.run
+
+
+ChainEvent: TypeAlias = (
+    EventOccurred
+    | ChainFireRequested
+    | ChainStatusRequested
+    | ChainRunCancelRequested
+    | ChainFired
+    | ChainRunFinished
+    | ChainRunTurn
+)
+
+
 def chain_run_of(session_key: str) -> str | None:
     """The chain run whose step a session would be by its name; whether it is one is said by the store."""
-    found = _STEP.fullmatch(session_key) if "/cr_" in session_key else None
+    found = _STEP.fullmatch(session_key) if "cr_" in session_key else None
     return None if found is None else found[1]

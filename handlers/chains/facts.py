@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from runward.config.chain import Chain  # noqa: F401 - in the types of answers
 from runward.config.json_value import JsonValue
@@ -66,6 +66,9 @@ class ChainRunStanding(NamedTuple):
     deadline: float | None
     steps: Mapping[int, StepStanding]
     said_by: str = ""
+    depth: int = 1
+    turn: str | None = None
+    created_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +87,32 @@ class OutcomeIn(Question["Mapping[str, JsonValue] | Unreadable | None"]):
 
     path: str
     artifacts_path: str
+
+
+class OpenRun(NamedTuple):
+    """A chain run that is not over: what it takes turns by, and whether it waits for its turn."""
+
+    id: str
+    turn: str | None
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRunsOf(Question["tuple[OpenRun, ...]"]):
+    """Question: which runs of a chain are not over. Answer: these, the oldest first."""
+
+    chain: str
+
+
+MOST_FIRINGS: Final = 60
+"""Firings of one chain by events in a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class FiringsOf(Question["tuple[float, ...]"]):
+    """Question: when events fired a chain lately. Answer: the last `MOST_FIRINGS` moments (Unix seconds), the newest first."""
+
+    chain: str
+
+
+QUESTIONS: Final = (ListenersTo, ChainNamed, ChainFiresNow, ChainRunOf, OutcomeIn, OpenRunsOf, FiringsOf)

@@ -1,31 +1,148 @@
-"""A chain was fired: its run begins, with the first step that is not skipped."""
+"""A chain was fired: its run begins, waits for its turn, or the firing is skipped; each with its reason."""
 
-from runward.config.chain import chain_of
-from runward.handlers.asking import Given, ask
-from runward.handlers.chains.advancing import Position, onward, run_id
-from runward.handlers.chains.effects import OpenChainRun
-from runward.handlers.chains.events import ChainFired
-from runward.handlers.chains.facts import ChainFiresNow, ChainRunOf
+from typing import Final, NamedTuple
+
+from runward.config.chain import Chain, chain_of
+from runward.config.expression import ExpressionError, Missing, Value
+from runward.config.step import NAMES
+from runward.handlers.asking import Asking, Given, ask
+from runward.handlers.chains.advancing import WAITS, Position, onward, over, run_id
+from runward.handlers.chains.effects import OpenChainRun, RecordFiring, SetChainRun, SetStep
+from runward.handlers.chains.events import ChainFired, ChainRunCancelRequested
+from runward.handlers.chains.facts import (
+    MOST_FIRINGS,
+    ChainFiresNow,
+    ChainRunOf,
+    FiringsOf,
+    OpenRun,
+    OpenRunsOf,
+)
 from runward.handlers.chains.rang import DEADLINE
-from runward.handlers.effects import Deciding, Emit, Explain
+from runward.handlers.chains.stepping import given_to
+from runward.handlers.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.timers.events import TimerSet
+
+MOST_DEEP: Final = 8
+"""Chain runs that may fire one another."""
+
+BY_EVENT: Final = "firing.fired.event"
+SCHEDULED: Final = "schedule"
+
+
+class Skipped(NamedTuple):
+    """Why no run begins."""
+
+    code: str
+    why: str
+
+
+class Turn(NamedTuple):
+    """What a run takes turns by (None: nothing), the runs that it waits for, and those that it ends."""
+
+    by: str | None = None
+    waits_for: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
 
 
 def decide(event: ChainFired, given: Given) -> Deciding:
-    """Open the run and begin it."""
+    """Open the run and begin it, or say why not."""
     run = run_id(event.key)
+    skipped = yield from _skipped(event, run, given.at)
+    if skipped is not None:
+        said = Explain(
+            f"chain {event.chain}",
+            "refused",
+            f"{event.event} {event.event_id} is skipped: {skipped.why}",
+            {"reason": skipped.code},
+        )
+        return _firing(event, given.at, skipped.code, skipped.why), said
+    chain = chain_of(event.definition)
+    parent = None if event.by_run is None else (yield from ask(ChainRunOf(event.by_run)))
+    depth = 1 if parent is None else parent.depth + 1
+    deadline = None if chain.timeout is None else given.at + chain.timeout
+    position = Position(
+        *(run, chain, event.fields, event.fired_by, given.event_hash, {}, deadline), fired_at=given.at
+    )
+    others = yield from ask(OpenRunsOf(event.chain))
+    turn = _turn(chain, event, others)
+    fired = _firing(event, given.at, event.result, f"{event.event} {event.event_id}", run)
+    opened = OpenChainRun(
+        *(run, event.chain, given.at, event.definition, event.fields, event.fired_by, deadline),
+        said_by=event.said_by,
+        depth=depth,
+        turn=turn.by if isinstance(turn, Turn) else None,
+        waits=isinstance(turn, Turn) and bool(turn.waits_for),
+    )
+    if depth > MOST_DEEP:
+        why = f"{MOST_DEEP} chain runs have fired one another, the last one {event.by_run}"
+        return fired, opened, *over(run, event.chain, given.at, "failed", "chain.failed.depth", why, 0)
+    if isinstance(turn, str):
+        return fired, opened, *over(run, event.chain, given.at, "failed", "chain.failed.step_failed", turn, 0)
+    timers = () if deadline is None else (Emit(TimerSet(run, DEADLINE, given.at, deadline)),)
+    if turn.waits_for:
+        waiting = _wait(position, turn, given.at)
+        return (fired, opened, *timers, *waiting, *_end(turn, run, given))
+    followed = yield from onward(position, given.at)
+    return (fired, opened, *timers, *followed)
+
+
+def _firing(event: ChainFired, at: float, result: str, why: str, run: str | None = None) -> RecordFiring:
+    return RecordFiring(event.chain, at, event.fired_by, event.event, result, why, run, event.due_at)
+
+
+def _skipped(event: ChainFired, run: str, at: float) -> Asking[Skipped | None]:
     fires = yield from ask(ChainFiresNow(event.chain))
     if fires is not None and fires.status != "active" and event.at >= fires.since:
-        why = f"{event.event} {event.event_id} is skipped: it is {fires.status}, as {fires.said_by} asked"
-        return (Explain(f"chain {event.chain}", "refused", why, {"reason": "firing.skipped.paused"}),)
+        return Skipped("firing.skipped.paused", f"it is {fires.status}, as {fires.said_by} asked")
     if (yield from ask(ChainRunOf(run))) is not None:
-        return (Explain(run, "refused", f"{event.event} {event.event_id} fired it before"),)
-    chain = chain_of(event.definition)
-    deadline = None if chain.timeout is None else given.at + chain.timeout
-    position = Position(run, chain, event.fields, event.fired_by, given.event_hash, {}, deadline)
-    opened = OpenChainRun(
-        run, event.chain, given.at, event.definition, event.fields, event.fired_by, deadline, event.said_by
+        return Skipped("firing.skipped.duplicate", f"it was fired by this before, as {run}")
+    if event.result == BY_EVENT:
+        lately = yield from ask(FiringsOf(event.chain))
+        if len(lately) >= MOST_FIRINGS and at - 60.0 < lately[-1] <= at:
+            return Skipped("firing.skipped.storm", f"events fired it {MOST_FIRINGS} times in a minute")
+    schedule = chain_of(event.definition).trigger.schedule
+    if event.due_at is not None and schedule is not None and schedule.overlap == "skip":
+        others = yield from ask(OpenRunsOf(event.chain))
+        if others:
+            return Skipped("firing.skipped.overlap", f"{others[0].id} is not over")
+    return None
+
+
+def _turn(chain: Chain, event: ChainFired, others: tuple[OpenRun, ...]) -> Turn | str:
+    """Which runs this one has to wait for; a text where its key can't be found."""
+    rule, schedule = chain.concurrency, chain.trigger.schedule
+    if rule is not None:
+        try:
+            found = Value(rule.key, NAMES).render(given_to(event.fields, [], {"name": chain.name}))
+        except ExpressionError as error:
+            return f"concurrency: {error}"
+        if isinstance(found, Missing):
+            return f"concurrency: {found.why}"
+        by = f"key {found}"
+        same = tuple(each.id for each in others if each.turn == by)
+        return Turn(by, same, same if rule.policy == "cancel" else ())
+    if schedule is not None and schedule.overlap == "queue":
+        is_due = event.due_at is not None
+        return Turn(SCHEDULED, tuple(each.id for each in others) if is_due else ())
+    return Turn()
+
+
+def _wait(position: Position, turn: Turn, at: float) -> tuple[Effect, ...]:
+    said = f"it waits until {', '.join(turn.waits_for[:3])} is over"
+    first = position.chain.steps[0].index
+    return (
+        SetStep(position.run, first, at, "waiting", None, said, attempt=1),
+        SetChainRun(position.run, at, "running", WAITS, said, first),
+        Explain(position.run, "decided", said),
     )
-    followed = yield from onward(position, given.at)
-    timers = () if deadline is None else (Emit(TimerSet(run, DEADLINE, given.at, deadline)),)
-    return (opened, *timers, *followed)
+
+
+def _end(turn: Turn, run: str, given: Given) -> tuple[Effect, ...]:
+    return tuple(
+        Emit(
+            ChainRunCancelRequested(
+                f"{each}/superseded/{run}", given.at, each, f"{run} takes its place", "its concurrency", True
+            )
+        )
+        for each in turn.ends
+    )

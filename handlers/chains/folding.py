@@ -24,6 +24,9 @@ def folded(
             effect.deadline,
             {},
             effect.said_by,
+            effect.depth,
+            effect.turn,
+            effect.at,
         )
     if run is None:
         return None

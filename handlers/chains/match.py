@@ -27,6 +27,7 @@ def decide(event: EventOccurred, given: Given) -> Deciding:
             event.fields,
             chain.document.root,
             event.said_by,
+            event.by_run,
         )
         effects += [Emit(fired), Explain(subject, "decided", f"{event.name} fires it")]
     return tuple(effects)

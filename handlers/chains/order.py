@@ -22,5 +22,7 @@ def decide(event: ChainFireRequested, given: Given) -> Deciding:
         event.fields,
         chain.document.root,
         event.said_by,
+        event.by_run,
+        "firing.fired.by_hand",
     )
     return Emit(fired), Explain(subject, "decided", f"it is fired, as {event.said_by} asked")

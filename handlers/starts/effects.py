@@ -1,6 +1,6 @@
 """What can be ordered for starts. `StartRun` stands among the common effects: several capabilities start runs."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 
 class WithdrawStart(NamedTuple):
@@ -17,3 +17,6 @@ class GiveUpStart(NamedTuple):
     key: str
     at: float
     why: str
+
+
+StartEffect: TypeAlias = GiveUpStart | WithdrawStart

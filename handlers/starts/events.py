@@ -1,7 +1,7 @@
 """What can happen to a start."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from runward.handlers.event_kinds import OfSession
 
@@ -21,3 +21,6 @@ class StartFailed(OfSession):
     @property
     def key(self) -> str:
         return f"{self.start}/failed"
+
+
+StartEvent: TypeAlias = StartFailed

@@ -1,7 +1,9 @@
 """Timers: that something is due at a point in time, and that this time has come."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
+
+from runward.handlers.event_kinds import AfterTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class TimerSet:
 
 
 @dataclass(frozen=True, slots=True)
-class TimerRang:
+class TimerRang(AfterTime):
     """The time of a timer has come. Whoever set it finds nothing to do if it does not matter any more."""
 
     type: ClassVar[str] = "TimerRang"
@@ -46,3 +48,6 @@ class TimerRang:
     @property
     def lane(self) -> str:
         return self.subject
+
+
+TimerEvent: TypeAlias = TimerSet | TimerRang

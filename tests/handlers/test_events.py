@@ -15,6 +15,8 @@ from runward.handlers.chains.events import (
     ChainFired,
     ChainFireRequested,
     ChainRunCancelRequested,
+    ChainRunFinished,
+    ChainRunTurn,
     ChainStatusRequested,
     EventOccurred,
 )
@@ -39,6 +41,7 @@ from runward.handlers.events import (
     event_types,
     load_payload,
 )
+from runward.handlers.schedules.events import ScheduleChanged
 from runward.handlers.starts.events import StartFailed
 from runward.handlers.timers.events import TimerRang, TimerSet
 
@@ -80,6 +83,9 @@ EXAMPLES: list[Event] = [
     ChainStatusRequested("r", 1.0, "pr", "paused", "why", "ann"),
     ChainRunCancelRequested("r", 1.0, "cr_0", "why", "ann"),
     ChainFired("pr", 1.0, "r", "pr.opened", "id", {"pr": 12}, {"name": "pr", "steps": [{"id": "a"}]}),
+    ChainRunFinished("cr_0", "pr", 9.0, "completed", "chain.completed.ok"),
+    ChainRunTurn("cr_1", 9.0, "cr_0"),
+    ScheduleChanged("pr", 1.0, '{"schedule": "@daily"}'),
     TimerSet("cr_0", "try 0 2", 1.0, 61.0),
     TimerRang("cr_0", "try 0 2", 61.0),
     ApprovalWanted("cr_0", 1, "a1", 1.0),

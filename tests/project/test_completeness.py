@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
@@ -13,13 +14,14 @@ from tests.project.repository import ROOT, parsed, sources
 
 from runward.config.playbook import Playbook
 from runward.daemon import faults
-from runward.daemon.inbox.requests import Request, dump_request
+from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.tables.all import APPLIERS
 from runward.daemon.worker.deciding import Answers, NoAnswer
 from runward.handlers import facts
 from runward.handlers.asking import Question
 from runward.handlers.effects import Effect
+from runward.handlers.event_kinds import Request
 from runward.handlers.events import Event, PlayRunRequested, SessionCancelRequested, Status, event_types
 from runward.handlers.facts import QUESTIONS, Play
 from runward.handlers.route import HANDLERS
@@ -68,6 +70,10 @@ def test_reasons_have_three_parts_and_go_with_their_status() -> None:
         assert status == ("running" if code.startswith("run.started.") else code.split(".")[1])
 
 
+FACTS = tuple((ROOT / "handlers").glob("*/facts.py"))
+"""The pages on which capabilities list what can be asked about them."""
+
+
 def names_of(union: object) -> set[str]:
     return {each.__name__ for each in get_args(union)}
 
@@ -85,9 +91,11 @@ def test_a_question_that_nobody_answers_keeps_the_daemon_from_starting() -> None
 
 
 def test_every_question_of_the_facts_is_listed() -> None:
+    pages = [facts] + [import_module(f"runward.handlers.{path.parent.name}.facts") for path in FACTS]
     assert {kind.__name__ for kind in QUESTIONS} == {
         name
-        for name, kind in vars(facts).items()
+        for page in pages
+        for name, kind in vars(page).items()
         if isinstance(kind, type) and issubclass(kind, Question) and kind is not Question
     }
 

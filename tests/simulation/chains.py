@@ -19,6 +19,8 @@ from runward.handlers.chains.events import (
     chain_run_of,
 )
 from runward.handlers.facts import Play
+from runward.handlers.schedules.due import PATIENCE
+from runward.handlers.schedules.facts import Scheduled
 
 if TYPE_CHECKING:
     from tests.simulation.people import People
@@ -36,6 +38,7 @@ steps:
 _OTHER: Final = """\
 name: other
 trigger: {event: asked}
+concurrency: same
 steps:
   - {id: only, skill: nothing, with: {n: "{{ trigger.n }}"}}
 """
@@ -47,6 +50,13 @@ steps:
   - {skill: report, with: {n: 1}, retry: {attempts: 3, backoff: 2s, on: ["run.*"]}}
   - {skill: nothing, with: {n: 2}, requires_approval: true, approval: {expires: 40s}}
 """
+_TIMED: Final = """\
+name: timed
+trigger: {schedule: every 9s, timezone: UTC, max_runs: 3, OTHERS}
+steps:
+  - {skill: report, with: {n: 1}}
+"""
+_WAYS: Final = ("overlap: queue, misfire: run_all", "jitter: 5s, misfire: run_once", "overlap: allow")
 _OUTCOMES: Final[tuple[JsonValue, ...]] = (
     {"outcome_kind": "review_verdict", "go": True},
     {"outcome_kind": "review_verdict", "go": True},
@@ -68,6 +78,7 @@ OPEN_JOBS: Final = (
     "select id, state, handler, lane, error from jobs j where state in ('waiting', 'running') and not exists ("  # our own words
     " select 1 from jobs h where h.lane = j.lane and h.id < j.id and h.state = 'held'"
     f" and h.error = '{MAYBE_BEGUN}')"
+    " and lane not glob 'timer:schedule:*'"
     " and not (handler = 'timers/ring' and exists (select 1 from chain_runs r where j.lane glob 'timer:*' || r.id || '/*'"
     "  and r.status not in ('running', 'waiting_approval')))"
 )
@@ -79,6 +90,14 @@ NOT_OVER: Final = (
     "  or j.lane glob 'timer:' || chain_runs.id || '/*') and j.state in ('held', 'discarded'))"
     " and not exists (select 1 from chain_steps s join jobs j on j.lane = s.session_key"
     "  where s.run = chain_runs.id and j.state in ('held', 'discarded'))"
+    " and not (reason_code = 'chain.running.waits' and (exists (select 1 from chain_runs o where o.chain = chain_runs.chain"
+    "  and o.turn = chain_runs.turn and o.status in ('running', 'waiting_approval') and (o.reason_code <> 'chain.running.waits'"
+    "  or exists (select 1 from jobs j where j.lane = o.id and j.state in ('held', 'discarded'))))"
+    "  or exists (select 1 from jobs j where j.lane = 'chain:' || chain_runs.chain and j.state in ('held', 'discarded'))))"
+)
+_BADLY_FIRED: Final = (
+    "select id from chain_runs r where (select count(*) from firings where run = r.id) <> 1"
+    " union all select run from firings where run is not null and run not in (select id from chain_runs)"
 )
 _WANTED: Final = (
     "select e.key, json_extract(e.payload, '$.fields.wanted') from events e where e.type = 'EventOccurred'"
@@ -100,6 +119,7 @@ class Chains:
         self._universe = universe
         self._dice = random.Random(f"{universe.seed}/chains")
         self._there = {chain.name: chain for chain in map(_read, (_TEXT, _OTHER, _GATED))}
+        self._is_timed = False
         self.answered: Counter[str] = Counter()
         """How often somebody approved of an approval, by its id."""
         self.left: dict[str, JsonValue] = {}
@@ -114,10 +134,25 @@ class Chains:
     def action(self, name: str) -> Play:
         return Play(None, problem=f"there is no action {name!r}")
 
+    def scheduled(self, name: str) -> Scheduled | None:
+        schedule = self._there[name].trigger.schedule if self._is_timed and name in self._there else None
+        return None if schedule is None else Scheduled(schedule, name, PATIENCE)
+
+    def schedules(self) -> dict[str, str]:
+        return {name: name for name in self._there if self.scheduled(name) is not None}
+
     def moments(self, length: float) -> list[float]:
-        """When somebody emits an event, or fires a chain."""
+        """When somebody emits an event, or fires a chain. In some histories there is a chain with a schedule, too."""
+        dice = random.Random(f"{self._universe.seed}/schedules")
+        self._is_timed = dice.random() < 0.4
+        self._universe.timeline.after(length, self._no_times_any_more)
+        timed = _read(_TIMED.replace("OTHERS", dice.choice(_WAYS)))
+        self._there[timed.name] = timed
         count = self._dice.choice((0, 4))
         return [self._dice.uniform(0.0, length) for _ in range(count)]
+
+    def _no_times_any_more(self) -> None:
+        self._is_timed = False
 
     def happen(self, people: "People") -> None:
         """An event that fires one chain or two, one that is told twice, or a chain that a person fires."""
@@ -170,6 +205,12 @@ class Chains:
         if left := peek(STILL_RUNNING):
             raise Broken(f"these steps are said to run, and their chain runs are over: {left}")
         runs = {str(row[0]): row for row in peek(_RUNS)}
+        if badly := peek(_BADLY_FIRED):
+            raise Broken(f"what is kept of firings and the runs that there are differ: {badly}")
+        for (result,) in peek("select result from firings"):
+            self._universe.tally.reached[str(result)] += 1
+        if len([row for row in runs.values() if row[1] == "timed"]) > 3:
+            raise Broken("a schedule fired more often than its max_runs")
         steps: dict[str, dict[int, tuple[str, str | None, JsonValue]]] = {}
         for run, step, status, reason, outcome in peek(_STEPS):
             said = None if outcome is None else json.loads(str(outcome))
@@ -190,10 +231,15 @@ class Chains:
         trigger: dict[str, JsonValue],
         steps: dict[int, tuple[str, str | None, JsonValue]],
     ) -> None:
-        reached = self._universe.tally.reached
+        reached, peek = self._universe.tally.reached, self._universe.peek
         if status in ("running", "waiting_approval"):
             return  # a person gave its job up, or a restore holds it
         reached[f"a chain run that is {status}"] += 1
+        reached["a chain run that waited for another"] += bool(
+            peek("select 1 from decisions where subject = ? and summary glob 'it waits until *'", (run,))
+        )
+        if chain == "timed":
+            return
         if chain == "gated":
             self._check_gated(run, status, steps)
             return

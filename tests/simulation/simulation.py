@@ -82,6 +82,7 @@ class Ending:
         self._laws = laws
         self._calm_since = 0.0
         self._events = 0
+        self._quiet = False
 
     def watch(self) -> None:
         """Check what always holds, again and again."""
@@ -116,7 +117,10 @@ class Ending:
     def _rest(self) -> None:
         universe = self._universe
         self._laws.always()
-        if self._is_quiet():
+        was_quiet, self._quiet = self._quiet, self._is_quiet()
+        if (
+            was_quiet and self._quiet
+        ):  # what ended a moment ago in a root that is not watched is seen by asking
             self._laws.at_rest()
             self._events = self._recorded()
             for daemon in universe.daemons:

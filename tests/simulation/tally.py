@@ -6,6 +6,10 @@ from typing import Final
 
 RARE_PATHS: Final = (
     "a step that was tried again",
+    "a chain run that waited for another",
+    "firing.fired.due",
+    "firing.fired.recovery",
+    "firing.missed.late",
     "an approval that was approved",
     "an approval that was denied",
     "an approval that was expired",

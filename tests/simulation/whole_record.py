@@ -168,6 +168,7 @@ def _put_history_in_order(whole: sqlite3.Connection) -> None:
 
 WITHOUT_ROWID: Final = (
     "chains",
+    "schedules",
     "chain_runs",
     "chain_steps",
     "approvals",

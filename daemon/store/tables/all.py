@@ -10,6 +10,7 @@ from runward.daemon.store.tables.cursors import CURSORS
 from runward.daemon.store.tables.decisions import DECISIONS
 from runward.daemon.store.tables.events import EVENTS
 from runward.daemon.store.tables.files import FILES
+from runward.daemon.store.tables.firings import FIRINGS
 from runward.daemon.store.tables.hooks import HOOKS
 from runward.daemon.store.tables.jobs import JOBS
 from runward.daemon.store.tables.journal_lines import JOURNAL_LINES
@@ -19,6 +20,7 @@ from runward.daemon.store.tables.places import PLACES
 from runward.daemon.store.tables.problems import PROBLEMS
 from runward.daemon.store.tables.prunings import PRUNINGS
 from runward.daemon.store.tables.roots import ROOTS
+from runward.daemon.store.tables.schedules import SCHEDULES
 from runward.daemon.store.tables.sessions import SESSIONS
 from runward.daemon.store.tables.starts import STARTS
 from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table, Write
@@ -38,6 +40,8 @@ TABLES: Final[tuple[Table, ...]] = (
     STARTS,
     CHAIN_RUNS,
     APPROVALS,
+    FIRINGS,
+    SCHEDULES,
     DECISIONS,
     PRUNINGS,
     ROOTS,
@@ -53,8 +57,8 @@ APPLIERS: Final[Mapping[type[Effect], Applier]] = {
 ANSWERS: Final[Mapping[type[Question[Any]], Answerer]] = {
     kind: answer for table in TABLES for kind, answer in table.answers.items()
 }
-FOLDS: Final[Mapping[type[Effect], Fold]] = {
-    kind: fold for table in TABLES for kind, fold in table.folds.items()
+FOLDS: Final[Mapping[type[Effect], tuple[Fold, ...]]] = {
+    kind: folds for table in TABLES for kind, folds in table.folds.items()
 }
 GO_WITH_SESSION: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_session)
 GO_WITH_EVENT: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_event)

@@ -65,8 +65,8 @@ APPROVALS: Final = Table(
     writes=(ASK, DECIDE),
     appliers={AskApproval: _ask, DecideApproval: _decide},
     folds={
-        AskApproval: Fold(lambda effect: ApprovalOf(effect.id), _asked),
-        DecideApproval: Fold(lambda effect: ApprovalOf(effect.id), _decided),
+        AskApproval: (Fold(lambda effect: ApprovalOf(effect.id), _asked),),
+        DecideApproval: (Fold(lambda effect: ApprovalOf(effect.id), _decided),),
     },
     answers={ApprovalOf: answers_by(standings, lambda asked: asked.id)},
 )

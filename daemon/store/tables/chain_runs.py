@@ -10,12 +10,15 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_float, as_int, listed
+from runward.handlers.chains.advancing import WAITS
 from runward.handlers.chains.effects import OpenChainRun, SetChainRun, SetChainStatus, SetStep
 from runward.handlers.chains.facts import (
     ChainFires,
     ChainFiresNow,
     ChainRunOf,
     ChainRunStanding,
+    OpenRun,
+    OpenRunsOf,
     StepStanding,
 )
 from runward.handlers.chains.folding import folded
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
 
 OPEN: Final = Write(
     "insert into chain_runs (id, chain, event, fired_by, definition, trigger_event, status, reason_code, reason_summary,"
-    " current_step, created_at, updated_at, deadline, said_by) values (?, ?, ?, ?, ?, ?, 'running', 'chain.running.started', 'it was fired', 0, ?, ?, ?, ?)"
+    " current_step, created_at, updated_at, deadline, said_by, depth, turn)"
+    " values (?, ?, ?, ?, ?, ?, 'running', 'chain.running.started', 'it was fired', 0, ?, ?, ?, ?, ?, ?)"
 )
 STEP: Final = Write(
     "insert into chain_steps (run, step, attempt, status, reason_code, reason_summary, value, session_key, outcome,"
@@ -77,6 +81,8 @@ def _open(batch: "Batch", job: Job, effect: OpenChainRun) -> None:
             effect.at,
             effect.deadline,
             effect.said_by,
+            effect.depth,
+            effect.turn,
         ),
     )
 
@@ -111,7 +117,8 @@ async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStan
             None if outcome is None else from_json(str(outcome)),
         )
     rows = await store.read(
-        "select id, chain, status, definition, trigger_event, fired_by, reason_code, reason_summary, deadline, said_by from chain_runs"
+        "select id, chain, status, definition, trigger_event, fired_by, reason_code, reason_summary, deadline, said_by,"
+        " depth, turn, created_at from chain_runs"
         " where id in (select value from json_each(?))",
         (keys,),
     )
@@ -128,25 +135,51 @@ async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStan
             None if deadline is None else as_float(deadline),
             steps.get(str(run), {}),
             str(said_by),
+            as_int(depth),
+            None if turn is None else str(turn),
+            as_float(created_at),
         )
-        for run, chain, status, definition, trigger, fired_by, code, summary, deadline, said_by in rows
+        for run, chain, status, definition, trigger, fired_by, code, summary, deadline, said_by, depth, turn, created_at in rows
     }
+
+
+async def open_runs(store: Store, chains: Iterable[str]) -> dict[str, tuple[OpenRun, ...]]:
+    """The runs of these chains that are not over, the oldest first, by chain."""
+    rows = await store.read(
+        "select chain, id, turn, reason_code from chain_runs where status in ('running', 'waiting_approval')"
+        " and chain in (select value from json_each(?)) order by created_at, event",
+        (listed(chains),),
+    )
+    found: dict[str, tuple[OpenRun, ...]] = {}
+    for chain, run, turn, code in rows:
+        each = OpenRun(str(run), None if turn is None else str(turn), code == WAITS)
+        found[str(chain)] = (*found.get(str(chain), ()), each)
+    return found
 
 
 CHAIN_RUNS: Final = Table(
     writes=(STATUS, OPEN, STEP, RUN),
     appliers={SetChainStatus: _status, OpenChainRun: _open, SetStep: _step, SetChainRun: _run},
     folds={
-        SetChainStatus: Fold(
-            lambda effect: ChainFiresNow(effect.chain),
-            lambda fires, effect: ChainFires(effect.status, effect.at, effect.note, effect.said_by),
+        SetChainStatus: (
+            Fold(
+                lambda effect: ChainFiresNow(effect.chain),
+                lambda fires, effect: ChainFires(effect.status, effect.at, effect.note, effect.said_by),
+            ),
         ),
-        OpenChainRun: Fold(lambda effect: ChainRunOf(effect.id), folded),
-        SetStep: Fold(lambda effect: ChainRunOf(effect.run), folded),
-        SetChainRun: Fold(lambda effect: ChainRunOf(effect.run), folded),
+        OpenChainRun: (
+            Fold(lambda effect: ChainRunOf(effect.id), folded),
+            Fold(
+                lambda effect: OpenRunsOf(effect.chain),
+                lambda runs, effect: (*runs, OpenRun(effect.id, effect.turn, effect.waits)),
+            ),
+        ),
+        SetStep: (Fold(lambda effect: ChainRunOf(effect.run), folded),),
+        SetChainRun: (Fold(lambda effect: ChainRunOf(effect.run), folded),),
     },
     answers={
         ChainFiresNow: answers_by(firing, lambda asked: asked.chain),
         ChainRunOf: answers_by(standings, lambda asked: asked.run),
+        OpenRunsOf: answers_by(open_runs, lambda asked: asked.chain, ()),
     },
 )

@@ -10,6 +10,7 @@ from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
 from runward.daemon.store.values import as_int, listed
 from runward.handlers.effects import Emit
+from runward.handlers.event_kinds import AfterTime
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -60,7 +61,8 @@ def _waits(lane: str) -> bool:
 
 
 def _emit(batch: "Batch", job: Job, effect: Emit) -> None:
-    batch.add_event(effect.event, None, _waits, job.event.key, job.depth + 1)
+    depth = 0 if isinstance(effect.event, AfterTime) else job.depth + 1
+    batch.add_event(effect.event, None, _waits, job.event.key, depth)
 
 
 EVENTS: Final = Table(writes=(INSERT,), appliers={Emit: _emit})

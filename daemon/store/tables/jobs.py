@@ -1,5 +1,6 @@
 """The jobs: one for each handler of an event, claimed under a token and completed once."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -10,7 +11,7 @@ from runward.daemon.store.values import as_int, listed
 from runward.handlers.effects import Effect, ReleaseJob, RingNow
 from runward.handlers.events import Event, UnknownEvent, load_payload
 from runward.handlers.facts import JobState, JobStateOf
-from runward.handlers.route import BACKGROUND, TIMERS
+from runward.handlers.route import BACKGROUND, SCHEDULED, TIMERS
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -59,7 +60,9 @@ _MAY_RUN: Final = (
     "  and b.state in ('waiting', 'held') and (b.state = 'held' or b.run_after > ?1))"
 )
 
-_DUE: Final = f"{_MAY_RUN} and j.lane not glob ?2 order by +j.id limit ?3"
+_BEFORE: Final = f"(j.run_after <= ?{{}} or j.lane not glob '{SCHEDULED}*')"
+
+_DUE: Final = f"{_MAY_RUN} and j.lane not glob ?2 and {_BEFORE.format(4)} order by +j.id limit ?3"
 
 _DUE_IN_BACKGROUND: Final = (
     f"{_MAY_RUN} and j.lane glob ?2 and coalesce(e.payload ->> 'produced_bytes', 0) <= ?4"
@@ -112,13 +115,16 @@ async def open_lanes(store: Store) -> dict[str, int]:
     return {str(lane): as_int(count) for lane, count in rows}
 
 
-async def next_due(store: Store) -> float | None:
-    """When the next job at the head of its lane is due in the foreground (Unix seconds); None where none waits."""
+async def next_due(store: Store, horizon: float = math.inf) -> float | None:
+    """When the next job at the head of its lane is due in the foreground (Unix seconds); None where none waits.
+
+    No schedule comes after the `horizon`.
+    """
     ((due,),) = await store.read(
-        "select min(run_after) from jobs j where state in ('waiting', 'held') and state = 'waiting'"
-        " and lane not glob ? and not exists ("
+        "select min(run_after) from jobs j where state in ('waiting', 'held') and state = 'waiting'"  # noqa: S608 # our own words
+        f" and lane not glob ?1 and {_BEFORE.format(2)} and not exists ("
         "select 1 from jobs b where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'held'))",
-        (_BACKGROUND,),
+        (_BACKGROUND, horizon),
     )
     return None if due is None else float(due)
 
@@ -140,9 +146,9 @@ class Due(NamedTuple):
     broken: list[tuple[int, str]]
 
 
-async def due_jobs(store: Store, now: float, limit: int) -> Due:
-    """What may run now in the foreground, in order."""
-    return _due(await store.read(_DUE, (now, _BACKGROUND, limit)))
+async def due_jobs(store: Store, now: float, limit: int, horizon: float = math.inf) -> Due:
+    """What may run now in the foreground, in order. No schedule comes after the `horizon` (Unix seconds)."""
+    return _due(await store.read(_DUE, (now, _BACKGROUND, limit, horizon)))
 
 
 async def due_in_background(store: Store, now: float, limit: int, most_bytes: float) -> Due:
@@ -205,7 +211,9 @@ JOBS: Final = Table(
     appliers={ReleaseJob: _release, RingNow: _ring},
     answers={JobStateOf: answers_by(job_states, lambda asked: asked.job)},
     folds={
-        ReleaseJob: Fold(lambda effect: JobStateOf(effect.job), lambda state, effect: JobState(effect.state))
+        ReleaseJob: (
+            Fold(lambda effect: JobStateOf(effect.job), lambda state, effect: JobState(effect.state)),
+        )
     },
     goes_with_event=("delete from jobs where id between 32 * ?1 and 32 * ?1 + 31",),
 )

@@ -205,6 +205,6 @@ SESSIONS: Final = Table(
         "delete from attempts where session_key = ?",
     ),
     folds=dict.fromkeys(
-        (OpenSession, OpenAttempt, EndAttempt, FoldContract, HoldToLaunch, RefuseFold), _FOLD
+        (OpenSession, OpenAttempt, EndAttempt, FoldContract, HoldToLaunch, RefuseFold), (_FOLD,)
     ),
 )

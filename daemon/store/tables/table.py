@@ -56,7 +56,7 @@ class Table:
     writes: tuple[Write, ...]
     appliers: Mapping[type[Effect], Applier] = field(default_factory=dict)
     answers: Mapping[type[Question[Any]], Answerer] = field(default_factory=dict)
-    folds: Mapping[type[Effect], Fold] = field(default_factory=dict)
+    folds: Mapping[type[Effect], tuple[Fold, ...]] = field(default_factory=dict)
     goes_with_session: tuple[str, ...] = ()
     goes_with_event: tuple[str, ...] = ()
 

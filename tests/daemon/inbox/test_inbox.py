@@ -10,7 +10,7 @@ import pytest
 
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox import spool
-from runward.daemon.inbox.requests import REQUESTS, Request, dump_request, load_request
+from runward.daemon.inbox.requests import dump_request, load_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, MOST_AT_ONCE, InboxFile, clear, list_inbox, put
 from runward.handlers.approvals.events import ApprovalRequested
 from runward.handlers.chains.events import (
@@ -19,6 +19,7 @@ from runward.handlers.chains.events import (
     ChainStatusRequested,
     EventOccurred,
 )
+from runward.handlers.event_kinds import Request
 from runward.handlers.events import (
     JobDiscardRequested,
     JobRetryRequested,
@@ -28,6 +29,7 @@ from runward.handlers.events import (
     ScanRequested,
     SessionCancelRequested,
     SessionSeenRequested,
+    requests,
 )
 
 NAME = "7b0e7b8e-0000-4000-8000-000000000001"
@@ -63,7 +65,7 @@ def test_a_request_is_read_as_it_was_put(tmp_path: Path, request_: Request) -> N
 
 
 def test_every_request_has_an_example_here() -> None:
-    assert {type(example) for example in EXAMPLES} == set(REQUESTS)
+    assert {type(example) for example in EXAMPLES} == set(requests())
 
 
 def test_who_said_it_is_the_owner_of_the_file_and_not_what_the_file_says() -> None:

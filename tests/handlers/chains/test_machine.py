@@ -18,6 +18,7 @@ from runward.handlers.chains.effects import (
     ChainRunStatus,
     ChainStatus,
     OpenChainRun,
+    RecordFiring,
     SetChainRun,
     SetChainStatus,
     SetStep,
@@ -36,7 +37,9 @@ from runward.handlers.chains.facts import (
     ChainNamed,
     ChainRunOf,
     ChainRunStanding,
+    FiringsOf,
     ListenersTo,
+    OpenRunsOf,
     OutcomeIn,
     StepStanding,
 )
@@ -62,7 +65,12 @@ DEFINITION = CHAIN.document.root
 GIVEN = Given("hash", 5.0)
 FIRED = ChainFired("pr", 1.0, "request", "pr.opened", "id", {"pr": 7}, DEFINITION)
 RUN = run_id(FIRED.key)
-NOT_YET: dict[Any, object] = {ChainFiresNow("pr"): None, ChainRunOf(RUN): None}
+NOT_YET: dict[Any, object] = {
+    ChainFiresNow("pr"): None,
+    ChainRunOf(RUN): None,
+    FiringsOf("pr"): (),
+    OpenRunsOf("pr"): (),
+}
 PLAYBOOKS = {
     "review": Playbook("review", ("review", "{{ with.pr }}"), timeout=60.0),
     "merge": Playbook("merge", ("merge",)),
@@ -256,7 +264,7 @@ def test_a_step_that_can_never_begin_fails_its_run() -> None:
     steps = {0: StepStanding(0, "running", None, key, 1, None)}
     run = stands(steps)
     event = StartFailed(f"{RUN}/0/1", key, 9.0, "its run directory can't be made")
-    step, said, ended = decided(advance.decide(event, GIVEN), {ChainRunOf(RUN): run})
+    step, said, ended, _ = decided(advance.decide(event, GIVEN), {ChainRunOf(RUN): run})
     assert isinstance(step, SetStep)
     assert (step.status, step.reason_code, step.attempt) == ("failed", "run.failed.not_started", 1)
     assert isinstance(ended, SetChainRun)
@@ -271,7 +279,7 @@ def test_an_event_that_is_told_again_long_after_fires_no_second_run() -> None:
     known = stands({}, "completed")
     assert [
         type(each) for each in decided(fire.decide(FIRED, GIVEN), {**NOT_YET, ChainRunOf(RUN): known})
-    ] == [Explain]
+    ] == [RecordFiring, Explain]
 
 
 def changed(text: str) -> JsonValue:
@@ -359,8 +367,9 @@ def test_a_cancelled_run_is_over_at_once_and_its_step_is_told_to_end() -> None:
     key = f"native:runs/{RUN}-0-1"
     answers = {ChainRunOf(RUN): stands(BEGUN), SessionOf(key): running("running")}
     effects = decided(cancel.decide(CANCEL, GIVEN), answers)
-    (emitted,) = of(Emit, effects)
+    emitted, told = of(Emit, effects)
     assert (emitted.event.session_key, emitted.event.attempt, emitted.event.said_by) == (key, 1, "ada")
+    assert (told.event.type, told.event.status) == ("ChainRunFinished", "cancelled")
     assert [(each.status, each.reason_code) for each in of(SetChainRun, effects)] == [
         ("cancelled", "chain.cancelled.user")
     ]
@@ -373,7 +382,7 @@ def test_the_start_of_a_step_that_is_no_session_yet_is_withdrawn_and_it_is_told_
     assert [(each.status, each.reason_code) for each in of(SetStep, effects)] == [
         ("cancelled", "run.cancelled.user")
     ]
-    (told,) = of(Emit, effects)  # the job that opens its session may be ahead in the session's lane
+    told, _ = of(Emit, effects)  # the job that opens its session may be ahead in the session's lane
     assert (told.event.type, told.event.session_key, told.event.attempt) == ("SessionCancelRequested", key, 1)
     late = AttemptStarted(key, 1, 2.0, None)
     (emitted,) = of(Emit, decided(begun.decide(late, GIVEN), {ChainRunOf(RUN): stands(BEGUN, "cancelled")}))

@@ -1,0 +1,16 @@
+"""It is the turn of a chain run that waited for another one: its first step begins."""
+
+from runward.handlers.asking import Given, ask
+from runward.handlers.chains.advancing import WAITS, onward, position_of, without
+from runward.handlers.chains.events import ChainRunTurn
+from runward.handlers.chains.facts import ChainRunOf
+from runward.handlers.effects import Deciding
+
+
+def decide(event: ChainRunTurn, given: Given) -> Deciding:
+    """Begin it, unless it has begun or is over."""
+    run = yield from ask(ChainRunOf(event.run))
+    if run is None or run.status != "running" or run.reason_code != WAITS:
+        return ()
+    position = position_of(run, given.event_hash)
+    return (yield from onward(without(position, position.chain.steps[0].index), given.at))

@@ -1,0 +1,28 @@
+"""Waiting for the next time of a schedule."""
+
+from runward.handlers.asking import Given
+from runward.handlers.effects import Effect, Emit
+from runward.handlers.schedules.effects import SetSchedule
+from runward.handlers.schedules.events import LANE
+from runward.handlers.schedules.facts import Scheduled
+from runward.handlers.timers.events import TimerSet
+
+
+def until(
+    chain: str,
+    found: Scheduled,
+    given: Given,
+    due: float | None,
+    since: float,
+    runs: int,
+    last: float | None,
+) -> tuple[Effect, ...]:
+    """Wait until `due`, and the seconds by which that firing is put off; with None nothing comes any more."""
+    if due is None:
+        return (SetSchedule(chain, given.at, found.words, since, None, None, runs, last),)
+    rings = due + found.schedule.put_off(chain, due, found.schedule.times.next_after(due, since))
+    timer = f"{due!r} {given.event_hash[:16]}"
+    return (
+        SetSchedule(chain, given.at, found.words, since, due, timer, runs, last),
+        Emit(TimerSet(f"{LANE}{chain}", timer, given.at, rings)),
+    )

@@ -1,0 +1,31 @@
+"""The file of a chain says other times: the next one is found, and a timer waits for it."""
+
+from runward.handlers.asking import Given, ask
+from runward.handlers.effects import Deciding, Explain
+from runward.handlers.moments import in_utc
+from runward.handlers.schedules.awaiting import until
+from runward.handlers.schedules.effects import SetSchedule
+from runward.handlers.schedules.events import ScheduleChanged
+from runward.handlers.schedules.facts import ScheduleIn, ScheduleOf
+
+
+def decide(event: ScheduleChanged, given: Given) -> Deciding:
+    """Wait for what the file says now, which may have changed again since. The same words are counted on."""
+    standing = yield from ask(ScheduleOf(event.chain))
+    found = yield from ask(ScheduleIn(event.chain))
+    subject = f"chain {event.chain}"
+    if found is None:
+        if standing is None or standing.words is None:
+            return ()
+        gone = SetSchedule(event.chain, given.at, None, given.at, None, None)
+        return gone, Explain(subject, "decided", "it has no schedule any more")
+    is_known = standing is not None and standing.words == found.words
+    since = standing.since if standing is not None and is_known else given.at
+    runs = standing.runs if standing is not None and is_known else 0
+    last = standing.last_due if standing is not None and is_known else None
+    due = found.schedule.times.next_after(given.at, since)
+    if found.schedule.max_runs is not None and runs >= found.schedule.max_runs:
+        due = None
+    said = "nothing is due any more" if due is None else f"it is due next at {in_utc(due)}"
+    waited = until(event.chain, found, given, due, since, runs, last)
+    return (*waited, Explain(subject, "decided", f"its schedule is {found.schedule.times.text!r}: {said}"))

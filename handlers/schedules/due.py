@@ -1,0 +1,131 @@
+"""The time of a schedule has come: the chain is fired, or the firing is a miss, and the next time is waited for."""
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.handlers.asking import Asking, Given, ask
+from runward.handlers.chains.effects import RecordFiring
+from runward.handlers.chains.events import ChainFired
+from runward.handlers.chains.facts import ChainNamed
+from runward.handlers.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.moments import in_utc
+from runward.handlers.schedules.awaiting import until
+from runward.handlers.schedules.effects import SetSchedule
+from runward.handlers.schedules.events import LANE
+from runward.handlers.schedules.facts import Scheduled, ScheduleIn, ScheduleOf
+from runward.handlers.timers.events import TimerRang
+
+PATIENCE: Final = 30.0
+"""Seconds by which a firing may be late and still is due."""
+
+MOST_CAUGHT_UP: Final = 100
+"""Firings that `run_all` catches up at once."""
+
+DUE: Final = "firing.fired.due"
+RECOVERY: Final = "firing.fired.recovery"
+MISSED: Final = "firing.missed.late"
+EVENT: Final = "schedule.fired"
+
+
+class Came(NamedTuple):
+    """The times that have come since the last one, the newest ones only where they are many; the oldest comes first."""
+
+    times: tuple[float, ...]
+    are_all: bool
+
+
+def decide(event: TimerRang, given: Given) -> Deciding:
+    """Fire what is due; a timer of times that the file does not say any more finds nothing to do."""
+    chain = event.subject.removeprefix(LANE)
+    standing = yield from ask(ScheduleOf(chain))
+    if standing is None or standing.due is None or standing.timer != event.what:
+        return ()
+    found = yield from ask(ScheduleIn(chain))
+    if found is None:
+        gone = SetSchedule(chain, given.at, None, given.at, None, None)
+        return gone, Explain(f"chain {chain}", "refused", "it is due, and its file has no right schedule")
+    came = times_until(found, standing.due, standing.since, given.at)
+    fired, missed = _dealt(found, chain, came, standing.since, given.at)
+    limit = found.schedule.max_runs
+    if limit is not None:
+        fired = fired[: limit - standing.runs]
+    runs = standing.runs + len(fired)
+    newest = came.times[-1]
+    due = found.schedule.times.next_after(max(newest, given.at), standing.since)
+    if limit is not None and runs >= limit:
+        due = None
+    said = yield from _fire(chain, found, fired, given)
+    misses = _miss(chain, found, missed, came, given)
+    return (*misses, *said, *until(chain, found, given, due, standing.since, runs, newest))
+
+
+def times_until(found: Scheduled, first: float, since: float, now: float) -> Came:
+    """The times from `first` until now."""
+    after = found.schedule.times.next_after
+    begin, window = first, 60.0
+    while True:
+        is_whole = now - window <= first
+        times: deque[float] = deque([first] if is_whole else [], maxlen=MOST_CAUGHT_UP)
+        each = after(first if is_whole else now - window, since)
+        count = len(times)
+        while each is not None and each <= now:
+            times.append(each)
+            count += 1
+            each = after(each, since)
+        if is_whole or count >= MOST_CAUGHT_UP:
+            return Came(tuple(times) or (begin,), is_whole and count <= MOST_CAUGHT_UP)
+        window *= 4
+
+
+def _dealt(
+    found: Scheduled, chain: str, came: Came, since: float, now: float
+) -> tuple[list[tuple[float, str]], list[float]]:
+    """What is fired, each with the reason of its firing, and what is missed."""
+    newest = came.times[-1]
+    following = found.schedule.times.next_after(newest, since)
+    late = now - newest - found.schedule.put_off(chain, newest, following)
+    code = DUE if late <= found.patience else RECOVERY
+    earlier = list(came.times[:-1])
+    match found.schedule.misfire:
+        case "run_all":
+            return [*((each, RECOVERY) for each in earlier), (newest, code)], []
+        case "run_once":
+            return [(newest, code)], earlier
+    return ([(newest, code)], earlier) if code == DUE else ([], [*earlier, newest])
+
+
+def _fire(
+    chain: str, found: Scheduled, fired: list[tuple[float, str]], given: Given
+) -> Asking[tuple[Effect, ...]]:
+    if not fired:
+        return ()
+    there = yield from ask(ChainNamed(chain))
+    if isinstance(there, str):
+        return (Explain(f"chain {chain}", "refused", there),)
+    assert there.document is not None
+    effects: list[Effect] = []
+    for due, code in fired:
+        said = in_utc(due)
+        fields: dict[str, JsonValue] = {"due_at": said, "schedule": found.schedule.times.text}
+        key = f"schedule@{said}"
+        order = ChainFired(
+            chain, given.at, key, EVENT, said, fields, there.document.root, result=code, due_at=due
+        )
+        effects.append(Emit(order))
+    return tuple(effects)
+
+
+def _miss(chain: str, found: Scheduled, missed: list[float], came: Came, given: Given) -> tuple[Effect, ...]:
+    """One line for all that was missed at once."""
+    if not missed:
+        return ()
+    count = f"{len(missed)}" if came.are_all else f"more than {len(missed)}"
+    many = f" and {count} in all since {in_utc(missed[0])}" if len(missed) > 1 or not came.are_all else ""
+    why = f"it was due at {in_utc(missed[-1])}{many}, and found more than {PATIENCE:g} s late"
+    if missed[-1] != came.times[-1]:
+        why = f"it was due at {in_utc(missed[-1])}{many}, and a later time has come"
+    return (
+        RecordFiring(chain, given.at, f"schedule@{in_utc(missed[-1])}", EVENT, MISSED, why, None, missed[-1]),
+        Explain(f"chain {chain}", "refused", f"a firing is missed: {why}", {"reason": MISSED}),
+    )
