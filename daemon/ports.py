@@ -15,13 +15,13 @@ from runward.handlers.contracts.file_hashes import RootHashes
 from runward.handlers.unreadable import Unreadable
 
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
-    from runward.config.json_value import JsonValue
     from runward.daemon.rundir.sights import FilesRead, Identity, SessionSight
     from runward.handlers.effects import StartRun
     from runward.handlers.facts import EarlyLegs, LegsBefore, RunProcesses
     from runward.handlers.layouts.places import Shape
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
     from runward.handlers.layouts.scanner import Document, RecordedProcess, Signature
+    from runward.handlers.outcomes.facts import OutcomeFile
     from runward.handlers.sessions.observe import ProcessState
     from runward.handlers.sessions.over import Writer
 
@@ -301,7 +301,7 @@ class Files(Protocol):
 
     def early_legs(self, question: LegsBefore) -> EarlyLegs | Unreadable: ...
 
-    def outcome(self, path: str, artifacts_path: str) -> Mapping[str, JsonValue] | Unreadable | None: ...
+    def outcomes(self, path: str, artifacts_path: str) -> tuple[OutcomeFile, ...] | Unreadable: ...
 
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]: ...
 

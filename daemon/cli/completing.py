@@ -107,6 +107,28 @@ def directories(context: click.Context, parameter: click.Parameter, incomplete: 
     return [CompletionItem(incomplete, type="dir")]
 
 
+def outcome_kinds(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The kinds of outcomes that are registered."""
+    from runward.config.outcome import kinds
+
+    return _beginning(sorted(kinds()), incomplete)
+
+
+def chain_runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The newest chain runs."""
+    from runward.daemon.store import reading, reading_chains
+
+    settings = _settings(context)
+    if settings is None:
+        return []
+    with reading.reading(settings.state_dir) as connection:
+        return _beginning(
+            [each.id for each in reading_chains.chain_runs(connection, None, None, None, 100)], incomplete
+        )
+
+
 def zones(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names of time zones."""
     from zoneinfo import available_timezones

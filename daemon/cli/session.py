@@ -21,6 +21,7 @@ from runward.daemon.cli.session_json import about_of, details_of, summary_of, to
 from runward.daemon.cli.unjudged import NOT_JUDGED, unjudged
 from runward.daemon.cli.wrapping import columns_there, fitting, wrapped
 from runward.daemon.store import reading
+from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_failures import is_unseen_failure, unseen_failures
 from runward.daemon.store.reading_files import kept_files
 
@@ -244,14 +245,19 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
         row = find_session(connection, settings, identifier)
         history = reading.status_history(connection, row.key)
         kept = kept_files(connection, [row.key]).get(row.key, [])
+        outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
         if as_json:
-            print_json(details_of(row, history, kept))
+            from runward.daemon.cli.artifact import artifact_as_json
+
+            print_json(details_of(row, history, kept, [artifact_as_json(each) for each in outcomes]))
             return
         from runward.daemon.cli.journal_place import journal_place
         from runward.daemon.cli.session_text import lines_of, not_delivered
 
         journal = journal_place(settings.state_dir, row)
-        lines = lines_of(row, journal, history, kept, not_delivered(connection, row.key), time.time())
+        lines = lines_of(
+            row, journal, history, kept, not_delivered(connection, row.key), outcomes, time.time()
+        )
         is_news = is_unseen_failure(connection, row.key, time.time())
     click.echo("\n".join(lines))
     if is_news:

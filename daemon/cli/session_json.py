@@ -71,7 +71,10 @@ def tokens_of(told: About) -> str | None:
 
 
 def details_of(
-    row: SessionRow, history: Sequence[StatusChange], kept: Sequence[KeptFile]
+    row: SessionRow,
+    history: Sequence[StatusChange],
+    kept: Sequence[KeptFile],
+    outcomes: Sequence[JsonValue],
 ) -> dict[str, JsonValue]:
     """A session with its contract, its verification, its outcomes and its timeline."""
     changes: list[JsonValue] = [
@@ -92,7 +95,7 @@ def details_of(
         "command": words,
         "contract": contract_of(row),
         "verification": verification_of(row),
-        "artifacts": [],
+        "artifacts": [*outcomes],
         "history": changes,
     }
 

@@ -16,6 +16,7 @@ from runward.daemon.cli.run_output import last_lines
 from runward.daemon.cli.session_json import about_of, contract_of, files_of, tokens_of, verification_of
 from runward.daemon.cli.unjudged import NOT_JUDGED
 from runward.daemon.store.reading import SessionRow, StatusChange
+from runward.daemon.store.reading_artifacts import ArtifactRow
 from runward.daemon.store.reading_causes import decisions_about
 from runward.daemon.store.reading_files import KeptFile
 from runward.handlers.contracts.file_problems import MEANINGS
@@ -39,6 +40,7 @@ def lines_of(
     history: Sequence[StatusChange],
     kept: Sequence[KeptFile],
     why: Mapping[str, str],
+    outcomes: Sequence[ArtifactRow],
     now: float,
 ) -> list[str]:
     """Everything about a session, as lines for a terminal; `journal` is the directory of its journal."""
@@ -51,11 +53,24 @@ def lines_of(
         panel(contract_of(row), verification, why),
         _timeline(history),
         _files(row, kept),
+        _outcomes(outcomes),
         _last_words(row),
     ):
         if section:
             lines += ["", *section]
     return lines
+
+
+def _outcomes(outcomes: Sequence[ArtifactRow]) -> list[str]:
+    from runward.daemon.cli.artifact import passed_text
+
+    if not outcomes:
+        return []
+    rows = [
+        (f"  {safe(each.kind)}", safe(each.name), passed_text(each), safe(each.summary or ""), safe(each.id))
+        for each in outcomes
+    ]
+    return ["Outcomes", *align(rows)]
 
 
 def _facts(row: SessionRow, journal: str, now: float) -> list[tuple[str, str]]:

@@ -36,10 +36,10 @@ def load_request(file: InboxFile) -> Event | str | None:
     if LAUNCH in value:
         return load_launch(value)
     kind, version, payload = value.get("type"), value.get("version"), value.get("payload")
-    if kind not in _REQUESTS or not isinstance(version, int):
+    if not isinstance(kind, str) or kind not in _REQUESTS or not isinstance(version, int):
         return f"asks for {kind!r}, which is no request"
     try:
-        event = load_payload(str(kind), version, to_json(_named(payload, file.name)))
+        event = load_payload(kind, version, to_json(_named(payload, file.name)))
     except UnknownEvent as error:
         return str(error)
     assert isinstance(event, Request)

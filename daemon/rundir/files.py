@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from runward.config.json_value import JsonValue
 from runward.daemon.inbox import spool
 from runward.daemon.inbox.spool import InboxFile
 from runward.daemon.ports import (
@@ -31,7 +30,7 @@ from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.identifying import identify
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.opening import unreadable
-from runward.daemon.rundir.outcomes import outcome_in
+from runward.daemon.rundir.outcomes import outcomes_in
 from runward.daemon.rundir.session_looking import look_at_session
 from runward.daemon.rundir.sights import FilesRead, Identity, SessionSight
 from runward.daemon.rundir.words import leave_word
@@ -42,6 +41,7 @@ from runward.handlers.facts import EarlyLegs, LegsBefore
 from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.scanner import Signature
+from runward.handlers.outcomes.facts import OutcomeFile
 from runward.handlers.unreadable import Unreadable
 
 _Found = TypeVar("_Found")
@@ -111,8 +111,8 @@ class RealFiles:
     def early_legs(self, question: LegsBefore) -> EarlyLegs | Unreadable:
         return self._unless_away(question.within or question.root, early_legs(question))
 
-    def outcome(self, path: str, artifacts_path: str) -> Mapping[str, JsonValue] | Unreadable | None:
-        return self._unless_away(path, outcome_in(path, artifacts_path))
+    def outcomes(self, path: str, artifacts_path: str) -> tuple[OutcomeFile, ...] | Unreadable:
+        return self._unless_away(path, outcomes_in(path, artifacts_path))
 
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]:
         return filled_without(plan, run, artifacts)

@@ -1,38 +1,99 @@
-"""The typed outcome that a run left: `outcome.json` in its run directory, or among its artifacts."""
+"""The files of a run that hold outcomes: `outcome.json` and those in `outcomes/`, in its directory and among its artifacts."""
 
+import errno
 import os
-from typing import Final
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
 
-from runward.config.json_value import JsonValue
-from runward.daemon.rundir.opening import unreadable
-from runward.daemon.rundir.tailing import NotRegular, open_in_run
-from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, opened, unreadable
+from runward.daemon.rundir.tailing import NotRegular, open_regular
+from runward.handlers.outcomes.facts import OutcomeFile
 from runward.handlers.unreadable import Unreadable
 
 OUTCOME: Final = "outcome.json"
+OUTCOMES: Final = "outcomes"
+ENDINGS: Final = (".json", ".xml", ".sarif")
+
 LARGEST: Final = 256 << 10
 """Bytes of an outcome's file."""
 
+MOST_FILES: Final = 200
+MOST_NAMES: Final = 2000
+MOST_BYTES: Final = 8 << 20
+"""Bytes of all files of a run; what is beyond counts as too large."""
 
-def outcome_in(path: str, artifacts_path: str) -> dict[str, JsonValue] | Unreadable | None:
-    """The outcome of the run in the directory `path`, the one among its artifacts first; None without a valid one.
+_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOT_THERE: Final = ABSENT | REFUSED | {LINK, errno.ENAMETOOLONG, errno.EINVAL}
+"""Where no file can be read, whoever tries: a run that wrote there left no outcome, and its verdict does not wait."""
 
-    An outcome is a JSON object that names its `outcome_kind`. What can't be an outcome counts as not produced.
-    """
-    for directory in (artifacts_path, path):
+
+class _Found(NamedTuple):
+    at: int
+    path: str
+    content: bytes | None
+
+
+def outcomes_in(path: str, artifacts_path: str) -> tuple[OutcomeFile, ...] | Unreadable:
+    """The files of the run in the directory `path` that may hold outcomes, the oldest first, then by name."""
+    found: list[_Found] = []
+    left = MOST_BYTES
+    for directory in dict.fromkeys((path, artifacts_path)):
         try:
-            descriptor = open_in_run(directory, OUTCOME)
-        except (FileNotFoundError, NotADirectoryError, NotRegular):
-            continue
+            for each in _in_directory(directory, left):
+                found.append(each)
+                left -= len(each.content or b"")
+                if len(found) == MOST_FILES:
+                    break
         except OSError as error:
-            return unreadable(error)
+            if error.errno not in _NOT_THERE:
+                return unreadable(error)
+    found.sort(key=lambda each: (each.at, each.path))
+    return tuple(OutcomeFile(each.path, each.content) for each in found)
+
+
+def _in_directory(directory: str, left: int) -> Iterator[_Found]:
+    with opened(directory, DIRECTORY) as within:
+        alone = _file(within, OUTCOME, OUTCOME, left)
+        if alone is not None:
+            yield alone
+            left -= len(alone.content or b"")
         try:
-            content = os.pread(descriptor, LARGEST + 1, 0)
+            listing = os.open(OUTCOMES, _LISTED, dir_fd=within)
         except OSError as error:
-            return unreadable(error)
+            if error.errno in _NOT_THERE:
+                return
+            raise
+        try:
+            for name in _names(listing):
+                each = _file(listing, name, f"{OUTCOMES}/{name}", left)
+                if each is not None:
+                    yield each
+                    left -= len(each.content or b"")
         finally:
-            os.close(descriptor)
-        found = read_json(content) if len(content) <= LARGEST else NotJson("is too large")
-        if isinstance(found, dict) and isinstance(found.get("outcome_kind"), str):
-            return found
-    return None
+            os.close(listing)
+
+
+def _names(listing: int) -> list[str]:
+    with os.scandir(listing) as entries:
+        names = [each.name for each in islice(entries, MOST_NAMES)]
+    return sorted(each for each in names if each.endswith(ENDINGS) and not each.startswith("."))[:MOST_FILES]
+
+
+def _file(within: int, name: str, path: str, left: int) -> _Found | None:
+    try:
+        descriptor = open_regular(within, name)
+    except NotRegular:
+        return None
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return None
+        raise
+    try:
+        most = min(LARGEST, left)
+        content = os.pread(descriptor, most + 1, 0)
+        at = os.fstat(descriptor).st_mtime_ns
+        shown = path.encode(errors="backslashreplace").decode()
+        return _Found(at, shown, content if len(content) <= most else None)
+    finally:
+        os.close(descriptor)

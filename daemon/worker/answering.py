@@ -10,7 +10,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.deciding import Answers
-from runward.handlers.chains.facts import ChainNamed, ListenersTo, OutcomeIn
+from runward.handlers.chains.facts import ChainNamed, ListenersTo
 from runward.handlers.facts import (
     QUESTIONS,
     ActionOf,
@@ -28,6 +28,7 @@ from runward.handlers.facts import (
     Ruled,
     RuledPlaybook,
 )
+from runward.handlers.outcomes.facts import OutcomesIn
 from runward.handlers.schedules.facts import Scheduled, ScheduleIn
 
 Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
@@ -130,7 +131,7 @@ def answers_of_the_world(
     answers.at_once(ListenersTo, lambda asked: chains.listening(asked.event))
     answers.at_once(ChainNamed, lambda asked: chains.chain(asked.name))
     answers.at_once(ScheduleIn, lambda asked: chains.scheduled(asked.chain))
-    answers.at_once(OutcomeIn, lambda asked: files.outcome(asked.path, asked.artifacts_path))
+    answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path))
     answers.check(QUESTIONS)
     return answers
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, TryLater, ask
 from runward.handlers.chains.advancing import Position, command_at
-from runward.handlers.chains.facts import OutcomeIn
 from runward.handlers.chains.stepping import NotStarted
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.facts import HashesOf, ProducedBy, SessionOf
+from runward.handlers.outcomes.facts import OutcomesIn
 from runward.handlers.unreadable import Unreadable
 
 
@@ -32,7 +32,7 @@ def shown(position: Position, step: int) -> Asking[Shown | NotStarted]:
         if standing.session_key is None or number == step:
             continue
         outcome, produced = yield from _left(standing.session_key, standing.attempt)
-        outcomes.append({"step": number, "outcome": standing.outcome, "file": outcome})
+        outcomes.append({"step": number, "outcome": standing.outcome, "files": outcome})
         artifacts += [{"step": number, **each} for each in produced]
     value: dict[str, JsonValue] = {
         "argv": list(command.argv),
@@ -46,14 +46,16 @@ def shown(position: Position, step: int) -> Asking[Shown | NotStarted]:
 
 
 def _left(session_key: str, attempt: int) -> Asking[tuple[JsonValue, list[dict[str, JsonValue]]]]:
-    """The outcome that a step's run holds now, and a hash, or what is the matter, for each file that it produced."""
+    """The files of outcomes that a step's run holds now, and a hash, or what is the matter, for each file that it produced."""
     session = yield from ask(SessionOf(session_key))
     if session is None:
         return None, []
-    outcome = yield from ask(OutcomeIn(session.path, session.artifacts_path))
-    if isinstance(outcome, Unreadable):
-        raise TryLater(f"the outcome of {session_key} can't be read: {outcome.why}")
-    said = None if outcome is None else dict(outcome)
+    files = yield from ask(OutcomesIn(session.path, session.artifacts_path))
+    if isinstance(files, Unreadable):
+        raise TryLater(f"the outcomes of {session_key} can't be read: {files.why}")
+    said: JsonValue = [
+        {"path": each.path, "sha256": hashlib.sha256(each.content or b"").hexdigest()} for each in files
+    ]
     produced = yield from ask(ProducedBy(session_key, session.attempt))
     if produced is None or not produced.files:
         return said, []

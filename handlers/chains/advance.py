@@ -2,18 +2,17 @@
 
 from runward.config.json_value import JsonValue
 from runward.config.step import NOT_STARTED
-from runward.handlers.asking import Asking, Given, TryLater, ask
+from runward.handlers.asking import Given, ask
 from runward.handlers.chains.advancing import Position, onward, position_of
 from runward.handlers.chains.effects import SetStep, StepStatus
 from runward.handlers.chains.events import chain_run_of
-from runward.handlers.chains.facts import ChainRunOf, OutcomeIn, StepStanding
+from runward.handlers.chains.facts import ChainRunOf, StepStanding
 from runward.handlers.chains.rang import TRY
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.events import SessionFinished
-from runward.handlers.facts import SessionOf
+from runward.handlers.outcomes.facts import LatestOutcomeOf
 from runward.handlers.starts.events import StartFailed
 from runward.handlers.timers.events import TimerSet
-from runward.handlers.unreadable import Unreadable
 
 
 def decide(event: SessionFinished | StartFailed, given: Given) -> Deciding:
@@ -35,7 +34,8 @@ def decide(event: SessionFinished | StartFailed, given: Given) -> Deciding:
         return ()
     else:
         status, code, why = event.status, event.reason_code, None
-        outcome = yield from _outcome(event.session_key)
+        found = yield from ask(LatestOutcomeOf(event.session_key))
+        outcome = None if found is None else dict(found)
     over = StepStanding(current.step, status, code, event.session_key, current.attempt, outcome)
     ended = SetStep(
         run.id, over.step, given.at, status, code, why, True, event.session_key, over.attempt, outcome
@@ -67,12 +67,3 @@ def _again(position: Position, over: StepStanding, at: float) -> tuple[Effect, .
         Emit(TimerSet(position.run, f"{TRY}{over.step} {number}", at, at + wait)),
         Explain(position.run, "decided", said),
     )
-
-
-def _outcome(session_key: str) -> Asking[dict[str, JsonValue] | None]:
-    session = yield from ask(SessionOf(session_key))
-    assert session is not None, "its verdict was recorded"
-    outcome = yield from ask(OutcomeIn(session.path, session.artifacts_path))
-    if isinstance(outcome, Unreadable):
-        raise TryLater(f"the outcome of {session_key} can't be read: {outcome.why}")
-    return None if outcome is None else dict(outcome)

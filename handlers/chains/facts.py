@@ -78,17 +78,6 @@ class ChainRunOf(Question["ChainRunStanding | None"]):
     run: str
 
 
-@dataclass(frozen=True, slots=True)
-class OutcomeIn(Question["Mapping[str, JsonValue] | Unreadable | None"]):
-    """Question: the typed outcome that a run left in `outcome.json`. Answer: the object, or None without a valid one.
-
-    `path` is the run's directory, `artifacts_path` that of its artifacts.
-    """
-
-    path: str
-    artifacts_path: str
-
-
 class OpenRun(NamedTuple):
     """A chain run that is not over: what it takes turns by, and whether it waits for its turn."""
 
@@ -115,4 +104,4 @@ class FiringsOf(Question["tuple[float, ...]"]):
     chain: str
 
 
-QUESTIONS: Final = (ListenersTo, ChainNamed, ChainFiresNow, ChainRunOf, OutcomeIn, OpenRunsOf, FiringsOf)
+QUESTIONS: Final = (ListenersTo, ChainNamed, ChainFiresNow, ChainRunOf, OpenRunsOf, FiringsOf)

@@ -46,6 +46,7 @@ from runward.handlers.facts import (
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native
+from runward.handlers.outcomes.recording import recorded
 from runward.handlers.sessions import deadline
 from runward.handlers.sessions.launched import is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
@@ -90,13 +91,19 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
             session = session._replace(contract_json=launch.contract_json)
         if launch is not None and launch.timeout is not None:
             held += (RingNow(deadline.lane(session.key)),)
-    return held + (yield from _held_to_contract(event, given, session))
+    outcomes: Effects = ()
+    invalid: dict[str, JsonValue] = {}
+    if session.layout == native.LAYOUT and event.origin == "live":
+        outcomes, invalid = yield from recorded(session, given.at)
+    return (*held, *(yield from _held_to_contract(event, given, session, invalid)), *outcomes)
 
 
-def _held_to_contract(event: AttemptEnded, given: Given, session: Session) -> Deciding:
+def _held_to_contract(
+    event: AttemptEnded, given: Given, session: Session, invalid: dict[str, JsonValue]
+) -> Deciding:
     """The end, with the verification of the session's contract."""
     if session.contract_json is None or event.origin == "history":
-        return _conclude(event, given.event_hash, session, None, None, None)
+        return _conclude(event, given.event_hash, session, None, None, None, invalid)
     contract = stored_contract(session.contract_json)
     within = boundary(session.artifacts_path, session.path)
     paths = tuple(entry.path for entry in contract.expected)
@@ -104,7 +111,7 @@ def _held_to_contract(event: AttemptEnded, given: Given, session: Session) -> De
     if isinstance(answer, Unreadable):
         raise TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
     verification = verify(contract, answer, given.at)
-    return _conclude(event, given.event_hash, session, contract, verification, answer)
+    return _conclude(event, given.event_hash, session, contract, verification, answer, invalid)
 
 
 def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
@@ -170,6 +177,7 @@ def _conclude(
     contract: Contract | None,
     verification: Verification | None,
     found: RootFacts | None,
+    invalid: dict[str, JsonValue],
 ) -> Effects:
     status, reason = _verdict(event, verification)
     effects: Effects = (
@@ -178,7 +186,7 @@ def _conclude(
             event.session_key,
             "decided",
             f"{status}: {reason.summary}",
-            _known(event, contract, found),
+            _known(event, contract, found) | ({"invalid_outcomes": invalid} if invalid else {}),
         ),
         Emit(_finished(event, status, reason, verification)),
     )

@@ -32,6 +32,7 @@ from runward.handlers.facts import (
 )
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Document
+from runward.handlers.outcomes.facts import OutcomesIn
 from runward.handlers.sessions.fold import fold
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
@@ -139,6 +140,8 @@ def answer(question: Question[Any], session: Session | None) -> object:
             return RootFacts(True, (FileFact("empty"),) * len(paths))
         case LaunchOf():
             return None
+        case OutcomesIn():
+            return ()
         case LinkedSessionsOf():
             return LinkedSessions()
         case LegsBefore():

@@ -21,7 +21,7 @@ JUDGE: Final = """\
 command:
   - sh
   - -c
-  - 'until [ -e "$RUNWARD_RUN_DIR/../../go" ]; do sleep 0.02; done; echo judged >> "$RUNWARD_RUN_DIR/../../did"; echo "{\\"outcome_kind\\": \\"review_verdict\\", \\"verdict\\": \\"$0\\"}" > "$RUNWARD_ARTIFACTS_DIR/outcome.json"'
+  - 'until [ -e "$RUNWARD_RUN_DIR/../../go" ]; do sleep 0.02; done; echo judged >> "$RUNWARD_RUN_DIR/../../did"; echo "{\\"outcome_kind\\": \\"review_verdict\\", \\"summary\\": \\"s\\", \\"verdict\\": \\"$0\\"}" > "$RUNWARD_ARTIFACTS_DIR/outcome.json"'
   - "{{ with.verdict }}"
 """
 MERGE: Final = """\

@@ -58,9 +58,9 @@ steps:
 """
 _WAYS: Final = ("overlap: queue, misfire: run_all", "jitter: 5s, misfire: run_once", "overlap: allow")
 _OUTCOMES: Final[tuple[JsonValue, ...]] = (
-    {"outcome_kind": "review_verdict", "go": True},
-    {"outcome_kind": "review_verdict", "go": True},
-    {"outcome_kind": "review_verdict", "go": False},
+    {"outcome_kind": "review_verdict", "summary": "fine", "verdict": "APPROVE", "go": True},
+    {"outcome_kind": "review_verdict", "summary": "fine", "verdict": "APPROVE", "go": True},
+    {"outcome_kind": "review_verdict", "summary": "no", "verdict": "REJECT", "go": False},
     {"go": True},
     None,
 )

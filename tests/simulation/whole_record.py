@@ -26,6 +26,7 @@ PRUNED: Final = (
     "decisions",
     "status_history",
     "attempts",
+    "artifacts",
     "sessions",
 )
 """The tables from which rows go."""
@@ -44,7 +45,7 @@ OWNER: Final = {
 NUMBERED: Final = ("decisions", "status_history")
 """Those of them whose rows are numbered as they come, so that a number may come again."""
 
-MADE_AGAIN: Final = ("attempts", "sessions", "hooks")
+MADE_AGAIN: Final = ("attempts", "sessions", "hooks", "artifacts")
 """Those in which a row that went is made again, for a session that is resumed or that its agent's hook tells of again."""
 
 LATER: Final = (
@@ -167,6 +168,7 @@ def _put_history_in_order(whole: sqlite3.Connection) -> None:
 
 
 WITHOUT_ROWID: Final = (
+    "artifacts",
     "chains",
     "schedules",
     "chain_runs",

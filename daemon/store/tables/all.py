@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from runward.daemon.store.tables.approvals import APPROVALS
+from runward.daemon.store.tables.artifacts import ARTIFACTS
 from runward.daemon.store.tables.cancellations import CANCELLATIONS
 from runward.daemon.store.tables.chain_runs import CHAIN_RUNS
 from runward.daemon.store.tables.cursors import CURSORS
@@ -36,6 +37,7 @@ TABLES: Final[tuple[Table, ...]] = (
     LAUNCHES,
     PROBLEMS,
     SESSIONS,
+    ARTIFACTS,
     CANCELLATIONS,
     STARTS,
     CHAIN_RUNS,

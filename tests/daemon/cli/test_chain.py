@@ -36,7 +36,7 @@ REVIEW = """\
 command:
   - sh
   - -c
-  - 'echo "{\\"outcome_kind\\": \\"review_verdict\\", \\"verdict\\": \\"$0\\"}" > "$RUNWARD_ARTIFACTS_DIR/outcome.json"'
+  - 'echo "{\\"outcome_kind\\": \\"review_verdict\\", \\"summary\\": \\"s\\", \\"verdict\\": \\"$0\\"}" > "$RUNWARD_ARTIFACTS_DIR/outcome.json"'
   - "{{ with.verdict }}"
 """
 TWO_STEPS = """\

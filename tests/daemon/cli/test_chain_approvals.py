@@ -11,7 +11,7 @@ from tests.waiting import wait_for
 from runward.config.json_value import JsonValue
 
 REVIEW = """\
-command: [sh, -c, 'printf "%s" "{\\"outcome_kind\\": \\"review_verdict\\", \\"verdict\\": \\"$0\\"}" > outcome.json', "{{ with.verdict }}"]
+command: [sh, -c, 'printf "%s" "{\\"outcome_kind\\": \\"review_verdict\\", \\"summary\\": \\"s\\", \\"verdict\\": \\"$0\\"}" > outcome.json', "{{ with.verdict }}"]
 """
 ACTIONS = """
 [actions.merge]

@@ -25,6 +25,7 @@ from runward.handlers.facts import (
     Session,
     SessionOf,
 )
+from runward.handlers.outcomes.facts import OutcomesIn
 
 Decide = Callable[[str, Event, Given], route.Decision]
 Arguments = TypeVarTuple("Arguments")
@@ -41,6 +42,7 @@ class Told:
         self.answers.from_store(SessionOf, self._none)
         self.answers.from_store(LinkedSessionsOf, self._nothing_linked)
         self.answers.at_once(LaunchOf, lambda question: None)
+        self.answers.at_once(OutcomesIn, lambda question: ())
         self.answers.at_once(DeclaredContract, lambda question: Declarations(None, None))
 
     async def decide(self, jobs: Sequence[Job]) -> list[JobResult]:

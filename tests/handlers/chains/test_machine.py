@@ -10,7 +10,7 @@ from runward.config.chain import read_chain
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook
 from runward.config.step import Callables
-from runward.handlers.asking import Given, TryLater
+from runward.handlers.asking import Given
 from runward.handlers.chains import advance, begun, cancel, fire, match, order
 from runward.handlers.chains import status as changed_status
 from runward.handlers.chains.advancing import run_id
@@ -40,15 +40,14 @@ from runward.handlers.chains.facts import (
     FiringsOf,
     ListenersTo,
     OpenRunsOf,
-    OutcomeIn,
     StepStanding,
 )
 from runward.handlers.effects import Deciding, Effect, Emit, Explain, StartRun
 from runward.handlers.events import AttemptStarted, SessionFinished, Status
 from runward.handlers.facts import Play, PlayOf, Session, SessionOf
+from runward.handlers.outcomes.facts import LatestOutcomeOf
 from runward.handlers.starts.effects import WithdrawStart
 from runward.handlers.starts.events import StartFailed
-from runward.handlers.unreadable import Unreadable
 
 TEXT = """\
 name: pr
@@ -173,7 +172,7 @@ def finished(
         {
             ChainRunOf(RUN): standing,
             SessionOf(key): session,
-            OutcomeIn("/runs/s", "/runs/s/artifacts"): outcome,
+            LatestOutcomeOf(key): outcome,
         },
     )
 
@@ -238,11 +237,6 @@ def test_a_step_that_can_not_be_started_fails_the_run() -> None:
         ("failed", "run.failed.not_started")
     ]
     assert [each.reason_code for each in of(SetChainRun, effects)] == ["chain.failed.step_failed"]
-
-
-def test_an_outcome_that_can_not_be_read_is_waited_for() -> None:
-    with pytest.raises(TryLater):
-        finished(outcome=Unreadable("Input/output error"))
 
 
 def test_of_a_run_that_is_over_only_the_step_is_kept() -> None:

@@ -35,6 +35,7 @@ from runward.handlers.facts import (
     SessionOf,
 )
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.outcomes.facts import OutcomesIn
 from runward.handlers.sessions import ended as handler
 from runward.handlers.sessions.reasons import status_of
 from runward.handlers.unreadable import Unreadable
@@ -127,9 +128,9 @@ def answers(
     tries: int = 0,
     launch: Launch | None = None,
 ) -> Effects | TryLater:
-    """Ask and answer as the worker does, at most four rounds."""
+    """Ask and answer as the worker does, at most five rounds."""
     known: dict[AnyQuestion, Answer] = {}
-    for _ in range(5):
+    for _ in range(6):
         decision = decide(event, HASH, known, NOW, tries)
         if not isinstance(decision, Need):
             return decision
@@ -142,9 +143,11 @@ def answers(
                 known[decision.question] = order
             case LaunchOf():
                 known[decision.question] = launch
+            case OutcomesIn():
+                known[decision.question] = ()
             case _:
                 known[decision.question] = facts
-    raise AssertionError("it still asks after four rounds")
+    raise AssertionError("it still asks after five rounds")
 
 
 def conclude(way: WayOut, state: ContractState, **changed: object) -> Effects:
@@ -292,6 +295,7 @@ def test_artifacts_below_the_run_may_not_leave_it_and_others_are_where_the_launc
     def asks(**changed: object) -> object:
         known: dict[AnyQuestion, Answer] = {
             LaunchOf(KEY): None,
+            OutcomesIn(PATH, str(changed.get("artifacts_path", f"{PATH}/artifacts"))): (),
             SessionOf(KEY): session(CONTRACT, **changed),
             LinkedSessionsOf(KEY): LinkedSessions(),
         }

@@ -6,6 +6,7 @@ from tests.handlers.played import Answer, AnyQuestion, played
 from runward.handlers.effects import Effects, Explain, FoldContract, RefuseFold
 from runward.handlers.events import AttemptEnded, AttemptStarted
 from runward.handlers.facts import LaunchOf, LinkedSessions, LinkedSessionsOf, Session, SessionOf
+from runward.handlers.outcomes.facts import OutcomesIn
 from runward.handlers.sessions import ended as ending
 from runward.handlers.sessions import opened
 from runward.handlers.sessions.fold import fold
@@ -17,6 +18,8 @@ def decide(event: AttemptStarted | AttemptEnded, known: Session | None) -> Effec
         LaunchOf(KEY): None,
         LinkedSessionsOf(KEY): LinkedSessions(),
     }
+    if known is not None:
+        facts[OutcomesIn(known.path, known.artifacts_path)] = ()
     decision = (
         played(opened.decide)(event, HASH, facts, NOW)
         if isinstance(event, AttemptStarted)

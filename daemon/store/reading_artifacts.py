@@ -1,0 +1,54 @@
+"""The store as commands read what sessions found out."""
+
+import sqlite3
+from typing import NamedTuple
+
+
+class ArtifactRow(NamedTuple):
+    """An outcome of a session. Times are Unix seconds; `content` is a JSON text, `passed` 0, 1 or None."""
+
+    id: str
+    session_key: str
+    kind: str
+    name: str
+    content: str | None
+    summary: str | None
+    passed: int | None
+    file_path: str | None
+    created_at: float
+    updated_at: float
+
+
+class Wanted(NamedTuple):
+    """Which outcomes are wanted. `passed` is `true`, `false`, `null`, or None for all; `limit` -1 for no limit."""
+
+    kind: str | None = None
+    passed: str | None = None
+    session: str | None = None
+    chain_run: str | None = None
+    since: float | None = None
+    limit: int = -1
+
+
+_COLUMNS = ", ".join(ArtifactRow._fields)
+
+
+def artifacts(connection: sqlite3.Connection, wanted: Wanted) -> list[ArtifactRow]:
+    """The outcomes that are wanted, the newest first."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from artifacts where (?1 is null or kind = ?1) and (?3 is null or session_key = ?3)"  # noqa: S608 # our own words
+        " and (?2 is null or case ?2 when 'null' then passed is null when 'true' then passed = 1 else passed = 0 end)"
+        " and (?4 is null or session_key in (select session_key from chain_steps where run = ?4))"
+        " and (?5 is null or updated_at >= ?5) order by updated_at desc, place desc, id limit ?6",
+        tuple(wanted),
+    )
+    return [ArtifactRow(*row) for row in rows]
+
+
+def artifacts_called(connection: sqlite3.Connection, text: str) -> list[ArtifactRow]:
+    """The outcomes whose id begins with `text`."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from artifacts where substr(id, 1, length(?1)) = ?1 order by id limit 9",  # noqa: S608 # our own words
+        (text,),
+    )
+    return [ArtifactRow(*row) for row in rows]

@@ -1,0 +1,56 @@
+"""What sessions found out: one row for each session, kind and name."""
+
+import hashlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from pydantic_core import from_json, to_json
+
+from runward.config.json_value import JsonValue
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.jobs import Job
+from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.values import listed
+from runward.handlers.outcomes.effects import RecordArtifact
+from runward.handlers.outcomes.facts import LatestOutcomeOf
+
+if TYPE_CHECKING:
+    from runward.daemon.store.batch import Batch
+
+RECORD: Final = Write(
+    "insert into artifacts (id, session_key, kind, name, content, summary, passed, file_path, is_known, place, created_at,"
+    " updated_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?11, ?11) on conflict (session_key, kind, name) do update"
+    " set content = excluded.content, summary = excluded.summary, passed = excluded.passed,"
+    " file_path = excluded.file_path, is_known = excluded.is_known, place = excluded.place, updated_at = excluded.updated_at"
+)
+
+
+def artifact_id(session_key: str, kind: str, name: str) -> str:
+    """The id of what a session has of this kind and name: always the same."""
+    digest = hashlib.sha256(f"{session_key}\n{kind}\n{name}".encode(errors="replace"))
+    return f"ar_{digest.hexdigest()[:12]}"
+
+
+def _record(batch: "Batch", job: Job, effect: RecordArtifact) -> None:
+    content = to_json(effect.content).decode()
+    whose = (effect.session_key, effect.kind, effect.name)
+    said = (content, effect.summary, effect.passed, effect.file_path, effect.is_known, effect.place)
+    batch.row(RECORD, (artifact_id(*whose), *whose, *said, effect.at))
+
+
+async def latest(store: Store, sessions: Iterable[str]) -> dict[str, dict[str, JsonValue]]:
+    """The outcome of a registered kind that each of these sessions produced last."""
+    rows = await store.read(
+        "select session_key, content from artifacts where is_known and session_key in (select value from json_each(?))"
+        " order by updated_at, place",
+        (listed(sessions),),
+    )
+    return {str(key): from_json(str(content)) for key, content in rows}
+
+
+ARTIFACTS: Final = Table(
+    writes=(RECORD,),
+    appliers={RecordArtifact: _record},
+    answers={LatestOutcomeOf: answers_by(latest, lambda asked: asked.session_key)},
+    goes_with_session=("delete from artifacts where session_key = ?",),
+)

@@ -1,0 +1,1 @@
+"""Outcomes: what sessions found out, read with the verdict and kept under an id."""

@@ -1,0 +1,26 @@
+"""What can be ordered for outcomes: rows of their table."""
+
+from typing import NamedTuple, TypeAlias
+
+from runward.config.json_value import JsonValue
+
+
+class RecordArtifact(NamedTuple):
+    """Keep an outcome of a session. One of the same kind and name takes its content, and keeps its id.
+
+    `place` is its place among those that are recorded together; `is_known` says whether its kind is registered.
+    """
+
+    session_key: str
+    at: float
+    kind: str
+    name: str
+    content: JsonValue
+    summary: str
+    passed: bool | None
+    file_path: str
+    is_known: bool
+    place: int
+
+
+OutcomeEffect: TypeAlias = RecordArtifact

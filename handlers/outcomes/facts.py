@@ -1,0 +1,40 @@
+"""What can be asked about outcomes, and the answers."""
+
+from collections.abc import Mapping  # noqa: F401 - in the types of answers
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue  # noqa: F401 - in the types of answers
+from runward.handlers.asking import Question
+from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
+
+
+class OutcomeFile(NamedTuple):
+    """A file that may hold an outcome: its path below the run's or the artifacts' directory, and its content.
+
+    `content` is None where the file is too large.
+    """
+
+    path: str
+    content: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomesIn(Question["tuple[OutcomeFile, ...] | Unreadable"]):
+    """Question: which files of a run hold outcomes. Answer: the files in the order of their times, or `Unreadable`.
+
+    `path` is the run's directory, `artifacts_path` that of its artifacts.
+    """
+
+    path: str
+    artifacts_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class LatestOutcomeOf(Question["Mapping[str, JsonValue] | None"]):
+    """Question: the outcome of a registered kind that a session produced last. Answer: the object, or None."""
+
+    session_key: str
+
+
+QUESTIONS: Final = (OutcomesIn, LatestOutcomeOf)

@@ -1,0 +1,77 @@
+"""Files of a run, read as outcomes: JSON, JUnit's XML and SARIF."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.outcomes.facts import OutcomeFile
+
+if TYPE_CHECKING:
+    from runward.config.outcome import CheckedOutcome
+
+
+class ReadOutcome(NamedTuple):
+    """An outcome, the name that it goes by, and the file that it came from."""
+
+    name: str
+    file: str
+    outcome: "CheckedOutcome"
+
+
+class OutcomeProblem(NamedTuple):
+    """What is wrong with an outcome, or with one of its `field`s, as in `findings[1].severity`."""
+
+    field: str
+    message: str
+
+    def said(self) -> str:
+        """In one line."""
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+class InvalidOutcome(NamedTuple):
+    """A file that holds no right outcome."""
+
+    file: str
+    problems: tuple[OutcomeProblem, ...]
+
+
+def read_outcome(file: OutcomeFile, kind: str | None = None) -> ReadOutcome | InvalidOutcome:
+    """What the file says. With a `kind` it must hold that one, and need not name it."""
+    from runward.config.outcome import CheckedOutcome, check_outcome
+
+    found = _value(file)
+    if isinstance(found, str):
+        return InvalidOutcome(file.path, (OutcomeProblem("", found),))
+    checked = check_outcome(found, kind)
+    if isinstance(checked, CheckedOutcome):
+        stem = file.path.rpartition("/")[2].rpartition(".")[0]
+        return ReadOutcome(checked.name or stem, file.path, checked)
+    return InvalidOutcome(file.path, tuple(OutcomeProblem(*each) for each in checked))
+
+
+def _value(file: OutcomeFile) -> JsonValue:
+    """The outcome as it is written; a text says why there is none."""
+    if file.content is None:
+        return "is larger than an outcome may be (256 KiB)"
+    if file.path.endswith(".xml"):
+        from runward.handlers.outcomes.junit import outcome_of_junit
+
+        return outcome_of_junit(file.content)
+    value = read_json(file.content)
+    if isinstance(value, NotJson):
+        return f"is not JSON: {value.message}"
+    if file.path.endswith(".sarif"):
+        from runward.handlers.outcomes.sarif import outcome_of_sarif
+
+        return outcome_of_sarif(value)
+    return value if isinstance(value, dict) else "is not a JSON object"
+
+
+def read_outcomes(files: tuple[OutcomeFile, ...]) -> tuple[list[ReadOutcome], list[InvalidOutcome]]:
+    """What the files say, in their order."""
+    read = [read_outcome(each) for each in files]
+    return (
+        [each for each in read if isinstance(each, ReadOutcome)],
+        [each for each in read if isinstance(each, InvalidOutcome)],
+    )

@@ -1,0 +1,43 @@
+"""What is kept of a session's outcomes when it is judged."""
+
+from runward.config.json_value import JsonValue
+from runward.handlers.asking import Asking, TryLater, ask
+from runward.handlers.facts import Session
+from runward.handlers.outcomes.effects import RecordArtifact
+from runward.handlers.outcomes.facts import OutcomesIn
+from runward.handlers.outcomes.reading import ReadOutcome, read_outcomes
+from runward.handlers.unreadable import Unreadable
+
+
+def recorded(session: Session, at: float) -> Asking[tuple[tuple[RecordArtifact, ...], dict[str, JsonValue]]]:
+    """The outcomes of a session, to be kept; and what is wrong with those that are not, by file.
+
+    Of two with one kind and name the later one counts.
+    """
+    found = yield from ask(OutcomesIn(session.path, session.artifacts_path))
+    if isinstance(found, Unreadable):
+        raise TryLater(f"the outcomes of {session.key} can't be read: {found.why}")
+    if not found:
+        return (), {}
+    read, invalid = read_outcomes(found)
+    last: dict[tuple[str, str], ReadOutcome] = {}
+    for each in read:
+        key = (each.outcome.kind, each.name)
+        last.pop(key, None)
+        last[key] = each
+    kept = tuple(
+        RecordArtifact(
+            session.key,
+            at,
+            each.outcome.kind,
+            each.name,
+            each.outcome.value,
+            each.outcome.summary,
+            each.outcome.passed,
+            each.file,
+            each.outcome.is_known,
+            place,
+        )
+        for place, each in enumerate(last.values())
+    )
+    return kept, {each.file: [problem.said() for problem in each.problems] for each in invalid}

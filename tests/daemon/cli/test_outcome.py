@@ -1,0 +1,78 @@
+"""`runward outcome` and `artifact`: outcomes that are checked, and those that a real daemon recorded."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from tests.daemon.cli.calling import Place
+
+REVIEW = {"outcome_kind": "review_verdict", "summary": "two bugs", "verdict": "REJECT", "passed": False}
+JUNIT = '<testsuite><testcase name="a"/><testcase name="b"><failure message="no"/></testcase></testsuite>'
+
+
+@pytest.fixture
+def judged(place: Place) -> Place:
+    """Two runs: one with three outcomes, of which one is invalid, and one without any."""
+    place.daemon_once()  # what was over before a root was first seen is history
+    now = datetime.now(UTC).isoformat()
+    run = place.add_run("run-1", started_at=now)
+    (run / "artifacts/outcomes").mkdir(parents=True, exist_ok=True)
+    (run / "artifacts/outcome.json").write_text(json.dumps(REVIEW))
+    (run / "artifacts/outcomes/unit.xml").write_text(JUNIT)
+    (run / "artifacts/outcomes/bad.json").write_text('{"outcome_kind": "gate_verdict", "summary": "s"}')
+    place.end_run("run-1", 0, now)
+    place.add_run("run-2", exit_code=0)
+    place.daemon_once()
+    return place
+
+
+def test_a_right_outcome_is_valid(place: Place) -> None:
+    (place.directory / "o.json").write_text(json.dumps(REVIEW))
+    (place.directory / "t.xml").write_text(JUNIT)
+    assert place.call("outcome", "check", "o.json").out == "valid: review_verdict: two bugs\n"
+    shown = place.call("outcome", "check", "t.xml", "--json").object()
+    assert (shown["valid"], shown["outcome_kind"], shown["problems"]) == (True, "test_result", [])
+    (place.directory / "o.json").write_text('{"summary": "s"}')
+    assert place.call("outcome", "check", "o.json", "--kind", "ci_result").code == 0
+    assert "nobody registered" in place.call("outcome", "check", "o.json", "--kind", "own").out
+
+
+def test_an_invalid_outcome_ends_with_1_and_names_each_field(place: Place) -> None:
+    (place.directory / "o.json").write_text(
+        json.dumps({**REVIEW, "verdict": "MAYBE", "findings": [{"severity": "bad"}]})
+    )
+    ended = place.call("outcome", "check", "o.json", "--json")
+    assert ended.code == 1
+    assert [each["field"] for each in ended.items("problems")] == [
+        *("verdict", "findings[0].severity", "findings[0].category", "findings[0].description")
+    ]
+    assert "findings[0].category: is missing" in place.call("outcome", "check", "o.json").out
+    (place.directory / "o.json").write_text("{")
+    assert place.call("outcome", "check", "o.json").code == 1
+    assert place.call("outcome", "check", "gone.json").code == 3
+
+
+def test_outcomes_are_kept_with_their_session_and_found_by_kind_and_result(judged: Place) -> None:
+    listed = judged.call("artifact", "list", "--json").objects()
+    assert {(each["kind"], each["name"], each["passed"]) for each in listed} == {
+        ("review_verdict", "outcome", False),
+        ("test_result", "unit", False),
+    }
+    wanted = ("artifact", "list", "--kind", "review_verdict", "--passed", "false", "--since", "7d", "--json")
+    (found,) = judged.call(*wanted).objects()
+    assert (found["session_id"], found["summary"]) == ("run-1", "two bugs")
+    assert judged.call("artifact", "list", "--passed", "true").out == "no artifacts\n"
+    assert judged.call("artifact", "list", "--session", "run-2", "--json").objects() == []
+    shown = judged.call("artifact", "show", str(found["id"]))
+    assert "REJECT" in shown.out
+    assert judged.call("artifact", "show", "@last", "--json").object()["session_key"]
+    assert judged.call("artifact", "show", "ar_none").code == 3
+
+
+def test_a_session_shows_its_outcomes_and_why_says_what_is_wrong_with_the_others(judged: Place) -> None:
+    shown = judged.call("session", "show", "run-1", "--json").items("artifacts")
+    assert {each["kind"] for each in shown} == {"review_verdict", "test_result"}
+    assert "two bugs" in judged.call("session", "show", "run-1").out
+    told = judged.call("why", "run-1", "--json").out
+    assert "gate_passed: is missing" in told
+    assert "outcomes/bad.json" in told
