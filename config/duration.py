@@ -24,21 +24,18 @@ _SECONDS_BY_UNIT = {
     **dict.fromkeys(("w", "week", "weeks"), 7 * 86400),
 }
 _UNIT = "|".join(sorted(_SECONDS_BY_UNIT, key=lambda unit: (-len(unit), unit)))
-_TERM = rf"[0-9]{{1,12}}(?:\.[0-9]{{1,9}})? *(?:{_UNIT})"
+_TERM = rf"\+?(?:[0-9]{{1,12}}(?:\.[0-9]{{0,9}})?|\.[0-9]{{1,9}}) *(?:{_UNIT})"
 
 DURATION_PATTERN = rf"^ *{_TERM}(?: *{_TERM})* *$"
 """The grammar as a regular expression that JSON Schema (ECMA 262) and Python read alike."""
 
-MAX_DURATION_S = 366 * 86400.0
-"""The longest duration that anything here may last: a year."""
-
-MAX_AGE_S = 100 * MAX_DURATION_S
-"""The longest that anything here may be kept, or ago: a century."""
+MAX_DURATION_S = 36_600 * 86400.0
+"""The longest duration that anything here may last, be kept, or be ago: a century."""
 
 _MAX_TEXT = 200
 
 # Texts, compiled by `re` when first needed: most starts of the launcher never read a duration.
-_EACH_TERM = rf"([0-9]+(?:\.[0-9]+)?) *({_UNIT})(?![a-zµμ])"
+_EACH_TERM = rf"([0-9]+(?:\.[0-9]*)?|\.[0-9]+) *({_UNIT})(?![a-zµμ])"
 _MICROSECONDS = (
     ("d", 86_400_000_000),
     ("h", 3_600_000_000),

@@ -4,7 +4,7 @@ from types import MappingProxyType
 from typing import Final
 
 from runward.config.action import ACTIONS
-from runward.config.duration import MAX_AGE_S
+from runward.config.duration import MAX_DURATION_S
 from runward.config.shape import (
     Choice,
     DurationText,
@@ -164,7 +164,7 @@ _KEYS: Final[dict[str, Shape]] = {
         "How long the record of a session is kept after its end, or 'never' to prune none. Default: 365d.",
         3600.0,
         or_never=True,
-        longest=MAX_AGE_S,
+        longest=MAX_DURATION_S,
     ),
     "low_disk": SizeText(
         "Free space on the disk of state_dir below which no run is looked at; at most a tenth of that disk. "

@@ -76,15 +76,22 @@ class Declarer:
         self._settings = settings
 
     def check(self) -> None:
-        """Read all playbooks and agent profiles; what is wrong with them is a problem until it is fixed."""
+        """Read all playbooks, agent profiles and chains; what is wrong with them is a problem until it is fixed."""
         settings = self._settings
         wrong = _why_not(lambda: playbook_names(settings), lambda name: self._with_agent(settings, name))
         wrong += _why_not(lambda: agent_names(settings), lambda name: self._defaults(settings, name))
-        self._wrong = tuple(wrong)
+        chains = _why_not(lambda: chain_names(settings), lambda name: self._read_right(settings, name))
+        self._wrong = (
+            *(f"{why}; runs that name it have no contract" for why in wrong),
+            *(f"{why}; the chain does not fire" for why in chains),
+        )
+
+    def _read_right(self, settings: Settings, name: str) -> Chain:
+        return _value(find_chain(settings, name, self._read_chain))
 
     def degraded(self) -> list[str]:
-        """What is wrong with playbooks and agent profiles, for `status`: runs that name them have no contract."""
-        return [f"{why}; runs that name it have no contract" for why in self._wrong]
+        """What is wrong with the operator's files, and what follows, for `status`."""
+        return list(self._wrong)
 
     def _playbook(self, settings: Settings, name: str) -> Playbook:
         try:

@@ -1,9 +1,9 @@
-"""Everything that is wrong with what the operator wrote: settings, playbooks, agent profiles, and rules."""
+"""Everything that is wrong with what the operator wrote: settings, playbooks, agent profiles, chains, and rules."""
 
 from runward.config.problem import Parsed, Problem
 from runward.config.settings import Settings
 from runward.daemon.cli.declared import declared
-from runward.daemon.settings import agent_names, find_agent, playbook_names
+from runward.daemon.settings import agent_names, chain_names, find_agent, find_chain, playbook_names
 
 
 def complaints_about(parsed: Parsed[Settings]) -> tuple[Problem, ...]:
@@ -13,6 +13,7 @@ def complaints_about(parsed: Parsed[Settings]) -> tuple[Problem, ...]:
     found = [parsed.problems]
     found += [declared(parsed.value, name, None).problems for name in playbook_names(parsed.value)]
     found += [find_agent(parsed.value, name).problems for name in agent_names(parsed.value)]
+    found += [find_chain(parsed.value, name).problems for name in chain_names(parsed.value)]
     found.append(_rules_without_playbook(parsed.value))
     return tuple(dict.fromkeys(problem for each in found for problem in each))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from runward.config.duration import MAX_AGE_S, MAX_DURATION_S, DurationError, parse_duration
+from runward.config.duration import MAX_DURATION_S, DurationError, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +38,7 @@ def parse_moment(text: str, now: float) -> float:
     if re.fullmatch(r"@[0-9]{1,12}(\.[0-9]+)?", words):
         return float(words[1:])
     try:
-        return now - parse_duration(words.removesuffix("ago").removeprefix("-").strip(), MAX_AGE_S)
+        return now - parse_duration(words.removesuffix("ago").removeprefix("-").strip(), MAX_DURATION_S)
     except DurationError:
         pass
     try:

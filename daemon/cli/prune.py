@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from runward.config.counting import counted
-from runward.config.duration import MAX_AGE_S, render_duration
+from runward.config.duration import MAX_DURATION_S, render_duration
 from runward.config.settings import Settings
 from runward.daemon.cli.context import settings_in_force, store_to_read
 from runward.daemon.cli.moments import Length
@@ -25,7 +25,7 @@ _SHORTEST: Final = 1.0
 @click.command()
 @click.option(
     "--older-than",
-    type=Length(MAX_AGE_S),
+    type=Length(MAX_DURATION_S),
     required=True,
     metavar="DURATION",
     help="Prune sessions that ended at least so long ago.",

@@ -23,9 +23,9 @@ from runward.daemon.cli.moments import Period
 from runward.daemon.cli.output import iso, print_json, safe
 from runward.daemon.cli.wrapping import room
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
-from runward.daemon.settings import changed_files
+from runward.daemon.settings import chain_names, changed_files, find_chain
 from runward.daemon.sign_of_life import stalled_s
-from runward.daemon.store import reading
+from runward.daemon.store import reading, reading_chains
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_failures import unseen_failures
 from runward.daemon.watch.held_watches import held_watches
@@ -126,6 +126,9 @@ def status_of(settings: Settings, now: float) -> Status:
             "version": report.get("version"),
             "http": None,
             "sessions": dict(reading.sessions_by_status(connection)),
+            "chains": _chains(settings, connection),
+            "chain_runs": reading_chains.runs_by_status(connection),
+            "approvals": len(reading_chains.open_approvals(connection)),
             "queue": _queue(connection, now),
             "requests": {
                 "waiting": _files(settings.state_dir, INBOX),
@@ -147,6 +150,18 @@ def status_of(settings: Settings, now: float) -> Status:
             "problems": _problems(connection, report),
         }
         return Status(told, reading.running(connection, MOST_RUNNING))
+
+
+def _chains(settings: Settings, connection: sqlite3.Connection) -> JsonValue:
+    """How many chains fire, are paused or disabled, and are wrong."""
+    counts = {"active": 0, "paused": 0, "disabled": 0, "quarantined": 0}
+    names = chain_names(settings)
+    statuses = reading_chains.chain_statuses(connection) if names else {}
+    for name in names:
+        found = find_chain(settings, name).value
+        known = None if found is None else statuses.get(found.name)
+        counts["quarantined" if found is None else "active" if known is None else known.status] += 1
+    return dict(counts)
 
 
 def _files(state: str, name: str) -> int:

@@ -58,6 +58,13 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
             yield Need(f"degraded: {each}", _LOG)
     yield from _failures(_table(status["failures"]))
     yield from _waiting(status)
+    approvals = status["approvals"]
+    if isinstance(approvals, int) and approvals:
+        verb = "waits" if approvals == 1 else "wait"
+        yield Need(
+            f"{counted(approvals, 'step', 'steps')} of chains {verb} for a person",
+            "`runward chain approvals`",
+        )
     yield from _wrong_files(status)
 
 
@@ -162,6 +169,11 @@ def _running(status: Mapping[str, JsonValue], running: Sequence[RunningRow], now
 
 def _facts(status: Mapping[str, JsonValue], state: str, now: float) -> Iterator[tuple[str, str]]:
     yield "sessions", _counted(status)
+    chains, runs = _table(status["chains"]), _table(status["chain_runs"])
+    if any(chains.values()) or runs:
+        told = ", ".join(f"{count} {coloured(name)}" for name, count in chains.items() if count)
+        yield "chains", told or "none"
+        yield "chain runs", ", ".join(f"{count} {coloured(name)}" for name, count in runs.items()) or "none"
     queue = _table(status["queue"])
     oldest = queue["oldest_waiting_s"]
     age = f", the oldest waits for {duration(float(oldest))}" if isinstance(oldest, int | float) else ""

@@ -3,6 +3,8 @@
 import sqlite3
 from typing import NamedTuple
 
+from runward.config.json_value import JsonValue
+
 
 class ChainRunRow(NamedTuple):
     """A chain run. Times are Unix seconds; `trigger_event` and `definition` are JSON texts."""
@@ -92,6 +94,11 @@ def last_runs(connection: sqlite3.Connection) -> dict[str, ChainRunRow]:
         " select id from chain_runs x where x.chain = c.chain order by x.created_at desc, x.id limit 1)"
     )
     return {row[1]: ChainRunRow(*row) for row in rows}
+
+
+def runs_by_status(connection: sqlite3.Connection) -> dict[str, JsonValue]:
+    """How many chain runs have each status."""
+    return dict(connection.execute("select status, count(*) from chain_runs group by status order by status"))
 
 
 class ApprovalRow(NamedTuple):

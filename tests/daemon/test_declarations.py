@@ -142,6 +142,19 @@ def test_a_wrong_file_is_a_problem_until_it_is_fixed_though_nobody_names_it(
     assert declarer.degraded() == []
 
 
+def test_a_wrong_chain_is_a_problem_until_it_is_fixed(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "agents/broken.md").write_text(PROFILE)
+    (tmp_path / "chains").mkdir()
+    declarer = Declarer(settings._replace(chains=(str(tmp_path / "chains"),)))
+    (tmp_path / "chains/a.yaml").write_text("name: a\n")
+    declarer.check()
+    assert "a.yaml" in declarer.degraded()[0]
+    assert declarer.degraded()[0].endswith("; the chain does not fire")
+    (tmp_path / "chains/a.yaml").write_text("name: a\ntrigger: {manual: true}\nsteps: [{skill: feature}]\n")
+    declarer.check()
+    assert declarer.degraded() == []
+
+
 def test_a_directory_that_can_not_be_listed_is_a_problem(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,9 @@ def test_an_approved_step_runs_once_as_it_was_shown(merging: Place) -> None:
         assert asked["shown"]["argv"] == ["sh", "-c", "echo $WITH_PR-$MODE-$(pwd) >> $OUT"]  # type: ignore[call-overload,index] # an object
         assert runs_of(merging)[0]["status"] == "waiting_approval"
         assert "step1" in merging.call("chain", "approvals").out
+        status = merging.call("status", "--json").object()
+        assert (status["approvals"], status["chain_runs"]) == (1, {"waiting_approval": 1})
+        assert "1 step of chains waits for a person" in merging.call("status").out
         approved = merging.call("chain", "approve", "@last", "--note", "looks right")
         assert (approved.code, approved.out) == (0, f"{asked['approval_id']} of {fired} is approved\n")
         wait_for(lambda: over(merging, 1), "the end of the chain run")
