@@ -84,7 +84,7 @@ def answer(
     status = "asked"
     while holder(state) is not None:
         with store_to_read(settings) as connection:
-            refused = _refusal(connection, request)
+            refused = reading_chains.why_refused(connection, request)
             status = reading_chains.approvals_called(connection, row.id)[0].status
         if refused is not None:
             fail(refused, 1)
@@ -103,15 +103,6 @@ def answer(
 
 def _by(row: ApprovalRow) -> str:
     return f", by {row.decided_by}" if row.decided_by else ""
-
-
-def _refusal(connection: sqlite3.Connection, request: str) -> str | None:
-    """Why the answer does not count, once that is decided."""
-    found = connection.execute(
-        "select d.summary from decisions d join events e on e.seq = d.event where e.key = ? and d.verdict = 'refused'",
-        (request,),
-    ).fetchone()
-    return None if found is None else str(found[0])
 
 
 def _find(connection: sqlite3.Connection, text: str) -> ApprovalRow:

@@ -150,3 +150,13 @@ def approval_of(connection: sqlite3.Connection, run: str, step: int) -> str | No
         "select id from approvals where run = ? and step = ? order by asked_at desc, id limit 1", (run, step)
     ).fetchone()
     return None if found is None else str(found[0])
+
+
+def why_refused(connection: sqlite3.Connection, request: str) -> str | None:
+    """Why a request, or what it brought about, was refused, once that is decided."""
+    found = connection.execute(
+        "select d.summary from decisions d join events e on e.seq = d.event where (e.key = ?1 or e.cause = ?1)"
+        " and d.verdict = 'refused'",
+        (request,),
+    ).fetchone()
+    return None if found is None else str(found[0])

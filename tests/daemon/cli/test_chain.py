@@ -97,6 +97,25 @@ def test_an_event_runs_two_steps_the_second_on_the_outcome_of_the_first(firing: 
     assert len(list(firing.runs.glob("cr_*"))) == 5
 
 
+@pytest.mark.parametrize(("command", "code"), [("[sleep, '0.2']", 0), ("['false']", 1)])
+def test_a_person_waits_for_the_end_of_a_chain_run(firing: Place, command: str, code: int) -> None:
+    (firing.directory / "playbooks/touch.playbook.yaml").write_text(f"command: {command}\n")
+    (firing.directory / "one.yaml").write_text(
+        "name: one\ntrigger: {manual: true}\nsteps: [{skill: touch}]\n"
+    )
+    assert firing.call("chain", "define", "one.yaml").code == 0
+    with firing.daemon():
+        fired = firing.call("chain", "fire", "one", "--wait")
+        assert fired.code == code, fired.err
+        (run,) = runs_of(firing)
+        assert fired.out.strip() == run["chain_run_id"]
+        assert str(run["status"]) in fired.err
+        taken_up = firing.call("chain", "fire", "one", "--json").object()
+        assert taken_up["status"] in ("running", run["status"])
+    dry = firing.call("chain", "fire", "one", "--wait", "--dry-run")
+    assert dry.code == 2
+
+
 def test_a_step_whose_run_directory_is_taken_ends_its_chain_run(firing: Place) -> None:
     fired = firing.call("chain", "fire", "two", "verdict=APPROVE").out.strip()
     taken = firing.runs / f"{fired}-0-1"
