@@ -70,6 +70,7 @@ class Declarer:
             lambda: callables(self._settings),
         )
         self._wrong: tuple[str, ...] = ()
+        self._chains: tuple[object, list[Chain]] = (None, [])
 
     def use(self, settings: Settings) -> None:
         """Answer under these settings from now on."""
@@ -159,9 +160,18 @@ class Declarer:
         return tuple(each for each in self._right_chains() if each.trigger.event == event)
 
     def _right_chains(self) -> list[Chain]:
+        """The right chains, by name. Their files are read again once one of them, or what they can name, changed."""
         settings = self._settings
-        found = [find_chain(settings, name, self._read_chain).value for name in chain_names(settings)]
-        return [each for each in found if each is not None]
+        names = chain_names(settings)
+        if not names:
+            return []
+        said = (callables(settings), _signatures(settings.chains))
+        known, chains = self._chains
+        if known != said:
+            found = [find_chain(settings, name, self._read_chain).value for name in names]
+            chains = [each for each in found if each is not None]
+            self._chains = said, chains
+        return chains
 
     def scheduled(self, name: str) -> Scheduled | None:
         """The schedule that the chain of this name has, if it is right."""
@@ -213,6 +223,27 @@ def _holds(root: str, path: str) -> bool:
 
 class _Unusable(Exception):
     """What was declared can't be used; the message says why, to the operator."""
+
+
+def _signatures(directories: Iterable[str]) -> tuple[object, ...]:
+    """What is there in these directories, as far as that can be said without reading it."""
+    found: list[object] = []
+    for directory in directories:
+        try:
+            with os.scandir(directory) as entries:
+                each = sorted((entry.name, _signature(entry)) for entry in entries)
+        except OSError as error:
+            each = [(directory, (error.errno or 0,))]
+        found.append(tuple(each))
+    return tuple(found)
+
+
+def _signature(entry: os.DirEntry[str]) -> tuple[int, ...]:
+    try:
+        status = entry.stat()
+    except OSError as error:
+        return (error.errno or 0,)
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _words(chain: Chain) -> str:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, Given, TryLater, ask
+from runward.handlers.chains.facts import ListenersTo
 from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import (
@@ -47,7 +48,7 @@ from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native
 from runward.handlers.outcomes.recording import recorded
-from runward.handlers.sessions import deadline
+from runward.handlers.sessions import announced, deadline
 from runward.handlers.sessions.launched import is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
 from runward.handlers.unreadable import Unreadable
@@ -95,7 +96,11 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
     invalid: dict[str, JsonValue] = {}
     if session.layout == native.LAYOUT and event.origin == "live":
         outcomes, invalid = yield from recorded(session, given.at)
-    return (*held, *(yield from _held_to_contract(event, given, session, invalid)), *outcomes)
+    judged = yield from _held_to_contract(event, given, session, invalid)
+    told: Effects = ()
+    if event.origin == "live" and (yield from ask(ListenersTo(announced.FINISHED))):
+        told = announced.finished(session, judged, outcomes)
+    return (*held, *judged, *outcomes, *told)
 
 
 def _held_to_contract(

@@ -15,6 +15,7 @@ from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.handlers import route
 from runward.handlers.asking import Given, Question
+from runward.handlers.chains.facts import ListenersTo
 from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
 from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, OpenSession
 from runward.handlers.events import AttemptEnded, AttemptStarted, FlowPlanned, dump_payload, load_payload
@@ -140,7 +141,7 @@ def answer(question: Question[Any], session: Session | None) -> object:
             return RootFacts(True, (FileFact("empty"),) * len(paths))
         case LaunchOf():
             return None
-        case OutcomesIn():
+        case OutcomesIn() | ListenersTo():
             return ()
         case LinkedSessionsOf():
             return LinkedSessions()

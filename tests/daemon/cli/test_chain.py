@@ -116,6 +116,41 @@ def test_a_person_waits_for_the_end_of_a_chain_run(firing: Place, command: str, 
     assert dry.code == 2
 
 
+ECHO = """\
+name: echo
+trigger: {event: session.finished, filter: {playbook: judge, outcome.verdict: REJECT}}
+steps:
+  - {skill: touch, condition: "{{ trigger.status == 'completed' }}"}
+"""
+
+
+def test_the_verdict_of_a_session_fires_the_chains_that_listen_to_it(firing: Place) -> None:
+    (firing.directory / "echo.yaml").write_text(ECHO)
+    assert firing.call("chain", "define", "echo.yaml").code == 0
+    with firing.daemon():
+        firing.call("event", "emit", "asked", "wanted:=true", "verdict=APPROVE")
+        firing.call("event", "emit", "asked", "wanted:=true", "verdict=REJECT")
+        wait_for(lambda: over(firing, 3), "three chain runs")
+    chains = sorted(str(each["chain"]) for each in runs_of(firing))
+    assert chains == ["echo", "two", "two"]
+    echoed = next(each for each in runs_of(firing) if each["chain"] == "echo")
+    shown = firing.call("chain", "run", "show", str(echoed["chain_run_id"]), "--json").object()
+    assert shown["trigger_event"]["outcome"]["verdict"] == "REJECT"  # type: ignore[call-overload,index] # an object
+    assert echoed["status"] == "completed"
+
+
+def test_a_chain_that_fires_itself_ends_at_the_eighth_run(firing: Place) -> None:
+    (firing.directory / "loop.yaml").write_text(
+        "name: loop\ntrigger: {event: session.finished}\nsteps: [{skill: touch}]\n"
+    )
+    assert firing.call("chain", "define", "loop.yaml").code == 0
+    with firing.daemon():
+        firing.call("chain", "fire", "loop")
+        wait_for(lambda: over(firing, 9), "nine chain runs")
+    reasons = [str(each["reason"]["code"]) for each in runs_of(firing)]  # type: ignore[call-overload,index] # an object
+    assert sorted(reasons) == ["chain.completed.ok"] * 8 + ["chain.failed.depth"]
+
+
 def test_a_step_whose_run_directory_is_taken_ends_its_chain_run(firing: Place) -> None:
     fired = firing.call("chain", "fire", "two", "verdict=APPROVE").out.strip()
     taken = firing.runs / f"{fired}-0-1"

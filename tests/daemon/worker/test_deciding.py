@@ -13,6 +13,7 @@ from runward.daemon.store.tables.jobs import Job, JobResult
 from runward.daemon.worker.deciding import LONGEST_WAIT, MOST_QUESTIONS, Answers, Asked, Decider
 from runward.handlers import route
 from runward.handlers.asking import Given, TryLater, ask
+from runward.handlers.chains.facts import ListenersTo
 from runward.handlers.effects import Deciding, EndAttempt, Explain, OpenAttempt, OpenSession
 from runward.handlers.events import MAXIMUM_DEPTH, AttemptEnded, AttemptStarted, Event
 from runward.handlers.facts import (
@@ -43,6 +44,7 @@ class Told:
         self.answers.from_store(LinkedSessionsOf, self._nothing_linked)
         self.answers.at_once(LaunchOf, lambda question: None)
         self.answers.at_once(OutcomesIn, lambda question: ())
+        self.answers.at_once(ListenersTo, lambda question: ())
         self.answers.at_once(DeclaredContract, lambda question: Declarations(None, None))
 
     async def decide(self, jobs: Sequence[Job]) -> list[JobResult]:

@@ -10,6 +10,7 @@ from tests.handlers.played import Answer, AnyQuestion, Need, played
 
 from runward.config.contract import Contract
 from runward.handlers.asking import TryLater
+from runward.handlers.chains.facts import ListenersTo
 from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
 from runward.handlers.contracts.snapshots import BrokenSnapshot
 from runward.handlers.effects import (
@@ -128,9 +129,9 @@ def answers(
     tries: int = 0,
     launch: Launch | None = None,
 ) -> Effects | TryLater:
-    """Ask and answer as the worker does, at most five rounds."""
+    """Ask and answer as the worker does, at most six rounds."""
     known: dict[AnyQuestion, Answer] = {}
-    for _ in range(6):
+    for _ in range(7):
         decision = decide(event, HASH, known, NOW, tries)
         if not isinstance(decision, Need):
             return decision
@@ -143,11 +144,11 @@ def answers(
                 known[decision.question] = order
             case LaunchOf():
                 known[decision.question] = launch
-            case OutcomesIn():
+            case OutcomesIn() | ListenersTo():
                 known[decision.question] = ()
             case _:
                 known[decision.question] = facts
-    raise AssertionError("it still asks after five rounds")
+    raise AssertionError("it still asks after six rounds")
 
 
 def conclude(way: WayOut, state: ContractState, **changed: object) -> Effects:

@@ -3,6 +3,7 @@
 from tests.handlers.examples import HASH, KEY, NOW, declaration, ended, session, started
 from tests.handlers.played import Answer, AnyQuestion, played
 
+from runward.handlers.chains.facts import ListenersTo
 from runward.handlers.effects import Effects, Explain, FoldContract, RefuseFold
 from runward.handlers.events import AttemptEnded, AttemptStarted
 from runward.handlers.facts import LaunchOf, LinkedSessions, LinkedSessionsOf, Session, SessionOf
@@ -17,6 +18,7 @@ def decide(event: AttemptStarted | AttemptEnded, known: Session | None) -> Effec
         SessionOf(KEY): known,
         LaunchOf(KEY): None,
         LinkedSessionsOf(KEY): LinkedSessions(),
+        ListenersTo("session.finished"): (),
     }
     if known is not None:
         facts[OutcomesIn(known.path, known.artifacts_path)] = ()

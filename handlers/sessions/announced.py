@@ -1,0 +1,38 @@
+"""The verdict as an event that chains listen to."""
+
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.handlers.chains.events import EventOccurred, chain_run_of
+from runward.handlers.effects import Effects, Emit
+from runward.handlers.events import SessionFinished
+from runward.handlers.facts import Session
+from runward.handlers.outcomes.effects import RecordArtifact
+
+FINISHED: Final = "session.finished"
+
+
+def finished(session: Session, judged: Effects, outcomes: Effects) -> Effects:
+    """`session.finished`, with the last outcome of a registered kind, beside the verdict that is among `judged`."""
+    verdict = next(
+        (each.event for each in judged if isinstance(each, Emit) and isinstance(each.event, SessionFinished)),
+        None,
+    )
+    if verdict is None:
+        return ()
+    known = [each for each in outcomes if isinstance(each, RecordArtifact) and each.is_known]
+    fields: dict[str, JsonValue] = {
+        "session_id": session.session_id,
+        "key": session.key,
+        "layout": session.layout,
+        "status": verdict.status,
+        "reason_code": verdict.reason_code,
+        "delivery": verdict.delivery,
+        "playbook": session.playbook,
+        "agent": session.agent,
+        "outcome": known[-1].content if known else None,
+    }
+    key = f"{verdict.key}/event"
+    attempt = f"{session.key}#{verdict.attempt}"
+    occurred = EventOccurred(key, verdict.at, FINISHED, attempt, fields, by_run=chain_run_of(session.key))
+    return (Emit(occurred),)
