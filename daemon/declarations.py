@@ -71,6 +71,8 @@ class Declarer:
         )
         self._wrong: tuple[str, ...] = ()
         self._chains: tuple[object, list[Chain]] = (None, [])
+        self._none: list[Chain] = []
+        self._schedules: tuple[object, dict[str, str]] = (None, {})
 
     def use(self, settings: Settings) -> None:
         """Answer under these settings from now on."""
@@ -164,7 +166,7 @@ class Declarer:
         settings = self._settings
         names = chain_names(settings)
         if not names:
-            return []
+            return self._none
         said = (callables(settings), _signatures(settings.chains))
         known, chains = self._chains
         if known != said:
@@ -181,8 +183,15 @@ class Declarer:
         return Scheduled(chain.trigger.schedule, _words(chain), self.patience)
 
     def schedules(self) -> dict[str, str]:
-        """What the files of all right chains with a schedule say of it, by the names of the chains."""
-        return {each.name: _words(each) for each in self._right_chains() if each.trigger.schedule is not None}
+        """What the files of all right chains with a schedule say of it, by the names of the chains.
+
+        It is the very same object for as long as no file changes.
+        """
+        chains = self._right_chains()
+        if self._schedules[0] is not chains:
+            said = {each.name: _words(each) for each in chains if each.trigger.schedule is not None}
+            self._schedules = chains, said
+        return self._schedules[1]
 
     def chain(self, name: str) -> Chain | str:
         """The chain of this name, or why none can be fired. Mostly its file has its name, too."""

@@ -32,6 +32,7 @@ class Schedules:
         self._store, self._clock, self._log = store, clock, log
         self._written, self._tell = written, tell
         self._told: dict[str, str | None] = {}
+        self._same: Mapping[str, str] | None = None
         self._wake = anyio.Event()
 
     def wake(self) -> None:
@@ -55,6 +56,9 @@ class Schedules:
 
     async def _compare(self) -> None:
         written = await anyio.to_thread.run_sync(self._written)
+        if written is self._same and not self._told:
+            return  # ten thousand schedules cost nothing while no file changes
+        self._same = written
         known = await all_standings(self._store)
         kept = {chain: each.words for chain, each in known.items() if each.timer != LOST}
         for chain in sorted(written.keys() | known.keys()):
