@@ -31,7 +31,8 @@ class Followed(NamedTuple):
     the turns that came before the open attempt. `turns`, `turn`, `close` and `events` are what the files said at the
     last look at the open attempt, or at its end; `ended_at` is that end. `process` writes the session, `former` is one
     that did, and is not asked for any more. `gone_since` and `lost_since` (Unix seconds) are when the process, or the
-    session's place, was first missed. `is_known`: what was there at the first sight is told.
+    session's place, was first missed. `is_known`: what was there at the first sight is told. `is_successor`: `process`
+    was first seen after the last attempt's end, so it writes the next one.
     """
 
     phase: Phase = "none"
@@ -50,6 +51,7 @@ class Followed(NamedTuple):
     events: int = 0
     ended_at: float | None = None
     is_known: bool = False
+    is_successor: bool = False
     version: Literal[1] = 1
 
 
@@ -136,6 +138,8 @@ class _Look:
         process = self._writer.process
         if process is not None and process != followed.former:  # the next time its traces may be gone
             self.after = self.after._replace(process=process, former=None)
+            if process != followed.process:
+                self.after = self.after._replace(is_successor=followed.phase == "over")
         self.events: list[Seen] = []
         self._key = key
         self._declaration = declaration
@@ -323,12 +327,12 @@ class _Look:
     def _left_behind(self) -> None:
         """Another attempt began: a process that was known before, and is gone, is none of its own.
 
-        Unless the last end was only presumed: nobody saw its process go, and it may have written what came after.
+        Unless it came after the last end, or that end was only presumed: then it may have written what came next.
         """
         writer, known = self._writer, self.followed.process
         self.after = self.after._replace(gone_since=None)
         is_former = writer.liveness == "gone" and known is not None and writer.process == known
-        if is_former and not _is_presumed(self.followed):
+        if is_former and not self.followed.is_successor and not _is_presumed(self.followed):
             self.after = self.after._replace(process=None, former=known)
 
     def _may_be_history(self) -> bool:
@@ -354,6 +358,7 @@ class _Look:
             due_at=None,
             before=self.after.turns if attempt > 1 else -1,
             ended_at=None,
+            is_successor=False,
             is_known=self.after.is_known or origin == "live",
         )
 

@@ -256,6 +256,17 @@ def test_a_process_that_wrote_an_earlier_attempt_says_nothing_of_the_next_one() 
     assert session.settled("gone", SECOND).story[3:] == [f"2 {KILLED}"]
 
 
+@pytest.mark.parametrize("writer", [FIRST, None])
+def test_a_process_that_came_after_the_last_end_wrote_the_next_attempt(
+    writer: RecordedProcess | None,
+) -> None:
+    session = headless().prompt().look("alive", writer).closes(ERROR).settled("gone", writer)
+    session.look("alive", SECOND).wait(60)
+    assert session.prompt().settled("gone", SECOND).story[2:] == ["2 started", f"2 {KILLED}"]
+    session.prompt().settled("gone", SECOND)
+    assert session.followed.process is None, "the third attempt was written by another one"
+
+
 def test_one_process_may_write_several_attempts() -> None:
     session = headless().prompt().look("alive", FIRST).closes().prompt().settled("alive", FIRST)
     assert session.wait(60).settled("gone", FIRST).story == [
