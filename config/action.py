@@ -66,7 +66,7 @@ class _Command(NamedTuple):
         try:
             parse_template(str(value))
         except TemplateError as error:
-            complain(Complaint(loc, str(error), error.mend))
+            complain(Complaint(loc, str(error), error.fix))
             return False
         return True
 
@@ -83,13 +83,13 @@ def _check_shell(action: Mapping[str, JsonValue], loc: Location, complain: Compl
     """Words go without a shell, one text with it."""
     command, at = action.get("command"), (*loc, "command")
     if isinstance(command, str) and action.get("shell") is not True:
-        mend = "write it as a list of words, or add shell = true"
-        complain(Complaint(at, "is one text, and no shell is to read it", mend))
+        fix = "write it as a list of words, or add shell = true"
+        complain(Complaint(at, "is one text, and no shell is to read it", fix))
     elif isinstance(command, list) and action.get("shell") is True:
         complain(Complaint(at, "is a list of words, and a shell reads one text", "write it as one text"))
     elif isinstance(command, str) and "{{" in command:
-        mend = "use the variable WITH_<KEY> in its place: a value must never become a part of a script"
-        complain(Complaint(at, "has a template in it, and a shell reads it", mend))
+        fix = "use the variable WITH_<KEY> in its place: a value must never become a part of a script"
+        complain(Complaint(at, "has a template in it, and a shell reads it", fix))
 
 
 ACTIONS: Final = NamedTables(

@@ -122,8 +122,8 @@ def _concurrency(value: JsonValue, complain: Complain) -> Concurrency | None:
             complain(Complaint((*loc, "policy"), f"{quoted(policy)} is not known", "one of: queue, cancel"))
         loc = (*loc, "key") if value is not None else loc
     if not isinstance(value, str) or not value:
-        mend = 'write concurrency: "{{ trigger.repository }}"'
-        complain(Complaint(loc, "has no key, a text", mend))
+        fix = 'write concurrency: "{{ trigger.repository }}"'
+        complain(Complaint(loc, "has no key, a text", fix))
         return None
     check_text(value, loc, [], complain)
     return Concurrency(value, "cancel" if policy == "cancel" else "queue")

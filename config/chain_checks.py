@@ -30,14 +30,14 @@ def duration(value: JsonValue, loc: Location, complain: Complain) -> float | Non
     """The seconds; None where nothing is said, or after a complaint."""
     if value is None:
         return None
-    mend = 'write it with its unit: "30m"'
+    fix = 'write it with its unit: "30m"'
     if not isinstance(value, str):
-        complain(Complaint(loc, f"is {kind(value)}, not a duration", mend))
+        complain(Complaint(loc, f"is {kind(value)}, not a duration", fix))
         return None
     try:
         return parse_duration(value)
     except DurationError as error:
-        complain(Complaint(loc, f"{quoted(value)} {error}", error.mend))
+        complain(Complaint(loc, f"{quoted(value)} {error}", error.fix))
         return None
 
 

@@ -212,7 +212,7 @@ def _check_path(path: str, loc: Location, complaints: list[Complaint]) -> None:
     try:
         plain = "/".join(relative_parts(path))
     except PathRuleError as error:
-        complaints.append(Complaint(loc, f"{quoted(path)} {error}", error.mend))
+        complaints.append(Complaint(loc, f"{quoted(path)} {error}", error.fix))
         return
     if plain != path:
         message = f"{quoted(path)} is read as {quoted(plain)}"
@@ -258,13 +258,13 @@ def _check_extra_keys(
             continue
         if key in RESERVED_KEYS and "id" in known:
             message = "is reserved for a later version and not checked"
-            mend = "remove it: this version checks that the file exists and is not empty"
-            complaints.append(Complaint((*loc, key), message, mend, "warning", at_key=True))
+            fix = "remove it: this version checks that the file exists and is not empty"
+            complaints.append(Complaint((*loc, key), message, fix, "warning", at_key=True))
         else:
             complaints.append(
                 unknown_key((*loc, key), known, "warning") if is_snapshot else extra_key((*loc, key), known)
             )
 
 
-def _wrong_kind(loc: Location, value: JsonValue, wanted: str, mend: str) -> Complaint:
-    return Complaint(loc, f"must be {wanted}, not {kind(value)}", mend)
+def _wrong_kind(loc: Location, value: JsonValue, wanted: str, fix: str) -> Complaint:
+    return Complaint(loc, f"must be {wanted}, not {kind(value)}", fix)

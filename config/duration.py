@@ -45,15 +45,15 @@ _MICROSECONDS = (
     ("us", 1),
 )
 
-DURATION_MEND = "write a number with its unit, as in 30s, 5min, 1h30m or 2d"
+DURATION_FIX = "write a number with its unit, as in 30s, 5min, 1h30m or 2d"
 
 
 class DurationError(ValueError):
-    """A text that is no duration; the message says why, `mend` what to write instead."""
+    """A text that is no duration; the message says why, `fix` what to write instead."""
 
-    def __init__(self, message: str, mend: str = DURATION_MEND) -> None:
+    def __init__(self, message: str, fix: str = DURATION_FIX) -> None:
         super().__init__(message)
-        self.mend = mend
+        self.fix = fix
 
 
 def parse_duration(text: str, longest: float = MAX_DURATION_S) -> float:
@@ -107,11 +107,11 @@ class _DurationField:
         from pydantic_core import PydanticCustomError
 
         if not isinstance(value, str):
-            raise PydanticCustomError("duration", "must be a duration", {"mend": DURATION_MEND})
+            raise PydanticCustomError("duration", "must be a duration", {"mend": DURATION_FIX})
         try:
             return parse_duration(value)
         except DurationError as error:
-            raise PydanticCustomError("duration", "{why}", {"why": str(error), "mend": error.mend}) from error
+            raise PydanticCustomError("duration", "{why}", {"why": str(error), "mend": error.fix}) from error
 
 
 Duration: TypeAlias = Annotated[float, _DurationField]

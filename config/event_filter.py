@@ -52,8 +52,8 @@ def _check_operators(wanted: Mapping[str, JsonValue], loc: Location, complain: C
         place = (*loc, name)
         if name not in OPERATORS:
             guess = nearest(name, OPERATORS)
-            mend = f"did you mean {guess!r}?" if guess else f"known here: {', '.join(OPERATORS)}"
-            complain(Complaint(place, "unknown operator", mend, at_key=True))
+            fix = f"did you mean {guess!r}?" if guess else f"known here: {', '.join(OPERATORS)}"
+            complain(Complaint(place, "unknown operator", fix, at_key=True))
         elif name == "in" and not (isinstance(value, list) and all(_is_scalar(each) for each in value)):
             complain(Complaint(place, f"is {kind(value)}, not a list of values", "write in: [a, b]"))
         elif name == "exists" and not isinstance(value, bool):

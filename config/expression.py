@@ -122,11 +122,11 @@ Given: TypeAlias = Mapping[str, object]
 
 
 class ExpressionError(ValueError):
-    """A text that is not a valid expression, or that can't be evaluated; `mend` says what to write instead."""
+    """A text that is not a valid expression, or that can't be evaluated; `fix` says what to write instead."""
 
-    def __init__(self, message: str, mend: str | None = None) -> None:
+    def __init__(self, message: str, fix: str | None = None) -> None:
         super().__init__(message)
-        self.mend = mend
+        self.fix = fix
 
 
 class Missing(NamedTuple):

@@ -42,11 +42,11 @@ def flow_from_json(value: JsonValue, name: str) -> Parsed[tuple[Leg, ...]]:
 
 def _listed(value: JsonValue, complaints: list[Complaint]) -> list[JsonValue]:
     legs = value.get("legs") if isinstance(value, dict) else None
-    mend = 'write {"legs": [{"id": …, "agent": …, "path": …}]}'
+    fix = 'write {"legs": [{"id": …, "agent": …, "path": …}]}'
     if not isinstance(legs, list):
-        complaints.append(Complaint(("legs",), f"must be a list, not {kind(legs)}", mend))
+        complaints.append(Complaint(("legs",), f"must be a list, not {kind(legs)}", fix))
     elif not legs:
-        complaints.append(Complaint(("legs",), "names no leg", mend))
+        complaints.append(Complaint(("legs",), "names no leg", fix))
     elif len(legs) > MAX_LEGS:
         complaints.append(Complaint(("legs",), f"has more than {MAX_LEGS} legs", "plan fewer"))
     else:
@@ -90,18 +90,18 @@ def _path(path: str, loc: Location, complaints: list[Complaint]) -> str:
     try:
         return "/".join(relative_parts(path))
     except PathRuleError as error:
-        complaints.append(Complaint(loc, f"{quoted(path)} {error}", error.mend))
+        complaints.append(Complaint(loc, f"{quoted(path)} {error}", error.fix))
         return ""
 
 
 def _apart(legs: list[Leg], complaints: list[Complaint]) -> None:
     """Adds a complaint for each leg that isn't its own: with another one's id, or in another one's directory."""
-    mend = "give each leg its own"
+    fix = "give each leg its own"
     by_id: dict[str, int] = {}
     for index, leg in enumerate(legs):
         if by_id.setdefault(leg.id, index) != index:
             message = f"{quoted(leg.id)} is the id of leg {by_id[leg.id]} already"
-            complaints.append(Complaint(("legs", index, "id"), message, mend))
+            complaints.append(Complaint(("legs", index, "id"), message, fix))
     around: tuple[str, int] | None = None
     for path, index in sorted((f"{leg.path}/", index) for index, leg in enumerate(legs)):
         if around is None or not path.startswith(around[0]):
@@ -109,4 +109,4 @@ def _apart(legs: list[Leg], complaints: list[Complaint]) -> None:
             continue
         how = "is" if path == around[0] else "lies in"
         message = f"{quoted(path[:-1])} {how} the directory of leg {around[1]}"
-        complaints.append(Complaint(("legs", index, "path"), message, mend))
+        complaints.append(Complaint(("legs", index, "path"), message, fix))

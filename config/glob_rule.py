@@ -14,11 +14,11 @@ ANY_DEPTH: Final = "**"
 
 
 class GlobError(ValueError):
-    """A text that is no glob; the message says why, `mend` what to write instead."""
+    """A text that is no glob; the message says why, `fix` what to write instead."""
 
-    def __init__(self, message: str, mend: str) -> None:
+    def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
-        self.mend = mend
+        self.fix = fix
 
 
 def check_text_glob(pattern: str) -> None:

@@ -52,5 +52,5 @@ def _integer(digits: str) -> int:
     return int(digits) if len(digits) <= _MAX_DIGITS else MAX_INTEGER + 1
 
 
-def _refused(name: str, message: str, mend: str) -> Parsed[Document]:
-    return Parsed(None, (Problem(name, None, None, message, mend),))
+def _refused(name: str, message: str, fix: str) -> Parsed[Document]:
+    return Parsed(None, (Problem(name, None, None, message, fix),))

@@ -11,11 +11,11 @@ MAX_NAME_BYTES = 255
 
 
 class PathRuleError(ValueError):
-    """A path that the rule refuses; the message says why, `mend` what to write instead."""
+    """A path that the rule refuses; the message says why, `fix` what to write instead."""
 
-    def __init__(self, message: str, mend: str) -> None:
+    def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
-        self.mend = mend
+        self.fix = fix
 
 
 def relative_parts(path: str) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def _fault(loc: Location, value: object) -> Complaint | None:
             return Complaint(loc[:1], f"is nested more than {MAX_DEPTH} deep", "nest less")
         case dict():
             fine = all(is_text(key) for key in value)
-            return None if fine else Complaint(loc, "has a key with a lone surrogate in it", "mend the key")
+            return None if fine else Complaint(loc, "has a key with a lone surrogate in it", "fix the key")
         case list():
             return None
         case _:

@@ -59,7 +59,7 @@ def _refuse_no_template(word: str) -> str:
         parse_template(word)
     except TemplateError as error:
         # pydantic fills braces in by itself, so they are handed over as values
-        raise PydanticCustomError("no_template", "{said}", {"said": str(error), "mend": error.mend}) from None
+        raise PydanticCustomError("no_template", "{said}", {"said": str(error), "mend": error.fix}) from None
     return _refuse_nul(word)
 
 
@@ -71,8 +71,8 @@ def _refuse_no_name(name: str) -> str:
 
 def _refuse_empty_program(command: list[str]) -> list[str]:
     if not command or not command[0]:
-        mend = {"mend": 'write the program and its arguments: ["python3", "review.py"]'}
-        raise PydanticCustomError("no_program", "names no program", mend)
+        fix = {"mend": 'write the program and its arguments: ["python3", "review.py"]'}
+        raise PydanticCustomError("no_program", "names no program", fix)
     return command
 
 
@@ -136,8 +136,8 @@ def name_from_file(file: str) -> str:
 def _playbook(document: Document, complaints: list[Complaint]) -> Playbook | None:
     root = document.root
     if not isinstance(root, dict):
-        mend = "write at least 'command:' or 'artifacts:'"
-        complaints.append(Complaint((), "a playbook must be a table of keys", mend))
+        fix = "write at least 'command:' or 'artifacts:'"
+        complaints.append(Complaint((), "a playbook must be a table of keys", fix))
         return None
     artifacts = declared_artifacts(root.get("artifacts"), ("artifacts",), complaints)
     for key in root:
@@ -170,10 +170,10 @@ def fill_command(playbook: Playbook, given: Mapping[str, JsonValue]) -> Parsed[t
         try:
             words.append(parse_template(word).fill(given))
         except TemplateError as error:
-            complaints.append(Complaint(("command", index), str(error), error.mend))
+            complaints.append(Complaint(("command", index), str(error), error.fix))
     if playbook.command is None:
-        mend = 'write the program and its arguments: command: ["python3", "review.py"]'
-        complaints.append(Complaint((), "has no 'command', so nothing can be started", mend))
+        fix = 'write the program and its arguments: command: ["python3", "review.py"]'
+        complaints.append(Complaint((), "has no 'command', so nothing can be started", fix))
     else:
         complaints += [_unused(name, playbook.takes) for name in given if name not in playbook.takes]
     if not complaints and not words[0]:
@@ -186,8 +186,8 @@ def fill_command(playbook: Playbook, given: Mapping[str, JsonValue]) -> Parsed[t
 def _unused(name: str, known: tuple[str, ...]) -> Complaint:
     guess = nearest(name, known)
     takes = f"it takes {', '.join(known)}" if known else "it takes none"
-    mend = f"did you mean {guess!r}?" if guess else takes
-    return Complaint(("command",), f"uses no value that is called {quoted(name)}", mend)
+    fix = f"did you mean {guess!r}?" if guess else takes
+    return Complaint(("command",), f"uses no value that is called {quoted(name)}", fix)
 
 
 def _name(declared: str | None, file: str, complaints: list[Complaint]) -> str:

@@ -1,4 +1,4 @@
-"""What is wrong with a text that somebody wrote, where, and how to mend it.
+"""What is wrong with a text that somebody wrote, where, and how to fix it.
 
 Every reader of this package returns a `Parsed`: the typed value, or all complaints at once. Nothing here
 reads, prints or raises.
@@ -19,7 +19,7 @@ Severity: TypeAlias = Literal["error", "warning"]
 
 MAX_QUOTED = 60
 MAX_PROBLEMS = 100
-"""A reader stops after so many complaints: nobody mends more in one go, and a hostile file has no end of them."""
+"""A reader stops after so many complaints: nobody fixes more in one go, and a hostile file has no end of them."""
 
 
 class Problem(NamedTuple):
@@ -29,15 +29,15 @@ class Problem(NamedTuple):
     line: int | None
     column: int | None
     message: str
-    mend: str | None
+    fix: str | None
     severity: Severity = "error"
 
     def render(self) -> str:
-        """`file:line:column: message (mend)`, on one line and safe for a terminal."""
+        """`file:line:column: message (fix)`, on one line and safe for a terminal."""
         place = "".join(f":{number}" for number in (self.line, self.column) if number is not None)
         warning = "warning: " if self.severity == "warning" else ""
-        mend = f" ({self.mend})" if self.mend else ""
-        return printable(f"{self.file}{place}: {warning}{self.message}{mend}")
+        fix = f" ({self.fix})" if self.fix else ""
+        return printable(f"{self.file}{place}: {warning}{self.message}{fix}")
 
 
 class Complaint(NamedTuple):
@@ -45,7 +45,7 @@ class Complaint(NamedTuple):
 
     loc: Location
     message: str
-    mend: str | None
+    fix: str | None
     severity: Severity = "error"
     at_key: bool = False
 
@@ -54,7 +54,7 @@ class Complaint(NamedTuple):
         line, column = place if place is not None else (None, None)
         where = dotted(self.loc)
         message = f"{where}: {self.message}" if where else self.message
-        return Problem(file, line, column, message, self.mend, self.severity)
+        return Problem(file, line, column, message, self.fix, self.severity)
 
 
 class Parsed(NamedTuple, Generic[T]):
@@ -145,11 +145,11 @@ def extra_key(loc: Location, known: Iterable[str]) -> Complaint:
 
 
 def unknown_key(loc: Location, known: Iterable[str], severity: Severity = "error") -> Complaint:
-    """The complaint about the key at the end of `loc`, with the nearest of the known ones as its mend."""
+    """The complaint about the key at the end of `loc`, with the nearest of the known ones as its fix."""
     known = tuple(known)
     guess = nearest(str(loc[-1]), known)
-    mend = f"did you mean '{guess}'?" if guess else f"known here: {', '.join(known)}"
-    return Complaint(loc, "unknown key", mend, severity, at_key=True)
+    fix = f"did you mean '{guess}'?" if guess else f"known here: {', '.join(known)}"
+    return Complaint(loc, "unknown key", fix, severity, at_key=True)
 
 
 def _key(key: str) -> str:

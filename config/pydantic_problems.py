@@ -18,7 +18,7 @@ _WANTED: Final = {
     "model_type": "a table of keys",
     "model_attributes_type": "a table of keys",
 }
-_MENDS: Final = {"a text": "put it in quotes", "true or false": "write true or false, without quotes"}
+_FIXES: Final = {"a text": "put it in quotes", "true or false": "write true or false, without quotes"}
 
 
 def complaints_of(error: ValidationError, known_keys: tuple[str, ...]) -> list[Complaint]:
@@ -35,7 +35,7 @@ def _complaint(details: ErrorDetails, known_keys: tuple[str, ...]) -> Complaint:
     if sort in _WANTED:
         wanted = _WANTED[sort]
         message = f"must be {wanted}, not {kind(details['input'])}"
-        return Complaint(loc, message, _MENDS.get(wanted, f"make it {wanted}"))
+        return Complaint(loc, message, _FIXES.get(wanted, f"make it {wanted}"))
     message = details["msg"][:1].lower() + details["msg"][1:]
-    mend = details.get("ctx", {}).get("mend")
-    return Complaint(loc, message, str(mend) if mend is not None else "correct it")
+    fix = details.get("ctx", {}).get("mend")
+    return Complaint(loc, message, str(fix) if fix is not None else "correct it")

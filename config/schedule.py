@@ -20,7 +20,7 @@ from runward.config.shape import Complain
 KEYS: Final = ("timezone", "misfire", "overlap", "jitter", "max_runs", "pause_on_failure")
 """The keys beside `schedule`."""
 
-MEND: Final = 'write five fields ("0 2 * * *"), "every 6h" or "at 2026-12-01T08:00"'
+FIX: Final = 'write five fields ("0 2 * * *"), "every 6h" or "at 2026-12-01T08:00"'
 _SHORTEST: Final = 1.0
 _MOST_RUNS: Final = 1_000_000_000
 _AT: Final = re.compile(
@@ -34,10 +34,10 @@ Overlap: TypeAlias = Literal["skip", "queue", "allow"]
 class ScheduleError(ValueError):
     """A text that says no times; `at` is where in it, from 0."""
 
-    def __init__(self, message: str, at: int = 0, mend: str = MEND) -> None:
+    def __init__(self, message: str, at: int = 0, fix: str = FIX) -> None:
         super().__init__(message)
         self.at = at
-        self.mend = mend
+        self.fix = fix
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def zone_called(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ScheduleError(
-            f"there is no time zone {name[:80]!r}", mend="as in Europe/Riga, or UTC"
+            f"there is no time zone {name[:80]!r}", fix="as in Europe/Riga, or UTC"
         ) from error
 
 
@@ -101,7 +101,7 @@ def parse_times(text: str, zone: str) -> Times:
             period = parse_duration(text.removeprefix("every "))
         except DurationError as error:
             raise ScheduleError(
-                f"{text.removeprefix('every ')!r} {error}", len("every "), error.mend
+                f"{text.removeprefix('every ')!r} {error}", len("every "), error.fix
             ) from error
         if period < _SHORTEST:
             raise ScheduleError("a period is at least 1s", len("every "))
@@ -136,19 +136,19 @@ def read_schedule(
     try:
         zone_called(zone)
     except ScheduleError as error:
-        complain(Complaint((*loc, "timezone"), str(error), error.mend))
+        complain(Complaint((*loc, "timezone"), str(error), error.fix))
         zone = "UTC"
     rules = _rules(trigger, loc, complain)
     if not isinstance(text, str):
-        complain(Complaint((*loc, "schedule"), f"is {kind(text)}, not a text", MEND))
+        complain(Complaint((*loc, "schedule"), f"is {kind(text)}, not a text", FIX))
         return None
     try:
         times = parse_times(text, zone)
     except ScheduleError as error:
-        complain(Complaint((*loc, "schedule"), f"{quoted(text)}: {error}", error.mend))
+        complain(Complaint((*loc, "schedule"), f"{quoted(text)}: {error}", error.fix))
         return None
     if times.cron is not None and times.cron.next_after(0.0, zone_called("UTC")) is None:
-        complain(Complaint((*loc, "schedule"), f"{quoted(text)} never comes: there is no such day", MEND))
+        complain(Complaint((*loc, "schedule"), f"{quoted(text)} never comes: there is no such day", FIX))
     return Schedule(times, *rules)
 
 
@@ -157,11 +157,11 @@ def _rules(
 ) -> tuple[Misfire, Overlap, float, int | None, bool]:
     misfire, overlap = trigger.get("misfire", "skip"), trigger.get("overlap", "skip")
     if misfire not in ("skip", "run_once", "run_all"):
-        mend = "one of: skip, run_once, run_all"
-        complain(Complaint((*loc, "misfire"), f"{quoted(misfire)} is not known", mend))
+        fix = "one of: skip, run_once, run_all"
+        complain(Complaint((*loc, "misfire"), f"{quoted(misfire)} is not known", fix))
     if overlap not in ("skip", "queue", "allow"):
-        mend = "one of: skip, queue, allow"
-        complain(Complaint((*loc, "overlap"), f"{quoted(overlap)} is not known", mend))
+        fix = "one of: skip, queue, allow"
+        complain(Complaint((*loc, "overlap"), f"{quoted(overlap)} is not known", fix))
     runs = trigger.get("max_runs")
     return (
         "run_once" if misfire == "run_once" else "run_all" if misfire == "run_all" else "skip",

@@ -244,7 +244,7 @@ def _base_directory(environment: Mapping[str, str], kind: str, home: str, below_
 def _with_defaults(merged: Layer, defaults: Mapping[str, Placed], agents: Mapping[str, str]) -> Layer:
     """What was written, over the defaults; and where no root was, the native one in the state directory, and tools' own.
 
-    A tool's directory that can't stand beside the others is left out: nobody wrote it, so nobody could mend it.
+    A tool's directory that can't stand beside the others is left out: nobody wrote it, so nobody could fix it.
     """
     values = {**defaults, **merged.values}
     if merged.roots is not None:

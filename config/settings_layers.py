@@ -59,9 +59,9 @@ class Placed(NamedTuple):
             return f"{self.file}:{self.place[0]}"
         return self.file if self.file == DEFAULT else f"environment {self.file}"
 
-    def problem(self, loc: Location, message: str, mend: str) -> Problem:
+    def problem(self, loc: Location, message: str, fix: str) -> Problem:
         """A complaint about this value."""
-        return Complaint(loc, message, mend).problem(self.file, self.place)
+        return Complaint(loc, message, fix).problem(self.file, self.place)
 
 
 class Layer(NamedTuple):
@@ -224,11 +224,11 @@ def _check_layout(pattern: str, loc: Location, complaints: list[Complaint]) -> N
     if any(text_matches(layout, pattern) for layout in FOREIGN_LAYOUTS):
         return
     if text_matches(DEFAULT_LAYOUT, pattern):
-        message, mend = "native runs name their playbook themselves", "name another tool's layout"
-        complaints.append(Complaint(loc, f"{quoted(pattern)} holds for nothing: {message}", mend))
+        message, fix = "native runs name their playbook themselves", "name another tool's layout"
+        complaints.append(Complaint(loc, f"{quoted(pattern)} holds for nothing: {message}", fix))
     else:
-        mend = f"one of: {', '.join(FOREIGN_LAYOUTS)}, or a glob of them"
-        complaints.append(Complaint(loc, f"{quoted(pattern)} is no layout that is known", mend))
+        fix = f"one of: {', '.join(FOREIGN_LAYOUTS)}, or a glob of them"
+        complaints.append(Complaint(loc, f"{quoted(pattern)} is no layout that is known", fix))
 
 
 def _name_of(path: JsonValue, loc: Location, complaints: list[Complaint]) -> JsonValue:

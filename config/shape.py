@@ -91,7 +91,7 @@ class Glob(NamedTuple):
         try:
             (check_path_glob if self.of_path else check_text_glob)(text)
         except GlobError as error:
-            complain(Complaint(loc, f"{quoted(text)} {error}", error.mend))
+            complain(Complaint(loc, f"{quoted(text)} {error}", error.fix))
             return None
         return text
 
@@ -189,7 +189,7 @@ class DurationText(NamedTuple):
         try:
             seconds = parse_duration(value, self.longest)
         except DurationError as error:
-            complain(Complaint(loc, str(error), error.mend))
+            complain(Complaint(loc, str(error), error.fix))
             return None
         if seconds < self.shortest:
             least = render_duration(self.shortest)
@@ -221,8 +221,8 @@ class SizeText(NamedTuple):
             return None
         size = size_of(value)
         if size is None:
-            mend = "write a whole number with its unit, as in 512KB, 256MB or 2GB"
-            complain(Complaint(loc, f"is no size: {quoted(value)}", mend))
+            fix = "write a whole number with its unit, as in 512KB, 256MB or 2GB"
+            complain(Complaint(loc, f"is no size: {quoted(value)}", fix))
         return size
 
     def json_schema(self) -> dict[str, JsonValue]:
@@ -346,8 +346,8 @@ def described(shape: Shape) -> dict[str, JsonValue]:
     return {"description": shape.description, **shape.json_schema()}
 
 
-def _wrong_kind(loc: Location, value: JsonValue, wanted: str, mend: str) -> Complaint:
-    return Complaint(loc, f"must be {wanted}, not {kind(value)}", mend)
+def _wrong_kind(loc: Location, value: JsonValue, wanted: str, fix: str) -> Complaint:
+    return Complaint(loc, f"must be {wanted}, not {kind(value)}", fix)
 
 
 def _without_quotes(value: JsonValue) -> str:

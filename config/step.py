@@ -112,14 +112,14 @@ def steps_of(
     value: JsonValue, loc: Location, ids: list[str], callables: Callables | None, complain: Complain
 ) -> tuple[Step, ...]:
     """The steps of a list; their ids are added to `ids`. Without `callables` names are not checked."""
-    mend = f"write {loc[0]}: and a list, each with skill: or action:"
+    fix = f"write {loc[0]}: and a list, each with skill: or action:"
     if not isinstance(value, list) or not value:
         said = (
             "has no 'steps'"
             if value is None
             else f"must be a list of steps, not {kind(value) if value else 'empty'}"
         )
-        complain(Complaint(loc if value is not None else (), said, mend))
+        complain(Complaint(loc if value is not None else (), said, fix))
         return ()
     if len(value) > MOST_STEPS:
         complain(Complaint(loc, f"has {len(value)} steps, at most {MOST_STEPS} are possible", "split it"))
@@ -152,8 +152,8 @@ def _step(
         identifier = f"step{index}"
     at = (*loc, "id") if "id" in value else loc
     if not isinstance(identifier, str) or not _ID.fullmatch(identifier):
-        mend = "write a letter or _, then letters, digits and _, at most 64"
-        complain(Complaint(at, f"{quoted(identifier)} is not an id", mend))
+        fix = "write a letter or _, then letters, digits and _, at most 64"
+        complain(Complaint(at, f"{quoted(identifier)} is not an id", fix))
         identifier = ""
     elif identifier in before:
         complain(Complaint(at, f"{quoted(identifier)} is the id of an earlier step", "write another"))
@@ -196,8 +196,8 @@ def _check_called(
     known = None if callables is None else callables.skills if key == "skill" else callables.actions
     if known is not None and name not in known:
         guess = nearest(name, known)
-        mend = f"did you mean {guess!r}?" if guess else f"there is {', '.join(sorted(known)[:10]) or 'none'}"
-        complain(Complaint((*loc, key), f"there is no {what} {quoted(name)}", mend))
+        fix = f"did you mean {guess!r}?" if guess else f"there is {', '.join(sorted(known)[:10]) or 'none'}"
+        complain(Complaint((*loc, key), f"there is no {what} {quoted(name)}", fix))
 
 
 def _retry(value: JsonValue, loc: Location, complain: Complain) -> Retry | None:
@@ -243,12 +243,12 @@ def _env(value: JsonValue, loc: Location, before: list[str], complain: Complain)
 def _cwd(value: JsonValue, loc: Location, before: list[str], complain: Complain) -> str | None:
     if value is None:
         return None
-    mend = "write an absolute path, or an expression that gives one"
+    fix = "write an absolute path, or an expression that gives one"
     if not isinstance(value, str) or not value:
-        complain(Complaint(loc, f"is {kind(value) if value != '' else 'empty'}, not a path", mend))
+        complain(Complaint(loc, f"is {kind(value) if value != '' else 'empty'}, not a path", fix))
         return None
     if not value.startswith(("/", "{{")):
-        complain(Complaint(loc, f"{quoted(value)} is not an absolute path", mend))
+        complain(Complaint(loc, f"{quoted(value)} is not an absolute path", fix))
     check_text(value, loc, before, complain)
     return value
 
@@ -257,13 +257,13 @@ def _approval(step: Mapping[str, JsonValue], loc: Location, complain: Complain) 
     is_required = flag(step.get("requires_approval"), (*loc, "requires_approval"), complain)
     value, at = step.get("approval"), (*loc, "approval")
     if is_required and loc[0] == "on_failure":
-        mend = "leave it out: a chain run that has failed does not wait"
-        complain(Complaint((*loc, "requires_approval"), "nobody can be asked here", mend, at_key=True))
+        fix = "leave it out: a chain run that has failed does not wait"
+        complain(Complaint((*loc, "requires_approval"), "nobody can be asked here", fix, at_key=True))
     if value is None:
         return ApprovalRule() if is_required else None
     if not is_required:
-        mend = "write requires_approval: true, or leave it out"
-        complain(Complaint(at, "says how a person is asked, and nobody is", mend, at_key=True))
+        fix = "write requires_approval: true, or leave it out"
+        complain(Complaint(at, "says how a person is asked, and nobody is", fix, at_key=True))
         return None
     if not isinstance(value, dict):
         complain(Complaint(at, f"is {kind(value)}, not a table of keys", "as in approval: {expires: 2d}"))
@@ -310,13 +310,13 @@ def _check_texts(value: JsonValue, loc: Location, before: list[str], complain: C
 def _condition(value: JsonValue, loc: Location, before: list[str], complain: Complain) -> str | None:
     if value is None:
         return None
-    mend = 'write exactly one expression: "{{ outcome.passed }}"'
+    fix = 'write exactly one expression: "{{ outcome.passed }}"'
     if not isinstance(value, str):
-        complain(Complaint(loc, f"is {kind(value)}, not a text", mend))
+        complain(Complaint(loc, f"is {kind(value)}, not a text", fix))
         return None
     parsed = check_text(value, loc, before, complain)
     if parsed is not None and (len(parsed.parts) != 1 or not parsed.expressions):
-        complain(Complaint(loc, "must be exactly one expression", mend))
+        complain(Complaint(loc, "must be exactly one expression", fix))
     return value
 
 
@@ -325,7 +325,7 @@ def check_text(text: str, loc: Location, before: list[str], complain: Complain) 
     try:
         parsed = Value(text, NAMES)
     except ExpressionError as error:
-        complain(Complaint(loc, str(error), error.mend))
+        complain(Complaint(loc, str(error), error.fix))
         return None
     for expression in parsed.expressions:
         for path in expression.paths:

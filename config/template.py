@@ -22,11 +22,11 @@ LookUp: TypeAlias = tuple[str, ...]
 
 
 class TemplateError(ValueError):
-    """A text that is no template, or can't be filled in; `mend` says what to write instead."""
+    """A text that is no template, or can't be filled in; `fix` says what to write instead."""
 
-    def __init__(self, message: str, mend: str) -> None:
+    def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
-        self.mend = mend
+        self.fix = fix
 
 
 class Template(NamedTuple):
@@ -54,8 +54,8 @@ def parse_template(text: str) -> Template:
         inside = text[begin + 2 : end].strip()
         match = _LOOK_UP.fullmatch(inside)
         if match is None:
-            mend = "write {{ with.NAME }}; give a text that has braces of its own as a value"
-            raise TemplateError(f"{quoted(inside)} between braces is no look-up", mend)
+            fix = "write {{ with.NAME }}; give a text that has braces of its own as a value"
+            raise TemplateError(f"{quoted(inside)} between braces is no look-up", fix)
         if begin > position:
             parts.append(text[position:begin])
         parts.append(tuple(match[1][1:].split(".")))
@@ -82,8 +82,8 @@ def _text(look_up: LookUp, given: Mapping[str, JsonValue]) -> str:
         return _without_nul(value, look_up)
     if isinstance(value, list | dict):
         inner = f"look up one of its values, as in {{{{ {_called(look_up)}.NAME }}}}"
-        mend = inner if isinstance(value, dict) else "give it as a text"
-        raise TemplateError(f"{_called(look_up)} is {kind(value)}, which is no part of a text", mend)
+        fix = inner if isinstance(value, dict) else "give it as a text"
+        raise TemplateError(f"{_called(look_up)} is {kind(value)}, which is no part of a text", fix)
     return json.dumps(value)
 
 
@@ -97,12 +97,10 @@ def _not_given(look_up: LookUp, known: Mapping[str, JsonValue]) -> TemplateError
     name = look_up[-1]
     guess = nearest(name, known)
     if len(look_up) > 1:
-        mend = (
-            f"did you mean {guess!r}?" if guess else f"give it, or look up one of {', '.join(known) or '-'}"
-        )
+        fix = f"did you mean {guess!r}?" if guess else f"give it, or look up one of {', '.join(known) or '-'}"
     else:
-        mend = f"give it as {name}=VALUE" + (f"; did you mean {name!r} by {guess!r}?" if guess else "")
-    return TemplateError(f"{_called(look_up)} is not given", mend)
+        fix = f"give it as {name}=VALUE" + (f"; did you mean {name!r} by {guess!r}?" if guess else "")
+    return TemplateError(f"{_called(look_up)} is not given", fix)
 
 
 def _called(look_up: LookUp) -> str:

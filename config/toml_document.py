@@ -38,9 +38,9 @@ def _syntax_problem(text: str, name: str, message: str) -> Problem:
     if found and found[1]:
         line, column = int(found[1]), int(found[2])
     message = message[: found.start()] if found else message
-    mend = "correct it; texts and durations stand in quotes"
-    return Problem(name, line, column, f"is no TOML: {message[:1].lower()}{message[1:]}", mend)
+    fix = "correct it; texts and durations stand in quotes"
+    return Problem(name, line, column, f"is no TOML: {message[:1].lower()}{message[1:]}", fix)
 
 
-def _refused(name: str, message: str, mend: str) -> Parsed[Document]:
-    return Parsed(None, (Problem(name, None, None, message, mend),))
+def _refused(name: str, message: str, fix: str) -> Parsed[Document]:
+    return Parsed(None, (Problem(name, None, None, message, fix),))

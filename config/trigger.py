@@ -19,7 +19,7 @@ _NOT_YET: Final = ("all_of", "sequence", "any_of")
 _BESIDE: Final = {"event": ("filter",), "schedule": schedules.KEYS, "manual": ()}
 """The keys that each kind of trigger may have."""
 
-_MEND: Final = 'write trigger: {event: NAME}, {schedule: "0 2 * * *"} or {manual: true}'
+_FIX: Final = 'write trigger: {event: NAME}, {schedule: "0 2 * * *"} or {manual: true}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ def read_trigger(value: JsonValue, machines_zone: str, complain: Complain) -> Tr
         said = (
             "is missing" if value is None else "is empty" if value == {} else f"is {kind(value)}, not a table"
         )
-        complain(Complaint(loc if value is not None else (), f"the trigger {said}", _MEND))
+        complain(Complaint(loc if value is not None else (), f"the trigger {said}", _FIX))
         return None
     kinds = [each for each in _KINDS if each in value]
     known = tuple(key for each in _KINDS for key in _BESIDE[each])
     check_keys(value, loc, (*_KINDS, *known), _NOT_YET, complain)
     if len(kinds) != 1:
         if not any(each in value for each in _NOT_YET):
-            complain(Complaint(loc, f"must have exactly one of {', '.join(_KINDS)}", _MEND))
+            complain(Complaint(loc, f"must have exactly one of {', '.join(_KINDS)}", _FIX))
         return None
     (found,) = kinds
     for key in value:
@@ -60,7 +60,7 @@ def read_trigger(value: JsonValue, machines_zone: str, complain: Complain) -> Tr
             complain(Complaint((*loc, key), f"belongs to {article} {owner}", "leave it out", at_key=True))
     if found == "manual":
         if value["manual"] is not True:
-            complain(Complaint((*loc, "manual"), f"must be true, not {quoted(value['manual'])}", _MEND))
+            complain(Complaint((*loc, "manual"), f"must be true, not {quoted(value['manual'])}", _FIX))
         return Trigger()
     if found == "schedule":
         schedule = read_schedule(value, loc, machines_zone, complain)

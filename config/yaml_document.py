@@ -193,21 +193,21 @@ class _Reader:
     def _syntax_error(self, error: yaml.MarkedYAMLError) -> None:
         mark = error.problem_mark or error.context_mark
         message = ": ".join(part for part in (error.context, error.problem) if part)
-        mend = (
+        fix = (
             "a tab can't indent: use spaces"
             if "'\\t'" in message
             else "check the indentation and quotes here"
         )
-        self._add(mark.index if mark else 0, f"is no YAML: {message}", mend)
+        self._add(mark.index if mark else 0, f"is no YAML: {message}", fix)
 
-    def _complain(self, event: yaml.Event, message: str, mend: str) -> None:
-        self._add(_offset(event), message, mend)
+    def _complain(self, event: yaml.Event, message: str, fix: str) -> None:
+        self._add(_offset(event), message, fix)
         if len(self.problems) >= MAX_PROBLEMS:
             raise _TooManyProblemsError
 
-    def _add(self, offset: int, message: str, mend: str) -> None:
+    def _add(self, offset: int, message: str, fix: str) -> None:
         line, column = self._lines.place(offset)
-        self.problems.append(Problem(self._name, line, column, message, mend))
+        self.problems.append(Problem(self._name, line, column, message, fix))
 
     def _place(self, event: yaml.Event) -> Place:
         return self._lines.place(_offset(event))

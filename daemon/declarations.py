@@ -117,7 +117,7 @@ class Declarer:
             raise _Unusable(str(error)) from error
 
     def __call__(self, playbook: str | None, agent: str | None) -> Declarations:
-        """What they declare; a missing or wrong file is the operator's to mend, and said so."""
+        """What they declare; a missing or wrong file is the operator's to fix, and said so."""
         settings = self._settings
         read = defaults = None
         try:
@@ -131,7 +131,7 @@ class Declarer:
         return Declarations(read.artifacts if read is not None else None, defaults)
 
     def play(self, name: str) -> Play:
-        """What the playbook of this name would start, and in which root; or what the operator must mend first."""
+        """What the playbook of this name would start, and in which root; or what the operator must fix first."""
         settings = self._settings
         root = settings.launch_root
         if root is None:

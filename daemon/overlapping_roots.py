@@ -60,11 +60,11 @@ def _is_own_root(path: str, state_dir: str) -> bool:
     return path.startswith(f"{state_dir}/") and is_own_root(path, state_dir)
 
 
-def _problem(settings: Settings, name: str, message: str, mend: str) -> Problem:
+def _problem(settings: Settings, name: str, message: str, fix: str) -> Problem:
     from runward.config.problem import Problem
 
     origin = settings.origin.get(f"roots.{name}", "default")
     file, _, line = origin.rpartition(":")
     if file and line.isdigit():
-        return Problem(file, int(line), None, f"roots: {message}", mend)
-    return Problem(origin, None, None, f"roots: {message}", mend)
+        return Problem(file, int(line), None, f"roots: {message}", fix)
+    return Problem(origin, None, None, f"roots: {message}", fix)

@@ -204,7 +204,7 @@ class Obedience:
         parsed = await anyio.to_thread.run_sync(self._load, abandon_on_cancel=True)
         if parsed.value is None:
             problems = [problem.render() for problem in parsed.errors]
-            self._refuse(problems, "mend them, then `runward daemon reload`; the old ones hold")
+            self._refuse(problems, "fix them, then `runward daemon reload`; the old ones hold")
         elif parsed.value.state_dir != self._supervisor.state_dir:
             self._refuse(["state_dir can't change while the daemon runs"], "restart it")
         else:
@@ -222,6 +222,6 @@ class Obedience:
         else:
             self._declarer.use(settings)
 
-    def _refuse(self, problems: list[str], mend: str) -> None:
+    def _refuse(self, problems: list[str], fix: str) -> None:
         self._supervisor.note_refusal(problems)
-        self._log.error("settings.refused", problems=problems, mend=mend)
+        self._log.error("settings.refused", problems=problems, mend=fix)

@@ -175,10 +175,10 @@ def _not_to_be_obeyed(path: str) -> Problem | None:
     return None
 
 
-def _refused(path: str, message: str, mend: str) -> Problem:
+def _refused(path: str, message: str, fix: str) -> Problem:
     from runward.config.problem import Problem
 
-    return Problem(path, None, None, message, mend)
+    return Problem(path, None, None, message, fix)
 
 
 def _drop_ins(file: str) -> list[str]:

@@ -77,7 +77,7 @@ class Ruled(NamedTuple):
 
 
 class Declarations(NamedTuple):
-    """What was declared; `problem` says why it can't be used, which is the operator's to mend."""
+    """What was declared; `problem` says why it can't be used, which is the operator's to fix."""
 
     playbook: tuple[ExpectedArtifact, ...] | None
     agent: tuple[ExpectedArtifact, ...] | None
@@ -217,7 +217,7 @@ class PlayOf(Question["Play"]):
 class Play(NamedTuple):
     """What can be started: the playbook, its agent with the defaults that it declares, and the root for the run.
 
-    `problem` says why nothing can, which is the operator's to mend; the rest means nothing then.
+    `problem` says why nothing can, which is the operator's to fix; the rest means nothing then.
     """
 
     playbook: Playbook | None

@@ -193,5 +193,5 @@ def _end(done: Done, not_done: str) -> None:
     if done.failed:
         journal = "journalctl --user" if done.is_user else "journalctl"
         fail(
-            f"systemd refused: `{journal} -u runward -n 30` may say why; mend it, and call this again", NOT_SO
+            f"systemd refused: `{journal} -u runward -n 30` may say why; fix it, and call this again", NOT_SO
         )

@@ -45,8 +45,8 @@ def declared(settings: Settings, playbook: str | None, agent: str | None) -> Dec
         except NotFound as error:
             if agent is not None:
                 raise
-            mend = "write the profile, or correct the playbook's 'agent'"
-            problems += (Problem(_file_of(settings, playbook), None, None, f"agent: {error}", mend),)
+            fix = "write the profile, or correct the playbook's 'agent'"
+            problems += (Problem(_file_of(settings, playbook), None, None, f"agent: {error}", fix),)
     contract = None
     if not has_errors(problems):
         contract = resolve_contract(

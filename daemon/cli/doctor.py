@@ -47,8 +47,8 @@ class CheckName(click.ParamType[str]):
         names = [check.name for check in CHECKS]
         if value not in names:
             guess = nearest(value, names)
-            mend = f"did you mean {guess!r}?" if guess else f"there are {', '.join(names)}"
-            self.fail(f"no such check {value!r}; {mend}", parameter, context)
+            fix = f"did you mean {guess!r}?" if guess else f"there are {', '.join(names)}"
+            self.fail(f"no such check {value!r}; {fix}", parameter, context)
         return value
 
 
@@ -59,7 +59,7 @@ class CheckName(click.ParamType[str]):
 def doctor(context: click.Context, only: tuple[str, ...], as_json: bool) -> None:
     """Can this installation do what it is for?
 
-    Each check does what the daemon does, in a place of its own, and says what it found and the mend. The daemon may
+    Each check does what the daemon does, in a place of its own, and says what it found and the fix. The daemon may
     be up or down, and the settings broken. Exit code 1: something failed.
 
     \b
@@ -120,13 +120,13 @@ def _telling(check: "Check") -> Iterator[None]:
 
 
 def _lines(check: "Check", finding: "Finding") -> Iterator[str]:
-    """A finding as lines that fit the terminal: the result, the check, what was found, the mend below it."""
+    """A finding as lines that fit the terminal: the result, the check, what was found, the fix below it."""
     word = coloured(finding.result, finding.result.ljust(_WORD))
     indent = " " * (_WORD + 2)
     columns = room()
     yield from wrapped(f"{check.name}: {safe(finding.found)}", f"{word}  ", indent, columns)
-    if finding.mend is not None and finding.result != "ok":
-        yield from wrapped(safe(finding.mend), f"{indent}-> ", f"{indent}   ", columns)
+    if finding.fix is not None and finding.result != "ok":
+        yield from wrapped(safe(finding.fix), f"{indent}-> ", f"{indent}   ", columns)
 
 
 def _summary(failed: int, warnings: int) -> str:
@@ -140,7 +140,7 @@ def _as_json(found: "list[tuple[Check, Finding]]", failed: int) -> JsonValue:
     return {
         "well": not failed,
         "checks": [
-            {"name": check.name, "result": finding.result, "found": finding.found, "mend": finding.mend}
+            {"name": check.name, "result": finding.result, "found": finding.found, "mend": finding.fix}
             for check, finding in found
         ],
     }

@@ -130,8 +130,8 @@ def refuse_unknown(noun: str, text: str, known: Iterable[str]) -> NoReturn:
     """Exit 3, naming the nearest of what is known."""
     guess = nearest(text, known)
     group = "queue" if noun == "job" else noun
-    mend = f"did you mean {guess!r}?" if guess else f"`runward {group} list` shows what there is"
-    fail(f"there is no {noun} {text!r}; {mend}", NOT_FOUND)
+    fix = f"did you mean {guess!r}?" if guess else f"`runward {group} list` shows what there is"
+    fail(f"there is no {noun} {text!r}; {fix}", NOT_FOUND)
 
 
 def _shortest(candidate: tuple[str, str], among: list[tuple[str, str]]) -> str:

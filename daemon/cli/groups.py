@@ -16,6 +16,6 @@ class Group(click.Group):
             known = self.list_commands(context)
             if name not in known:
                 guess = nearest(name, known)
-                mend = f"did you mean {guess!r}?" if guess else f"there are {', '.join(known)}"
-                raise click.UsageError(f"no such command {quoted(name)}; {mend}", context)
+                fix = f"did you mean {guess!r}?" if guess else f"there are {', '.join(known)}"
+                raise click.UsageError(f"no such command {quoted(name)}; {fix}", context)
         return super().resolve_command(context, args)

@@ -1,4 +1,4 @@
-"""Why something did not happen: what is held, waits, was refused or can't be read, each with its mend."""
+"""Why something did not happen: what is held, waits, was refused or can't be read, each with its fix."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.daemon.cli.liveness_text import mend_of
+from runward.daemon.cli.liveness_text import fix_of
 from runward.daemon.cli.output import local
 from runward.daemon.store import reading, reading_causes
 from runward.daemon.store.reading import SessionRow
@@ -24,10 +24,10 @@ class Hindrance(NamedTuple):
 
     what: str
     why: str
-    mend: str | None
+    fix: str | None
 
     def as_json(self) -> JsonValue:
-        return {"what": self.what, "why": self.why, "mend": self.mend}
+        return {"what": self.what, "why": self.why, "mend": self.fix}
 
 
 def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> list[Hindrance]:
@@ -68,26 +68,26 @@ def of_start(start: StartRow, is_up: bool) -> list[Hindrance]:
         what = "it left no session" if start.state == "begun" else "it never began"
         return [Hindrance(what, start.why or "it could not", "ask for it again")]
     if start.state == "begun":
-        mend = None if is_up else _START
-        return [Hindrance("it is no session yet", f"no run.json was seen in {start.directory}", mend)]
+        fix = None if is_up else _START
+        return [Hindrance("it is no session yet", f"no run.json was seen in {start.directory}", fix)]
     if not is_up:
         return [Hindrance("it has not begun", "no daemon is running", _START)]
-    mend = "`runward status` says what keeps it back"
-    return [Hindrance("it has not begun", "the daemon has not had it started yet", mend)]
+    fix = "`runward status` says what keeps it back"
+    return [Hindrance("it has not begun", "the daemon has not had it started yet", fix)]
 
 
 def _of_contract(row: SessionRow, problem: str) -> Hindrance:
     if row.artifact_contract_json is None:
-        mend = "mend what it names; this session keeps no contract, the next one gets it"
-        return Hindrance("it has no contract", problem, mend)
-    mend = "plan once, before any leg works; this session keeps its contract as it is"
-    return Hindrance("a plan's legs are not in its contract", problem, mend)
+        fix = "fix what it names; this session keeps no contract, the next one gets it"
+        return Hindrance("it has no contract", problem, fix)
+    fix = "plan once, before any leg works; this session keeps its contract as it is"
+    return Hindrance("a plan's legs are not in its contract", problem, fix)
 
 
 def of_directory(connection: sqlite3.Connection, path: str) -> list[Hindrance]:
     """What is wrong with the files of a run directory."""
     return [
-        Hindrance(_place(each.path, each.line), each.message, each.mend)
+        Hindrance(_place(each.path, each.line), each.message, each.fix)
         for each in reading.problems(connection, path)
     ]
 
@@ -96,10 +96,8 @@ def of_job(connection: sqlite3.Connection, job: JobRow, is_up: bool, now: float)
     """Why a job isn't done."""
     what = f"job {job.id} ({job.handler}) is {job.state}"
     if job.state == "held":
-        mend = (
-            f"when the cause is gone: `runward queue retry {job.id}`, else `runward queue discard {job.id}`"
-        )
-        yield Hindrance(f"{what} and stops its lane", job.error or "it failed", mend)
+        fix = f"when the cause is gone: `runward queue retry {job.id}`, else `runward queue discard {job.id}`"
+        yield Hindrance(f"{what} and stops its lane", job.error or "it failed", fix)
     elif job.blocked_by is not None:
         before = reading_causes.job(connection, job.blocked_by)
         state = before.state if before is not None else "open"
@@ -128,7 +126,7 @@ def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hi
     turn = f"its turn is {followed.turn}" if followed is not None else "no file of it was read yet"
     if followed is None or followed.process is None:
         why = f"{turn}, and nobody can tell whether its process is still there"
-        return Hindrance(_NOT_OVER, why, mend_of(row.layout))
+        return Hindrance(_NOT_OVER, why, fix_of(row.layout))
     state = RealProcesses().state(followed.process)
     why = f"{turn}, and its process {followed.process.pid} is {state}"
     return Hindrance(_NOT_OVER, why, None if is_up else _START)
@@ -152,7 +150,7 @@ def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> H
     ]
     if not states:
         why = "no end was written, and no process is named that could be gone"
-        return Hindrance(_NOT_OVER, why, mend_of(row.layout))
+        return Hindrance(_NOT_OVER, why, fix_of(row.layout))
     return Hindrance(_NOT_OVER, f"no end was written, and {', '.join(states)}", None if is_up else _START)
 
 

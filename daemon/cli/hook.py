@@ -207,8 +207,8 @@ def _undo(file: SettingsFile, text: str | None) -> None:
     """Put back what `file` was before `text` was written. Raises `Refused` where somebody else wrote it since."""
     now = read_settings_file(file.path)
     if now.text != text:
-        mend = "take Runward's hooks out with `runward hook uninstall`"
-        raise Refused(Problem(file.path, None, None, "was changed while it was checked", mend))
+        fix = "take Runward's hooks out with `runward hook uninstall`"
+        raise Refused(Problem(file.path, None, None, "was changed while it was checked", fix))
     now.replace(file.text)
 
 

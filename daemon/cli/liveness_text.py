@@ -30,7 +30,7 @@ def in_full(row: SessionRow, now: float) -> str:
     return said if heard is None else f"{said}; nothing was heard since {local(heard)} ({ago(heard, now)})"
 
 
-def mend_of(layout: str) -> str:
+def fix_of(layout: str) -> str:
     """What can be done about such a session, and about the next ones."""
     if layout == DEFAULT_LAYOUT:
         return "write its exit.json; the next one should name its process in process.json"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     _Seconds = click.ParamType
 
-MEND: Final = (
+FIX: Final = (
     "write how long ago (2h, 30min, 7d), a time (2026-01-31T12:00:00Z, 2026-01-31 12:00), today or yesterday"
 )
 
@@ -44,7 +44,7 @@ def parse_moment(text: str, now: float) -> float:
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError):
-        raise MomentError(f"{text!r} is no moment: {MEND}") from None
+        raise MomentError(f"{text!r} is no moment: {FIX}") from None
 
 
 def _beginning(words: "Iterable[str]", incomplete: str) -> "list[CompletionItem]":
@@ -95,7 +95,7 @@ class Length(_Seconds):
         try:
             return parse_duration(str(value), self._longest)
         except DurationError as error:
-            self.fail(f"{error}; {error.mend}", parameter, context)
+            self.fail(f"{error}; {error.fix}", parameter, context)
 
 
 class Period(_Seconds):
@@ -118,7 +118,7 @@ class Period(_Seconds):
             try:
                 period = parse_duration(str(value))
             except DurationError as error:
-                self.fail(f"{error}; {error.mend}, or a number of seconds", parameter, context)
+                self.fail(f"{error}; {error.fix}, or a number of seconds", parameter, context)
         if not self.SHORTEST <= period < float("inf"):
             self.fail(
                 f"{value} is too short or endless: write {self.SHORTEST:g} or more seconds",

@@ -144,7 +144,7 @@ def _as_json(found: Declared) -> dict[str, JsonValue]:
 
 
 def _problem_as_json(problem: Problem) -> JsonValue:
-    message = f"{problem.message} ({problem.mend})" if problem.mend else problem.message
+    message = f"{problem.message} ({problem.fix})" if problem.fix else problem.message
     return {
         "file": problem.file,
         "line": problem.line,

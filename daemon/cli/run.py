@@ -300,7 +300,7 @@ def _duration(options: Mapping[str, str], name: str) -> float | None:
     try:
         return parse_duration(options[name])
     except DurationError as error:
-        raise Refusal(WRONG_USAGE, f"--{name} {error}; {error.mend}") from None
+        raise Refusal(WRONG_USAGE, f"--{name} {error}; {error.fix}") from None
 
 
 def _size(options: Mapping[str, str], name: str) -> int | None:

@@ -62,7 +62,7 @@ def next_times(expression: str, timezone: str | None, begin: float | None, count
         times = parse_times(expression, zone)
     except ScheduleError as error:
         sys.stderr.write(f"runward: {printable(expression)}\n{' ' * (len('runward: ') + error.at)}^\n")
-        fail(f"column {error.at + 1}: {error} ({error.mend})", WRONG_USAGE)
+        fail(f"column {error.at + 1}: {error} ({error.fix})", WRONG_USAGE)
     found: list[float] = []
     moment: float | None = start
     while len(found) < count and moment is not None:

@@ -10,7 +10,7 @@ from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.cli.expected_artifacts import disagreement, panel
 from runward.daemon.cli.launched_command import launched_command
-from runward.daemon.cli.liveness_text import in_full, is_unknown, mend_of
+from runward.daemon.cli.liveness_text import fix_of, in_full, is_unknown
 from runward.daemon.cli.output import ago, align, coloured, duration, local, safe, size
 from runward.daemon.cli.run_output import last_lines
 from runward.daemon.cli.session_json import about_of, contract_of, files_of, tokens_of, verification_of
@@ -85,7 +85,7 @@ def _facts(row: SessionRow, journal: str, now: float) -> list[tuple[str, str]]:
         ("Record", coloured("warning", NOT_RECORDED) if row.not_judged_yet else None),
         ("Reason", safe(row.reason_summary)),
         ("Activity", in_full(row, now) if is_unknown(row) else row.activity),
-        ("Mend", mend_of(row.layout) if is_unknown(row) else None),
+        ("Fix", fix_of(row.layout) if is_unknown(row) else None),
         ("Linked", ", ".join(safe(each) for each in json.loads(row.linked))),
         ("Evidence", row.ended_by),
         ("Delivery", coloured(row.delivery) if row.delivery else None),

@@ -270,7 +270,7 @@ def _problems(connection: sqlite3.Connection, report: Mapping[str, JsonValue]) -
             "path": each.path,
             "line": each.line,
             "message": each.message,
-            "mend": each.mend,
+            "mend": each.fix,
             "since": iso(each.since),
         }
         for each in reading.problems(connection)

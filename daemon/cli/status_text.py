@@ -22,7 +22,7 @@ class Need(NamedTuple):
     """Something that waits for a person, and what they can do."""
 
     what: str
-    mend: str | None
+    fix: str | None
 
 
 def lines_of(
@@ -46,12 +46,12 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
         yield Need(f"{what}; what follows is as it was then", "see `runward log`, then restart it")
     yield from _settings(_table(status["settings"]))
     for reason, count in _table(status["held_by_reason"]).items():
-        mend = "mend the cause, then `runward queue retry --all`; `runward queue` shows them"
-        yield Need(f"{count} held: {reason or 'no reason given'}", mend)
+        fix = "fix the cause, then `runward queue retry --all`; `runward queue` shows them"
+        yield Need(f"{count} held: {reason or 'no reason given'}", fix)
     for root in _tables(status["roots"]):
         if root["problem"]:
-            mend = "see whether it is there and may be read; the daemon notices by itself"
-            yield Need(f"root {root['name']}: {root['problem']}", mend)
+            fix = "see whether it is there and may be read; the daemon notices by itself"
+            yield Need(f"root {root['name']}: {root['problem']}", fix)
     told = [f"root {root['name']}: {root['problem']}" for root in _tables(status["roots"])]
     for each in _list(status["degraded"]):
         if str(each) not in told:
@@ -142,8 +142,8 @@ def _needs_lines(found: Sequence[Need], is_up: bool, columns: int) -> Iterator[s
     yield coloured("warning", "one thing needs you:" if len(found) == 1 else f"{len(found)} things need you:")
     for need in found:
         yield from wrapped(safe(need.what), "  ! ", "    ", columns)
-        if need.mend is not None:
-            yield from wrapped(safe(need.mend), "    -> ", "       ", columns)
+        if need.fix is not None:
+            yield from wrapped(safe(need.fix), "    -> ", "       ", columns)
     yield ""
 
 

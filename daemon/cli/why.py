@@ -301,8 +301,8 @@ def _lines(story: Story, *, is_verbose: bool) -> list[str]:
     if story.hindrances:
         lines += ["", "What did not happen, and why"] if story.entries else ["What did not happen, and why"]
         for each in story.hindrances:
-            mend = f" ({each.mend})" if each.mend else ""
-            lines.append(f"  {safe(each.what)}: {safe(each.why)}{safe(mend)}")
+            fix = f" ({each.fix})" if each.fix else ""
+            lines.append(f"  {safe(each.what)}: {safe(each.why)}{safe(fix)}")
     return lines
 
 

@@ -29,9 +29,7 @@ EXPECTED: Final = {
 
 _DELIVER: Final = ("sh", "-c", f'echo done > "$RUNWARD_ARTIFACTS_DIR/{PROOF}"')
 _IDLE: Final = ("sh", "-c", ":")
-_MEND: Final = (
-    "mend what the other checks found; then see what `runward --debug daemon` says in the foreground"
-)
+_FIX: Final = "fix what the other checks found; then see what `runward --debug daemon` says in the foreground"
 _TURN_S: Final = 0.02
 _HELD: Final = 75
 """How a daemon ends whose state directory another one holds."""

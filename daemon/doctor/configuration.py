@@ -14,10 +14,10 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
             str(each) for each in (problem.file, problem.line, problem.column) if each is not None
         )
         result: Result = "failed" if problem.severity == "error" else "warning"
-        yield Finding(result, printable(f"{place}: {problem.message}"), problem.mend)
+        yield Finding(result, printable(f"{place}: {problem.message}"), problem.fix)
     if installation.is_broken:
         said = "the settings can't be used: what follows examines an installation at its defaults"
-        yield Finding("warning", said, "mend them, then run `runward doctor` again")
+        yield Finding("warning", said, "fix them, then run `runward doctor` again")
     elif not installation.problems:
         settings = installation.settings
         yield Finding(

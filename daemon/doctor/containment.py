@@ -21,14 +21,14 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     """A run under each means, in a private place. Each launcher takes the strongest that works by itself."""
     with private_place(installation.environment, patience) as place:
         there = []
-        for means, mend in MEANS.items():
+        for means, fix in MEANS.items():
             why = _refusal(place, means)
             if why is None:
                 there.append(means)
             elif means == "subreaper":
-                yield Finding("failed", f"no means works, not even {means}: {why}", mend)
+                yield Finding("failed", f"no means works, not even {means}: {why}", fix)
             else:
-                yield Finding("skipped", f"no {means}: {why}", mend)
+                yield Finding("skipped", f"no {means}: {why}", fix)
     if "scope" in there or "cgroup" in there:
         yield Finding("ok", f"runs are held together by {there[0]}; {', '.join(there)} work")
     elif there:

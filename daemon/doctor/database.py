@@ -28,7 +28,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
         try:
             works = can_write_ahead(scratch / "store.db")
         except sqlite3.Error as error:
-            yield Finding("failed", f"SQLite {version} can't write in {scratch.parent}: {error}", _MEND)
+            yield Finding("failed", f"SQLite {version} can't write in {scratch.parent}: {error}", _FIX)
             return
         if works:
             yield Finding(
@@ -36,7 +36,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
             )
             yield from _of_version(sqlite3.sqlite_version_info)
         else:
-            yield Finding("failed", f"SQLite {version} can't have a log in {scratch.parent}", _MEND)
+            yield Finding("failed", f"SQLite {version} can't have a log in {scratch.parent}", _FIX)
 
 
 def _of_version(version: tuple[int, ...]) -> Iterator[Finding]:
@@ -47,4 +47,4 @@ def _of_version(version: tuple[int, ...]) -> Iterator[Finding]:
         )
 
 
-_MEND: Final = "put state_dir on a local file system with room, and mind its rights"
+_FIX: Final = "put state_dir on a local file system with room, and mind its rights"

@@ -25,7 +25,7 @@ class Finding(NamedTuple):
 
     result: Result
     found: str
-    mend: str | None = None
+    fix: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
         text = read_settings_file(path).text
         events = claude_code_settings.events_in(text, path) if text is not None else ()
     except Refused as refusal:
-        yield Finding("warning", refusal.problem.render(), "mend the file: Claude Code can't read it, either")
+        yield Finding("warning", refusal.problem.render(), "fix the file: Claude Code can't read it, either")
         return
     if not events:
         yield Finding("ok", f"there are no hooks of Runward's in {path}")

@@ -17,7 +17,7 @@ _ASK: Final = (
     "try:\n    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
     f"except BlockingIOError:\n    sys.exit({_EXCLUDED})\n"
 )
-_MEND: Final = "put state_dir on a local file system: two daemons could run there at once"
+_FIX: Final = "put state_dir on a local file system: two daemons could run there at once"
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
@@ -32,9 +32,9 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
             os.close(descriptor)
         free = _ask(path, installation, patience)
     if held.code == 0:
-        yield Finding("failed", f"a lock in {scratch.parent} doesn't keep another process out", _MEND)
+        yield Finding("failed", f"a lock in {scratch.parent} doesn't keep another process out", _FIX)
     elif held.code != _EXCLUDED or free.code != 0:
-        yield Finding("failed", f"locks in {scratch.parent} don't work: {held.err or free.err}", _MEND)
+        yield Finding("failed", f"locks in {scratch.parent} don't work: {held.err or free.err}", _FIX)
     else:
         yield Finding("ok", f"a lock in {scratch.parent} keeps another process out, and is free at its end")
 

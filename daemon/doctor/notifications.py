@@ -68,8 +68,8 @@ def _have_come(installation: Installation) -> Iterator[Finding]:
     lost, found = report.coverage.overflows, report.coverage.found_by_scan
     if lost or found:
         said = f"since the daemon began notifications were lost {lost} times, and {found} changes only found by scans"
-        mend = "nothing is lost; `runward log` says why (watch.gap): a machine that slept, a root that tells nothing"
-        yield Finding("warning", said, mend)
+        fix = "nothing is lost; `runward log` says why (watch.gap): a machine that slept, a root that tells nothing"
+        yield Finding("warning", said, fix)
     else:
         yield Finding("ok", "since the daemon began no change was found by a scan alone")
 
@@ -113,8 +113,8 @@ def _instances(installation: Installation, patience: Patience) -> Finding:
     said = f"this user has {used} of {limit} inotify instances"
     needed = 0 if holder(installation.state) is not None else INSTANCES_NEEDED
     if used + needed > limit:
-        mend = f"end programs that watch files, or sysctl fs.inotify.max_user_instances={2 * limit}"
-        return Finding("warning", f"{said}: a daemon needs {INSTANCES_NEEDED}", mend)
+        fix = f"end programs that watch files, or sysctl fs.inotify.max_user_instances={2 * limit}"
+        return Finding("warning", f"{said}: a daemon needs {INSTANCES_NEEDED}", fix)
     return Finding("ok", said)
 
 

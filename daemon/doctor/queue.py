@@ -39,9 +39,9 @@ def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
         figures = reading.queue_figures(connection)
         problems = reading.problems(connection)
     for reason, count in held:
-        mend = "mend the cause, then `runward queue retry --all`; `runward queue` shows them"
+        fix = "fix the cause, then `runward queue retry --all`; `runward queue` shows them"
         yield Finding(
-            "failed", f"{counted(count, 'job is', 'jobs are')} held: {reason or 'no reason given'}", mend
+            "failed", f"{counted(count, 'job is', 'jobs are')} held: {reason or 'no reason given'}", fix
         )
     oldest = figures.oldest_waiting
     if is_up and oldest is not None and time.time() - oldest > LONG_S:
@@ -49,7 +49,7 @@ def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
         yield Finding("warning", said, "`runward queue` shows them, `runward why` says what for")
     for problem in problems[:SHOWN]:
         place = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
-        yield Finding("warning", f"{place}: {problem.message}", problem.mend)
+        yield Finding("warning", f"{place}: {problem.message}", problem.fix)
     if len(problems) > SHOWN:
         said = f"{counted(len(problems) - SHOWN, 'more file', 'more files')} can't be used"
         yield Finding("warning", said, "`runward status --json` has them all")
@@ -59,11 +59,11 @@ def _of_requests(installation: Installation, is_up: bool) -> Iterator[Finding]:
     refused = _requests(installation, REJECTED)
     if refused:
         place = installation.state / REJECTED
-        mend = f"`runward log` says why (inbox.rejected); then remove what is in {place}"
+        fix = f"`runward log` says why (inbox.rejected); then remove what is in {place}"
         yield Finding(
             "warning",
             f"{counted(refused, 'request was refused and lies', 'requests were refused and lie')} in {place}",
-            mend,
+            fix,
         )
     waiting = _requests(installation, INBOX)
     if waiting and not is_up:

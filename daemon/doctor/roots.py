@@ -39,8 +39,8 @@ def _examine(root: Root, state: str) -> Finding:
     if not os.path.lexists(root.path):
         if root.path.startswith(f"{state}/"):
             return Finding("ok", f"root {root.name} ({root.path}) isn't there yet; the first daemon makes it")
-        mend = "make it, or correct its path; the daemon notices when it comes"
-        return Finding("warning", f"root {root.name} ({root.path}) isn't there", mend)
+        fix = "make it, or correct its path; the daemon notices when it comes"
+        return Finding("warning", f"root {root.name} ({root.path}) isn't there", fix)
     if not os.path.isdir(root.path):
         return Finding("failed", f"root {root.name} ({root.path}) is no directory", "correct its path")
     try:

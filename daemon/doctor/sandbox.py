@@ -27,7 +27,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     ended = end_of(_SHUT_OFF, environment, patience, _WITHIN_S)
     if ended.code != 0:
         why = (ended.err.strip().splitlines() or [f"it ended with {ended.code}"])[-1]
-        mend = "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1), or AppArmor's profile for bwrap"
-        yield Finding("skipped", f"bubblewrap doesn't work: {why} ({_NOT_NEEDED_YET})", mend)
+        fix = "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1), or AppArmor's profile for bwrap"
+        yield Finding("skipped", f"bubblewrap doesn't work: {why} ({_NOT_NEEDED_YET})", fix)
     else:
         yield Finding("ok", "bubblewrap shuts a program off in namespaces of its own")

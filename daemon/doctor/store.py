@@ -38,8 +38,8 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     except reading.StoreUnreadable as error:
         yield Finding("failed", str(error))
     except sqlite3.Error as error:
-        mend = "see whether the disk is well; stop the daemon, then `runward restore BACKUP`"
-        yield Finding("failed", f"{installation.state / reading.STORE} can't be read: {error}", mend)
+        fix = "see whether the disk is well; stop the daemon, then `runward restore BACKUP`"
+        yield Finding("failed", f"{installation.state / reading.STORE} can't be read: {error}", fix)
 
 
 def _version(found: Soundness) -> Finding:
@@ -58,8 +58,8 @@ def _pages(found: Soundness) -> Finding:
     if found.journal_mode != "wal":
         return Finding("warning", said, "restart the daemon: it sets the mode to wal")
     if found.log_bytes > LARGE_LOG:
-        mend = "end whatever keeps the store open for long (`fuser runward.db`), then restart the daemon"
-        return Finding("warning", f"{said}, which isn't moved into the database", mend)
+        fix = "end whatever keeps the store open for long (`fuser runward.db`), then restart the daemon"
+        return Finding("warning", f"{said}, which isn't moved into the database", fix)
     return Finding("ok", said)
 
 
@@ -68,6 +68,6 @@ def _checked(installation: Installation, patience: Patience) -> Finding:
     if complaints is None:
         return Finding("skipped", "the store is too large to be checked in this time; so far it is sound")
     if complaints:
-        mend = "stop the daemon, keep a copy of the file, then `runward restore BACKUP`"
-        return Finding("failed", f"the store is damaged: {'; '.join(complaints[:SHOWN])}", mend)
+        fix = "stop the daemon, keep a copy of the file, then `runward restore BACKUP`"
+        return Finding("failed", f"the store is damaged: {'; '.join(complaints[:SHOWN])}", fix)
     return Finding("ok", "every page of the store is sound (quick_check)")

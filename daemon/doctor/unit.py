@@ -61,8 +61,8 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     user = name_of(os.geteuid())
     units = list(_asked(user, installation.environment, patience))
     if not units:
-        mend = "have whatever starts services here run `runward daemon`"
-        yield Finding("skipped", "no systemd answers here: nothing starts the daemon by itself", mend)
+        fix = "have whatever starts services here run `runward daemon`"
+        yield Finding("skipped", "no systemd answers here: nothing starts the daemon by itself", fix)
         return
     installed = [each for each in units if each.properties.get("LoadState") != "not-found"]
     if not installed:
@@ -107,7 +107,7 @@ def _of_unit(unit: Unit, installation: Installation) -> Iterator[Finding]:
     load, active = unit.properties.get("LoadState"), unit.properties.get("ActiveState")
     if load != "loaded":
         why = unit.properties.get("LoadError") or load
-        yield Finding("failed", f"{said} can't be loaded: {why}", f"mend it, or {_INSTALL}")
+        yield Finding("failed", f"{said} can't be loaded: {why}", f"fix it, or {_INSTALL}")
         return
     if not unit.properties.get("UnitFileState", "").startswith("enabled"):
         yield Finding(

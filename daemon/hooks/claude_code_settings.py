@@ -153,7 +153,7 @@ def _find(text: str, name: str) -> Iterator[_Ours]:
             _expect(group, "{", f"a group of hooks.{event.key} is no object", text, name)
             entries = _only(group, "hooks", text, name)
             if entries is None:
-                raise refused(name, text, group.value, f"a group of hooks.{event.key} has no hooks", _MEND)
+                raise refused(name, text, group.value, f"a group of hooks.{event.key} has no hooks", _FIX)
             _expect(entries, "[", f"the hooks of a group of hooks.{event.key} are no list", text, name)
             for entry in entries.items:
                 _expect(entry, "{", f"a hook of hooks.{event.key} is no object", text, name)
@@ -162,7 +162,7 @@ def _find(text: str, name: str) -> Iterator[_Ours]:
                     yield _Ours(hooks, event, group, entries, entry, command)
 
 
-_MEND: Final = "see Claude Code's documentation of hooks, mend it, and try again"
+_FIX: Final = "see Claude Code's documentation of hooks, fix it, and try again"
 
 
 def _document(text: str, name: str) -> Span:
@@ -171,11 +171,11 @@ def _document(text: str, name: str) -> Span:
         json.loads(text.removeprefix(_BOM), parse_constant=_no_constant)
         root = _root(text)
     except json.JSONDecodeError as error:
-        message, mend = f"is no JSON: {error.msg}", "mend it, and try again"
-        raise Refused(Problem(name, error.lineno, error.colno, message, mend)) from error
+        message, fix = f"is no JSON: {error.msg}", "fix it, and try again"
+        raise Refused(Problem(name, error.lineno, error.colno, message, fix)) from error
     except (RecursionError, ValueError) as error:
         message = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON: {error}"
-        raise Refused(Problem(name, None, None, message, "mend it, and try again")) from error
+        raise Refused(Problem(name, None, None, message, "fix it, and try again")) from error
     _expect(root, "{", "holds no object", text, name)
     hooks = _only(root, "hooks", text, name)
     if hooks is not None:
@@ -206,7 +206,7 @@ def _only(container: Span, key: str, text: str, name: str) -> Span | None:
 
 def _expect(span: Span, bracket: str, message: str, text: str, name: str) -> None:
     if text[span.value] != bracket:
-        raise refused(name, text, span.value, message, _MEND)
+        raise refused(name, text, span.value, message, _FIX)
 
 
 def _read(text: str, span: Span) -> JsonValue:

@@ -19,7 +19,7 @@ AGENT: Final = "codex"
 KEY: Final = "notify"
 _THEN: Final = "--"
 _BOM: Final = "\ufeff"
-_MEND: Final = "make it a list of texts at the top of the file, or take it out, and try again"
+_FIX: Final = "make it a list of texts at the top of the file, or take it out, and try again"
 
 
 class _Notify(NamedTuple):
@@ -122,7 +122,7 @@ def _read(text: str, name: str) -> tuple[dict[str, JsonValue], _Notify | None]:
     shift = len(text) - len(plain)
     start = _offset(plain, mark.value) + shift
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise refused(name, text, start, f"{KEY} is no list of texts", _MEND)
+        raise refused(name, text, start, f"{KEY} is no list of texts", _FIX)
     assert mark.key is not None, "a key has a place"
     spans, end = toml_texts(text, start)
     return document, _Notify(words, _offset(plain, mark.key) + shift, start, end, spans)

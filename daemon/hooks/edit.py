@@ -20,6 +20,6 @@ class Refused(Exception):
         self.problem = problem
 
 
-def refused(name: str, text: str, offset: int, message: str, mend: str) -> Refused:
+def refused(name: str, text: str, offset: int, message: str, fix: str) -> Refused:
     """The refusal of a text for what stands at `offset`."""
-    return Refused(Problem(name, *Lines(text).place(offset), message, mend))
+    return Refused(Problem(name, *Lines(text).place(offset), message, fix))

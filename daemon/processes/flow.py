@@ -92,7 +92,7 @@ def _plan(run: str) -> Planned | None:
     plan = None
     for item in native.scan("", run, sight.documents):
         if isinstance(item, Complaint):
-            raise NotFolded(f"{item.message} ({item.mend})")
+            raise NotFolded(f"{item.message} ({item.fix})")
         if isinstance(item, Planned):
             plan = item
     return plan

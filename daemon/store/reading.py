@@ -103,7 +103,7 @@ class ProblemRow(NamedTuple):
     path: str
     line: int | None
     message: str
-    mend: str | None
+    fix: str | None
     since: float
 
 
@@ -172,11 +172,11 @@ def exists(state: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise StoreUnreadable(f"{path} can't be read: {error.strerror}; {_mend(path)}") from error
+        raise StoreUnreadable(f"{path} can't be read: {error.strerror}; {_fix(path)}") from error
     return True
 
 
-def _mend(path: str) -> str:
+def _fix(path: str) -> str:
     """What to do about a store that this user can't read: whose it is, where that can be told."""
     for place in (path, os.path.dirname(path)):
         try:
@@ -222,7 +222,7 @@ def _open(path: str) -> tuple[sqlite3.Connection, int]:
         connection = sqlite3.connect(f"{uri_of(path)}?mode=ro", uri=True, isolation_level=None, timeout=5)
         version: int = connection.execute("pragma user_version").fetchone()[0]
     except sqlite3.OperationalError as error:
-        raise StoreUnreadable(f"{path} can't be read: {error}; {_mend(path)}") from error
+        raise StoreUnreadable(f"{path} can't be read: {error}; {_fix(path)}") from error
     except sqlite3.DatabaseError as error:
         raise StoreUnreadable(_no_store(path, error)) from error
     return connection, version

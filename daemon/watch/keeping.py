@@ -48,9 +48,9 @@ class WatchKeeping:
             try:
                 await self.notifications.watch(roots, self._standing, self._hint, self.rounds.look_in_inbox)
             except CannotWatch as error:
-                self.log.error("watch.failed", why=str(error), mend=error.mend)
+                self.log.error("watch.failed", why=str(error), mend=error.fix)
                 names = tuple(root.name for root in roots)
-                why = dict.fromkeys(names, f"{error}; {error.mend}")
+                why = dict.fromkeys(names, f"{error}; {error.fix}")
                 self._standing(Watching(0, names, why, unwatched=names))
             await anyio.sleep(RETRY)
 

@@ -136,7 +136,7 @@ class Inotify:
             # The limit was reached after all, or directories came and went: flat is better than nothing.
             pause = REFUSED_PAUSE if error.for_long else self._plan_period
             self._refused_until = time.monotonic() + pause
-            self._refused = f"{error}; {error.mend}"
+            self._refused = f"{error}; {error.fix}"
             plan, _ = self.plan(roots, pulse)
             directories = self._watched(plan, pulse)
         watching = Watching(plan.watches, plan.flat_names, plan.why)
@@ -158,11 +158,11 @@ class Inotify:
         """What to watch how, and when to think of it again: it never takes more than 1 % of a core."""
         began = time.monotonic()
         limit, name = watch_limit() or OLDEST_LIMIT
-        mend = f"raise it by {_more(name, limit)}"
+        fix = f"raise it by {_more(name, limit)}"
         flat: dict[str, str] = {}
         if began < self._refused_until:
             flat = dict.fromkeys((root.name for root in roots), self._refused)
-        plan = plan_watches(roots, int(limit * self._limit_share), mend, pulse.beat, flat)
+        plan = plan_watches(roots, int(limit * self._limit_share), fix, pulse.beat, flat)
         return plan, self._next_plan(began, Watching(0, plan.flat_names))
 
     def _next_plan(self, began: float, watching: Watching) -> float:
@@ -245,13 +245,13 @@ class _Watch:
 
 
 class CannotWatch(Exception):
-    """The system refuses to watch at all: out of inotify instances, or out of watches. `mend` says what helps."""
+    """The system refuses to watch at all: out of inotify instances, or out of watches. `fix` says what helps."""
 
     def __init__(
-        self, why: str, mend: str = "raise fs.inotify.max_user_instances", for_long: bool = False
+        self, why: str, fix: str = "raise fs.inotify.max_user_instances", for_long: bool = False
     ) -> None:
         super().__init__(why)
-        self.mend = mend
+        self.fix = fix
         self.for_long = for_long
 
 
@@ -344,7 +344,7 @@ class Plan:
 def plan_watches(
     roots: Sequence[WatchedRoot],
     allowed: int,
-    mend: str = "",
+    fix: str = "",
     beat: Callable[[], None] = lambda: None,
     flat: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
@@ -361,7 +361,7 @@ def plan_watches(
         left = allowed - watches
         needed = _directories(root.path, left, beat)
         if needed > left:
-            why[root.name] = f"it has more directories than the {max(0, left)} that may be watched; {mend}"
+            why[root.name] = f"it has more directories than the {max(0, left)} that may be watched; {fix}"
             watches += 1
         else:
             deep.append(root)

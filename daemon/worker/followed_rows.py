@@ -54,12 +54,12 @@ def forgotten(hinted: Hinted) -> Change:
     return (Rows(places.FORGET, [(f"{hinted.root.name}/{hinted.place}",)]),)
 
 
-def mistaken(hinted: Hinted, message: str, mend: str, now: float) -> Change:
+def mistaken(hinted: Hinted, message: str, fix: str, now: float) -> Change:
     """A problem of ours with this place, which the next whole reading clears."""
     return (
         *placed(hinted, hinted.known.session_key, None),
         Rows(problems.DELETE, [(hinted.path,)]),
-        Rows(problems.INSERT, [(hinted.path, None, message, mend, now)]),
+        Rows(problems.INSERT, [(hinted.path, None, message, fix, now)]),
     )
 
 
@@ -69,7 +69,7 @@ def _problems(hinted: Hinted, stored: Remembered, after: Remembered, now: float)
     within = path if isinstance(hinted.layout, DirectoryLayout) else path.rpartition("/")[0]
     files = {each.file for each in (*stored.problems, *after.problems)}
     cleared = sorted({path, *(f"{within}/{name}" for name in files)})
-    rows = [(f"{within}/{each.file}", each.line, each.message, each.mend, now) for each in after.problems]
+    rows = [(f"{within}/{each.file}", each.line, each.message, each.fix, now) for each in after.problems]
     return (
         Rows(problems.DELETE, [(each,) for each in cleared]),
         Rows(problems.INSERT, rows),

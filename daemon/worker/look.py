@@ -249,7 +249,7 @@ def _changes(
             Rows(
                 problems.INSERT,
                 [
-                    (f"{path}/{each.file}", each.line, each.message, each.mend, now)
+                    (f"{path}/{each.file}", each.line, each.message, each.fix, now)
                     for each in after.complaints
                 ],
             )

@@ -2,7 +2,7 @@
 
 Each is written whole to a temporary name and renamed, so each counts as soon as it is there. The
 files are the agent's side of the story and hostile until proven otherwise: what is ill-formed
-becomes a `Complaint` that names the file and the mend.
+becomes a `Complaint` that names the file and the fix.
 """
 
 import hashlib
@@ -167,8 +167,8 @@ def _started_at(value: JsonValue, document: Document, complaints: list[Complaint
     if at is not None:
         return at
     if value is not None:
-        mend = "write ISO 8601 with a zone: 2026-01-31T12:00:00Z"
-        complaints.append(Complaint(RUN, None, "started_at is no time", mend))
+        fix = "write ISO 8601 with a zone: 2026-01-31T12:00:00Z"
+        complaints.append(Complaint(RUN, None, "started_at is no time", fix))
     return sane_time(document.modified_at)
 
 
@@ -183,7 +183,7 @@ def _process(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
 def _flow(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
     parsed = flow_from_json(value, FLOW)
     for problem in parsed.problems[:_MOST_COMPLAINTS]:
-        yield Complaint(FLOW, None, problem.message, problem.mend)
+        yield Complaint(FLOW, None, problem.message, problem.fix)
     if parsed.value is not None:
         at, modified_ns = sane_time(document.modified_at), document.signature[2]
         yield Planned(FLOW, _plan_digest(parsed.value), at, parsed.value, modified_ns, document.changed_ns)
@@ -282,8 +282,8 @@ def in_todays_digest(digest: str, document: Document, before: Signature | None, 
     return told if digest == dated_digest(document.content, before[2]) else digest
 
 
-def _bad_exit(message: str, mend: str) -> Complaint:
-    return Complaint(EXIT, None, message, mend)
+def _bad_exit(message: str, fix: str) -> Complaint:
+    return Complaint(EXIT, None, message, fix)
 
 
 def _recorded(value: JsonValue) -> RecordedProcess | None:

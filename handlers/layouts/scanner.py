@@ -91,7 +91,7 @@ class Complaint(NamedTuple):
     file: str
     line: int | None
     message: str
-    mend: str | None
+    fix: str | None
 
 
 PROMPT_KEPT: Final = 1000

@@ -106,12 +106,12 @@ def records(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iter
             value = loads(content)
         except ValueError as error:
             if content and not content.isspace():
-                yield from _mended(file, number, content, why_not(error), unreadable)
+                yield from _fixed(file, number, content, why_not(error), unreadable)
         else:
             yield value
 
 
-def _mended(file: str, number: int, content: bytes, why: str, unreadable: Unreadable) -> Iterator[JsonValue]:
+def _fixed(file: str, number: int, content: bytes, why: str, unreadable: Unreadable) -> Iterator[JsonValue]:
     """The objects in a line that is no JSON: without its NULs, and one by one where some are glued."""
     text = content.replace(b"\0", b"").decode(errors="replace")
     place, found, torn = 0, 0, 0

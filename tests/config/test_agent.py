@@ -106,4 +106,4 @@ def test_an_agent_is_called_as_its_file(file: str, name: str) -> None:
 def test_any_text_is_a_profile_or_complaints(text: str) -> None:
     parsed = read_agent(text, FILE)
     assert (parsed.value is None) == bool(parsed.errors)
-    assert all(problem.mend and problem.line for problem in parsed.problems)
+    assert all(problem.fix and problem.line for problem in parsed.problems)

@@ -187,18 +187,18 @@ def test_a_path_is_kept_as_it_was_written_and_its_plain_form_is_advised() -> Non
         ),
     ],
 )
-def test_a_hostile_snapshot_is_refused_with_the_reason_and_a_mend(value: JsonValue, message: str) -> None:
+def test_a_hostile_snapshot_is_refused_with_the_reason_and_a_fix(value: JsonValue, message: str) -> None:
     parsed = contract_from_json(value, "run.json")
     assert parsed.value is None
     assert [problem.message for problem in parsed.errors] == [message]
-    assert all(problem.mend and problem.file == "run.json" for problem in parsed.problems)
+    assert all(problem.fix and problem.file == "run.json" for problem in parsed.problems)
 
 
 def test_unknown_and_reserved_keys_are_warned_of_and_stop_nothing() -> None:
     value: JsonValue = {"expected": [{"id": "a", "path": "a", "requird": True, "min_size": 3}], "kind": "x"}
     parsed = contract_from_json(value, "run.json")
     assert parsed.value == Contract((ContractEntry("a", "a", True, "", "playbook"),))
-    assert [(problem.message, problem.mend) for problem in parsed.warnings] == [
+    assert [(problem.message, problem.fix) for problem in parsed.warnings] == [
         ("contract.kind: unknown key", "known here: expected, profile"),
         ("contract.expected[0].requird: unknown key", "did you mean 'required'?"),
         (

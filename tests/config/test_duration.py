@@ -76,10 +76,10 @@ def test_a_duration_is_read_as_systemd_reads_it(text: str, seconds: float) -> No
         ("1s" * 101, "202 characters long"),
     ],
 )
-def test_what_is_no_duration_is_refused_with_the_reason_and_a_mend(text: str, why: str) -> None:
+def test_what_is_no_duration_is_refused_with_the_reason_and_a_fix(text: str, why: str) -> None:
     with pytest.raises(DurationError, match=re.escape(why)) as refused:
         parse_duration(text)
-    assert refused.value.mend
+    assert refused.value.fix
 
 
 @given(st.integers(1, int(MAX_DURATION_S * 1_000_000)))

@@ -74,7 +74,7 @@ def test_what_planners_keep_beside_is_theirs() -> None:
 def test_what_is_wrong_is_named_with_its_place(value: JsonValue, message: str) -> None:
     assert said(value) == [message]
     assert flow_from_json(value, "flow.json").value is None
-    assert all(problem.mend for problem in flow_from_json(value, "flow.json").problems)
+    assert all(problem.fix for problem in flow_from_json(value, "flow.json").problems)
 
 
 def test_every_leg_that_lies_in_another_ones_directory_is_named() -> None:

@@ -78,7 +78,7 @@ def test_a_path_matches_a_glob_name_by_name(pattern: str, path: str, matches: bo
 
 
 @pytest.mark.parametrize(
-    ("pattern", "why", "mend"),
+    ("pattern", "why", "fix"),
     [
         ("[", "'[' that is never closed", "[[]"),
         ("a[b", "'[' that is never closed", "[[]"),
@@ -89,11 +89,11 @@ def test_a_path_matches_a_glob_name_by_name(pattern: str, path: str, matches: bo
         ("[a-c9-0]", "empty range in it: '9-0'", "lower end first"),
     ],
 )
-def test_what_is_no_glob_is_refused_with_its_mend(pattern: str, why: str, mend: str) -> None:
+def test_what_is_no_glob_is_refused_with_its_fix(pattern: str, why: str, fix: str) -> None:
     for check in (check_text_glob, check_path_glob):
         with pytest.raises(GlobError, match=re.escape(why)) as refused:
             check(pattern)
-        assert mend in refused.value.mend
+        assert fix in refused.value.fix
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,10 @@ from runward.config.json_document import read_json
     ],
     ids=lambda text: text[:20],
 )
-def test_what_is_no_strict_json_is_refused_with_a_mend(text: str, message: str) -> None:
+def test_what_is_no_strict_json_is_refused_with_a_fix(text: str, message: str) -> None:
     parsed = read_json(text, "V")
     assert parsed.value is None
-    assert all(problem.mend for problem in parsed.problems)
+    assert all(problem.fix for problem in parsed.problems)
     assert any(problem.render().startswith(message) for problem in parsed.problems), parsed.problems
 
 

@@ -51,10 +51,10 @@ def test_a_relative_path_is_its_parts(path: str, parts: tuple[str, ...]) -> None
         ("./" * 600 + "b", "1024 bytes"),
     ],
 )
-def test_a_path_that_breaks_the_rule_is_refused_with_the_reason_and_a_mend(path: str, why: str) -> None:
+def test_a_path_that_breaks_the_rule_is_refused_with_the_reason_and_a_fix(path: str, why: str) -> None:
     with pytest.raises(PathRuleError, match=re.escape(why)) as refused:
         relative_parts(path)
-    assert refused.value.mend
+    assert refused.value.fix
 
 
 _SEGMENTS = st.sampled_from([".", "..", "", "a", "b.md", "...", "*", "c d"])

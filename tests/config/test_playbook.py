@@ -144,7 +144,7 @@ def test_what_is_left_out_has_its_default(text: str, playbook: Playbook) -> None
         ),
     ],
 )
-def test_what_is_wrong_is_said_at_its_place_with_its_mend(text: str, complaints: list[str]) -> None:
+def test_what_is_wrong_is_said_at_its_place_with_its_fix(text: str, complaints: list[str]) -> None:
     parsed = read_playbook(text, FILE)
     assert parsed.value is None
     assert [problem.render() for problem in parsed.problems] == [
@@ -256,11 +256,11 @@ lines = st.sampled_from(
 
 
 @given(st.lists(lines, max_size=8).map("\n".join) | st.text())
-def test_any_text_is_a_playbook_or_complaints_each_with_its_mend(text: str) -> None:
+def test_any_text_is_a_playbook_or_complaints_each_with_its_fix(text: str) -> None:
     parsed = read_playbook(text, FILE)
     assert (parsed.value is None) == bool(parsed.errors)
     assert all(problem.file == FILE and problem.line and problem.column for problem in parsed.problems)
-    assert all(problem.mend for problem in parsed.problems)
+    assert all(problem.fix for problem in parsed.problems)
 
 
 def test_a_command_that_is_no_template_is_refused_at_its_word() -> None:
@@ -307,8 +307,8 @@ def test_what_is_missing_and_what_is_too_much_are_all_said_with_their_places() -
 def test_a_playbook_without_a_command_starts_nothing() -> None:
     argv, problems = filled("timeout: 30s\n")
     assert argv is None
-    mend = 'write the program and its arguments: command: ["python3", "review.py"]'
-    assert problems == [f"{FILE}:1:1: has no 'command', so nothing can be started ({mend})"]
+    fix = 'write the program and its arguments: command: ["python3", "review.py"]'
+    assert problems == [f"{FILE}:1:1: has no 'command', so nothing can be started ({fix})"]
 
 
 def test_a_value_may_not_leave_the_program_without_a_name() -> None:

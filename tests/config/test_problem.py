@@ -8,18 +8,18 @@ from runward.config.problem import Complaint, Parsed, Problem, dotted, nearest, 
 @pytest.mark.parametrize(
     ("problem", "text"),
     [
-        (Problem("a.toml", 3, 9, "is wrong", "mend it"), "a.toml:3:9: is wrong (mend it)"),
+        (Problem("a.toml", 3, 9, "is wrong", "fix it"), "a.toml:3:9: is wrong (fix it)"),
         (Problem("a.toml", None, None, "is wrong", None), "a.toml: is wrong"),
         (Problem("a.toml", 3, 9, "is odd", None, "warning"), "a.toml:3:9: warning: is odd"),
     ],
 )
-def test_a_problem_reads_as_file_line_column_message_and_mend(problem: Problem, text: str) -> None:
+def test_a_problem_reads_as_file_line_column_message_and_fix(problem: Problem, text: str) -> None:
     assert problem.render() == text
 
 
 @given(st.text(), st.text(), st.text())
-def test_a_rendered_problem_is_one_line_that_steers_no_terminal(file: str, message: str, mend: str) -> None:
-    assert Problem(file, 1, 1, message, mend).render().isprintable()
+def test_a_rendered_problem_is_one_line_that_steers_no_terminal(file: str, message: str, fix: str) -> None:
+    assert Problem(file, 1, 1, message, fix).render().isprintable()
 
 
 def test_printable_shows_what_it_escapes() -> None:
@@ -67,8 +67,8 @@ def test_errors_and_warnings_are_told_apart() -> None:
 
 
 def test_a_complaint_is_led_by_the_name_of_its_value() -> None:
-    problem = Complaint(("watch", "step"), "is wrong", "mend").problem("f", (2, 3))
-    assert problem == Problem("f", 2, 3, "watch.step: is wrong", "mend")
+    problem = Complaint(("watch", "step"), "is wrong", "fix").problem("f", (2, 3))
+    assert problem == Problem("f", 2, 3, "watch.step: is wrong", "fix")
 
 
 @pytest.mark.parametrize(

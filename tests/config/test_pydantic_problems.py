@@ -61,7 +61,7 @@ def complaints(text: str) -> list[str]:
         ("name: a\ntriggers: {}\n", "f:2:11: triggers: must be a list, not a table of keys (make it a list)"),
     ],
 )
-def test_each_of_pydantics_errors_has_its_place_and_its_mend(text: str, complaint: str) -> None:
+def test_each_of_pydantics_errors_has_its_place_and_its_fix(text: str, complaint: str) -> None:
     assert complaints(text) == [complaint]
 
 

@@ -40,7 +40,7 @@ def test_what_says_no_times_is_refused_with_its_place(text: str, at: int) -> Non
     with pytest.raises(ScheduleError) as refused:
         parse_times(text, "UTC")
     assert refused.value.at == at
-    assert refused.value.mend
+    assert refused.value.fix
 
 
 def test_a_firing_is_put_off_by_the_same_seconds_each_time_and_never_past_the_next_one() -> None:

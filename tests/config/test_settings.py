@@ -38,7 +38,7 @@ def good(*texts: str, environment: Mapping[str, str] | None = None) -> Settings:
 def complaints(*texts: str, environment: Mapping[str, str] | None = None) -> list[str]:
     parsed = read(*texts, environment=environment)
     assert (parsed.value is None) == bool(parsed.errors)
-    assert all(problem.mend for problem in parsed.problems)
+    assert all(problem.fix for problem in parsed.problems)
     return [problem.render().removeprefix("/etc/runward/") for problem in parsed.problems]
 
 
@@ -228,7 +228,7 @@ def test_an_own_state_directory_brings_its_runs_along() -> None:
         ("batch = 1\nbatch = 2", "2:10: is no TOML: cannot overwrite a value (correct it; texts and durations stand in quotes)"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_at_its_place_with_its_mend(text: str, complaint: str) -> None:
+def test_what_is_wrong_is_said_at_its_place_with_its_fix(text: str, complaint: str) -> None:
     assert complaints(text) == [f"runward.toml:{complaint}"]
 
 
@@ -326,7 +326,7 @@ def test_a_root_with_a_name_may_have_any_path() -> None:
     assert good('[[roots]]\nname = "odd"\npath = "/a:b#c"').roots == (Root("odd", "/a:b#c"),)
 
 
-def test_a_root_around_the_default_state_directory_is_the_one_to_mend() -> None:
+def test_a_root_around_the_default_state_directory_is_the_one_to_fix() -> None:
     (complaint,) = complaints('[[roots]]\npath = "~"')
     assert complaint.startswith(
         "runward.toml:1:1: roots: '/home/me/.local/state/runward' lies in the root 'me'"
@@ -419,7 +419,7 @@ def test_any_texts_and_variables_are_settings_or_complaints(
 ) -> None:
     parsed = read(*texts, environment=environment)
     assert (parsed.value is None) == bool(parsed.errors)
-    assert all(problem.mend for problem in parsed.problems)
+    assert all(problem.fix for problem in parsed.problems)
     if parsed.value is not None:
         assert all(root.path.startswith("/") for root in parsed.value.roots)
         assert all(rule.match for rule in parsed.value.contracts)
@@ -442,7 +442,7 @@ def test_a_size_has_its_unit(text: str, bytes_: int) -> None:
 
 
 @pytest.mark.parametrize("text", ['"256"', '"a lot"', '"-1MB"', '"1.5GB"', '"256mb"', "256", '"9999999999B"'])
-def test_what_is_no_size_is_refused_with_the_mend(text: str) -> None:
+def test_what_is_no_size_is_refused_with_the_fix(text: str) -> None:
     (complaint,) = complaints(f"low_disk = {text}")
     assert complaint.startswith("runward.toml:1:12: ")
     assert "256MB" in complaint

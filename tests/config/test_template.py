@@ -60,11 +60,11 @@ def test_anything_else_between_braces_is_refused(text: str, message: str) -> Non
     with pytest.raises(TemplateError) as refused:
         parse_template(text)
     assert str(refused.value) == message
-    assert "{{ with.NAME }}" in refused.value.mend
+    assert "{{ with.NAME }}" in refused.value.fix
 
 
 @pytest.mark.parametrize(
-    ("text", "given_values", "message", "mend"),
+    ("text", "given_values", "message", "fix"),
     [
         ("{{ with.pr }}", {}, "with.pr is not given", "give it as pr=VALUE"),
         ("{{ with.pr }}", {"prs": 1}, "with.pr is not given", "did you mean 'pr' by 'prs'?"),
@@ -76,13 +76,13 @@ def test_anything_else_between_braces_is_refused(text: str, message: str) -> Non
         ("{{ with.a }}", {"a": "x\0y"}, "with.a has a NUL character in it", "remove it"),
     ],
 )
-def test_what_can_not_be_filled_in_is_said_with_its_mend(
-    text: str, given_values: dict[str, JsonValue], message: str, mend: str
+def test_what_can_not_be_filled_in_is_said_with_its_fix(
+    text: str, given_values: dict[str, JsonValue], message: str, fix: str
 ) -> None:
     with pytest.raises(TemplateError) as refused:
         parse_template(text).fill(given_values)
     assert str(refused.value).startswith(message)
-    assert mend in refused.value.mend
+    assert fix in refused.value.fix
 
 
 def test_the_names_that_are_used_are_told_once_each() -> None:

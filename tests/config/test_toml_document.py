@@ -100,10 +100,10 @@ def test_what_tomllib_reads_is_what_the_document_holds() -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_what_is_refused_is_said_with_its_place_and_its_mend(text: str, complaint: str) -> None:
+def test_what_is_refused_is_said_with_its_place_and_its_fix(text: str, complaint: str) -> None:
     parsed = read_toml(text, "f.toml")
     assert parsed.value is None
-    assert all(problem.mend for problem in parsed.problems)
+    assert all(problem.fix for problem in parsed.problems)
     assert any(problem.render().startswith(complaint) for problem in parsed.problems), parsed.problems
 
 

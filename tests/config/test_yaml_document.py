@@ -18,7 +18,7 @@ def root(text: str) -> JsonValue:
 def complaints(text: str) -> list[str]:
     parsed = read_yaml(text, "f.yaml")
     assert parsed.value is None
-    assert all(problem.mend for problem in parsed.problems)
+    assert all(problem.fix for problem in parsed.problems)
     return [problem.render() for problem in parsed.problems]
 
 
@@ -147,7 +147,7 @@ def test_keys_that_yaml_1_1_would_turn_stay_texts() -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_what_strict_yaml_refuses_is_said_with_its_place_and_its_mend(text: str, complaint: str) -> None:
+def test_what_strict_yaml_refuses_is_said_with_its_place_and_its_fix(text: str, complaint: str) -> None:
     assert complaint in complaints(text)
 
 

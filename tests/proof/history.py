@@ -68,7 +68,7 @@ def ask_to_play(place: Place, playbook: str, **given: str) -> None:
 
 
 def second_chapter(place: Place) -> None:
-    """The one that went on ends, the ill-formed end is mended, one is resumed, one is new."""
+    """The one that went on ends, the ill-formed end is fixed, one is resumed, one is new."""
     going = place.runs / "goes-on"
     write(going / "artifacts" / "review.md", "late\n")
     place.finish_run(going)

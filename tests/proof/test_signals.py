@@ -153,7 +153,7 @@ def test_a_broken_new_version_is_refused_with_its_place_and_the_old_one_stays_in
         place.wait_ended(1)
         place.settings.write_text(right)
         daemon.send(signal.SIGHUP)
-        wait_for(lambda: place.log("reloaded"), "the mended settings")
+        wait_for(lambda: place.log("reloaded"), "the fixed settings")
     assert daemon.code == 0
 
 

@@ -1,4 +1,4 @@
-"""What people do: requests through the inbox, other settings, and the bugs that they write and mend."""
+"""What people do: requests through the inbox, other settings, and the bugs that they write and fix."""
 
 from collections.abc import Callable
 from typing import Final

@@ -94,7 +94,7 @@ class Ending:
             self._universe.timeline.after(STEP, self.watch)
 
     def begin(self) -> None:
-        """All faults are off; what was broken is mended; whoever is frozen goes on."""
+        """All faults are off; what was broken is fixed; whoever is frozen goes on."""
         universe = self._universe
         universe.say("calm")
         universe.chaos.calm = True

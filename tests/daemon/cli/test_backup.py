@@ -81,7 +81,7 @@ def test_without_a_store_or_a_directory_to_write_to_it_says_so(place: Place) -> 
     assert (result.code, "make its directory" in result.err) == (3, True)
 
 
-def test_a_newer_store_is_refused_with_the_mend(place: Place) -> None:
+def test_a_newer_store_is_refused_with_the_fix(place: Place) -> None:
     place.daemon_once()
     place.change_store("pragma user_version = 9999")
     result = place.call("backup", "copy.db")

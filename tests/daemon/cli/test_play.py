@@ -32,7 +32,7 @@ def test_an_id_that_both_declare_is_the_playbooks_and_said(place: Place) -> None
     assert checked.out.splitlines()[-1] == "→ the playbook replaces agent_profile defaults: notes"
 
 
-def test_a_wrong_playbook_exits_2_with_file_line_column_and_mend(place: Place) -> None:
+def test_a_wrong_playbook_exits_2_with_file_line_column_and_fix(place: Place) -> None:
     checked = place.call("play", "check", "wrong", "--json")
     assert checked.code == 2
     assert checked.object() == {

@@ -67,7 +67,7 @@ def test_words_after_the_double_dash_are_the_commands() -> None:
         (["--no-verify=yes", "ls"], "--no-verify takes no value"),
     ],
 )
-def test_a_wrong_option_is_refused_with_the_mend(words: list[str], complaint: str) -> None:
+def test_a_wrong_option_is_refused_with_the_fix(words: list[str], complaint: str) -> None:
     with pytest.raises(Refusal, match=r"^") as refused:
         parse_arguments(words)
 

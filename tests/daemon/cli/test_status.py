@@ -47,7 +47,7 @@ def test_without_a_daemon_it_exits_3_and_tells_what_the_store_knows(recorded: Pl
     assert status["queue"] == {"waiting": 0, "running": 0, "held": 0, "oldest_waiting_s": None}
     (problem,) = told.items("problems")
     assert problem["path"] == f"{recorded.runs}/broken/run.json"
-    assert list(problem) == ["path", "line", "message", "mend", "since"]
+    assert list(problem) == ["path", "line", "message", "fix", "since"]
 
 
 def test_people_are_told_how_to_start_it(recorded: Place) -> None:
@@ -133,7 +133,7 @@ def test_held_and_waiting_jobs_are_counted_with_their_reasons(place: Place) -> N
     assert due["at"] == "2100-01-01T00:00:00.000Z"
     assert str(due["what"]).startswith("sessions/opened of native:runs/")
     assert (
-        "  ! 2 held: no space\n    -> mend the cause, then `runward queue retry --all`;"
+        "  ! 2 held: no space\n    -> fix the cause, then `runward queue retry --all`;"
         in place.call("status").out
     )
 

@@ -46,7 +46,7 @@ def test_a_road_that_is_broken_is_said_to_be(
         "failed",
         "the run delivers was judged ('completed', 'passed'), and ('failed', 'missing') is right",
     )
-    assert found.mend
+    assert found.fix
     assert list(temporary.iterdir()) == []
 
 
@@ -61,5 +61,5 @@ def test_each_containment_is_tried_on_a_run(tmp_path: Path, temporary: Path) -> 
     given = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     found = findings(containment.examine, installation(tmp_path / "state", environment=given))
     assert "subreaper" in found[-1].found
-    assert all(each.found.startswith("no ") and each.mend for each in found[:-1])
+    assert all(each.found.startswith("no ") and each.fix for each in found[:-1])
     assert list(temporary.iterdir()) == []

@@ -35,7 +35,7 @@ def test_what_a_check_raises_is_a_finding_beside_what_it_found_before(
 ) -> None:
     found = carry_out(Check("x", "things are tried", 60, raising(error)), installation(tmp_path))
     assert [(each.result, each.found) for each in found] == [("ok", "before"), ("failed", said)]
-    assert found[1].mend
+    assert found[1].fix
 
 
 def patient(wait: Callable[[Patience], object]) -> Examine:

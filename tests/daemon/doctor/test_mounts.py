@@ -70,7 +70,7 @@ def test_what_follows_for_the_state_directory_and_for_a_root(
     there = tmp_path / "there"
     found = findings(file_systems.examine, installation(there / "state", root(there / "runs")))
     assert [each.result for each in found] == [of_state, of_root]
-    assert all(each.mend for each in found if each.result != "ok")
+    assert all(each.fix for each in found if each.result != "ok")
 
 
 def test_this_machines_own_mounts_can_be_read(tmp_path: Path) -> None:

@@ -58,14 +58,14 @@ def test_rights_that_let_others_in_are_found_with_the_command_that_takes_them(st
     assert results(findings(rights.examine, installation(state))) == ["ok"]
     (state / "runward.db").chmod(0o644)
     (found,) = findings(rights.examine, installation(state))
-    assert (found.result, found.mend) == ("warning", f"chmod go= {state}/runward.db")
+    assert (found.result, found.fix) == ("warning", f"chmod go= {state}/runward.db")
 
 
 def test_an_inbox_that_others_may_write_to_fails_with_the_command_that_closes_it(state: Path) -> None:
     (state / "inbox").mkdir()
     (state / "inbox").chmod(0o733)
     found = findings(rights.examine, installation(state))
-    assert (found[0].result, found[0].mend) == ("failed", f"chmod go-w {state}/inbox")
+    assert (found[0].result, found[0].fix) == ("failed", f"chmod go-w {state}/inbox")
 
 
 def test_a_state_directory_that_is_a_file_fails(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_lock_that_keeps_nobody_out_fails(state: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(fcntl, "flock", lambda descriptor, operation: None)
     (found,) = findings(lock.examine, installation(state))
     assert (found.result, "doesn't keep another process out" in found.found) == ("failed", True)
-    assert found.mend
+    assert found.fix
 
 
 def test_a_sound_store_is_well(state: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_damaged_store_fails(state: Path) -> None:
     assert found[-1].result == "failed"
     assert found[-1].found.startswith("the store is damaged: ")
     assert "\n" not in found[-1].found
-    assert "runward restore" in str(found[-1].mend)
+    assert "runward restore" in str(found[-1].fix)
 
 
 def test_what_is_no_store_fails(state: Path) -> None:
@@ -158,7 +158,7 @@ def test_directories_are_held_against_what_may_be_watched(
         told[limit] = findings(notifications.examine, installation(state, root(tmp_path / "runs")))[1]
     assert {limit: each.result for limit, each in told.items()} == {1000: "ok", 14: "warning", 10: "warning"}
     assert "the roots have 6 directories (runs 6) of the 5 that may be watched" in told[10].found
-    assert str(told[10].mend).startswith("sysctl fs.inotify.max_user_watches=24")
+    assert str(told[10].fix).startswith("sysctl fs.inotify.max_user_watches=24")
 
 
 def test_of_two_limits_the_narrower_one_counts_as_it_does_for_the_daemon(
@@ -171,7 +171,7 @@ def test_of_two_limits_the_narrower_one_counts_as_it_does_for_the_daemon(
     (tmp_path / "runs/a/b").mkdir(parents=True)
     told = findings(notifications.examine, installation(state, root(tmp_path / "runs")))[1]
     assert told.result == "warning"
-    assert str(told.mend).startswith("sysctl user.max_inotify_watches=")
+    assert str(told.fix).startswith("sysctl user.max_inotify_watches=")
 
 
 def test_a_system_that_hides_its_limits_is_told_of(

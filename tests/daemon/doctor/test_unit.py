@@ -70,7 +70,7 @@ def test_a_users_own_systemd_is_asked_though_the_machines_init_is_another(
 
 def test_without_a_unit_nothing_starts_the_daemon(place: Path) -> None:
     (found,) = examined(place)
-    assert (found.result, found.mend) == ("warning", "`runward daemon install`")
+    assert (found.result, found.fix) == ("warning", "`runward daemon install`")
     assert "doesn't answer" not in found.found
     (place / "no-user-manager").touch()
     assert "doesn't answer" in examined(place)[0].found
@@ -99,12 +99,12 @@ def test_what_is_wrong_with_a_unit_is_said(
     wrong = [each for each in examined(place) if each.result != "ok"]
     assert [each.result for each in wrong] == [result]
     assert said in wrong[0].found
-    assert wrong[0].mend
+    assert wrong[0].fix
 
 
 def test_a_user_who_doesnt_linger_is_told_where_their_own_unit_is_installed(place: Path) -> None:
     install(place)
-    assert [each.mend for each in examined(place) if each.result == "warning"] == [
+    assert [each.fix for each in examined(place) if each.result == "warning"] == [
         f"loginctl enable-linger {USER}"
     ]
 

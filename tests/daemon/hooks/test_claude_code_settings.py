@@ -129,12 +129,12 @@ def test_what_was_added_beside_ours_stays() -> None:
         ("[" * 100_000 + "]" * 100_000, ": is nested too deeply"),
     ],
 )
-def test_what_is_broken_is_refused_with_its_place_and_mend(text: str, place: str) -> None:
+def test_what_is_broken_is_refused_with_its_place_and_fix(text: str, place: str) -> None:
     with pytest.raises(Refused) as refusal:
         install(text, NAME, OURS)
     said = refusal.value.problem.render()
     assert said.startswith(NAME + place)
-    assert said.endswith(")"), "and the mend"
+    assert said.endswith(")"), "and the fix"
     with pytest.raises(Refused):
         uninstall(text, NAME)
 

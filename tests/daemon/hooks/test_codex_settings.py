@@ -100,7 +100,7 @@ def test_another_program_that_calls_ours_is_not_called_by_it() -> None:
         ("a = " + "[" * 10_000 + "]" * 10_000, ": is nested too deeply"),
     ],
 )
-def test_what_is_broken_is_refused_with_its_place_and_mend(text: str, place: str) -> None:
+def test_what_is_broken_is_refused_with_its_place_and_fix(text: str, place: str) -> None:
     with pytest.raises(Refused) as by_install:
         install(text, NAME, OURS)
     with pytest.raises(Refused) as by_uninstall:
@@ -108,7 +108,7 @@ def test_what_is_broken_is_refused_with_its_place_and_mend(text: str, place: str
     for refusal in (by_install, by_uninstall):
         said = refusal.value.problem.render()
         assert said.startswith(NAME + place)
-        assert said.endswith(")"), "and the mend"
+        assert said.endswith(")"), "and the fix"
 
 
 words = st.sampled_from(['"a"', "'b c'", '"""x\n"""', "'''y'''", '"\\"]"', "'# no comment'"])

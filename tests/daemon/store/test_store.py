@@ -14,7 +14,7 @@ from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 
 INSERT = "insert into problems (path, message, since) values (?, ?, ?)"
-MEND = "update problems set mend = ? where path = ?"
+FIX = "update problems set mend = ? where path = ?"
 
 
 def problem(path: str) -> Row:
@@ -36,7 +36,7 @@ async def paths(store: Store) -> list[object]:
 
 async def test_a_transaction_is_carried_out_whole(store: Store) -> None:
     await store.run(
-        [Statement(INSERT, [problem("a"), problem("b")], exact=True), Statement(MEND, [("m", "a")])], "t"
+        [Statement(INSERT, [problem("a"), problem("b")], exact=True), Statement(FIX, [("m", "a")])], "t"
     )
     assert await store.read("select path, mend from problems order by path") == [("a", "m"), ("b", None)]
 
@@ -47,7 +47,7 @@ async def test_an_exact_statement_that_touches_fewer_rows_fences_the_whole(
 ) -> None:
     await store.run([Statement(INSERT, [problem("a")])], "t")
     with pytest.raises(Fenced, match=f"{len(rows) - 1} of {len(rows)} rows"):
-        await store.run([Statement(INSERT, [problem("b")]), Statement(MEND, rows, exact=True)], "t")
+        await store.run([Statement(INSERT, [problem("b")]), Statement(FIX, rows, exact=True)], "t")
     assert await store.read("select path, mend from problems") == [("a", None)]
     assert store.fences_refused == 1
 
@@ -55,12 +55,12 @@ async def test_an_exact_statement_that_touches_fewer_rows_fences_the_whole(
 async def test_an_exact_statement_that_touches_more_rows_fences_the_whole(store: Store) -> None:
     await store.run([Statement(INSERT, [problem("a"), problem("a")])], "t")
     with pytest.raises(Fenced, match="2 of 1 rows"):
-        await store.run([Statement(MEND, [("m", "a")], exact=True)], "t")
+        await store.run([Statement(FIX, [("m", "a")], exact=True)], "t")
     assert await store.read("select mend from problems") == [(None,), (None,)]
 
 
 async def test_a_statement_that_is_not_exact_may_touch_nothing(store: Store) -> None:
-    await store.run([Statement(MEND, [("m", "no such path")])], "t")
+    await store.run([Statement(FIX, [("m", "no such path")])], "t")
     assert store.fences_refused == 0
 
 
@@ -90,7 +90,7 @@ async def test_the_epoch_is_refused_before_any_guard(store: Store, tmp_path: Pat
     successor = Store(await connect(tmp_path / "runward.db"))
     await successor.take_over()
     with pytest.raises(EpochRefused):
-        await store.run([Statement(MEND, [("m", "no such path")], exact=True)], "t")
+        await store.run([Statement(FIX, [("m", "no such path")], exact=True)], "t")
     await successor.close()
 
 

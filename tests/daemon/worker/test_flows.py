@@ -373,15 +373,15 @@ async def test_ids_that_collide_are_refused_and_named(tmp_path: Path) -> None:
         assert "'one__review' is the id of entry 0 already" in why
 
 
-async def test_a_plan_that_is_no_plan_is_a_problem_and_counts_once_it_is_mended(tmp_path: Path) -> None:
+async def test_a_plan_that_is_no_plan_is_a_problem_and_counts_once_it_is_fixed(tmp_path: Path) -> None:
     async with daemon(tmp_path, StillClock(), ToldProcesses(), declared=declared) as running:
         directory = begin(tmp_path)
         write(directory, "flow.json", {"legs": [{"id": "one", "agent": "reviewer", "path": "../out"}]})
         await running.settle()
-        ((path, message, mend),) = await running.rows("select path, message, mend from problems")
+        ((path, message, fix),) = await running.rows("select path, message, fix from problems")
         assert path == f"{directory}/flow.json"
         assert message == "legs[0].path: '../out' has a '..' in it"
-        assert mend
+        assert fix
         assert await refusals(running) == []
         write(directory, "flow.json", PLAN)
         await running.settle()

@@ -16,7 +16,7 @@ def run_json(status: str = "running", **more: JsonValue) -> dict[str, JsonValue]
     run: dict[str, JsonValue] = {
         "schema_version": "ctcp-run-v1",
         "run_id": "run-7",
-        "goal": "mend the lift",
+        "goal": "fix the lift",
         "status": status,
         "verify_iterations": 0,
         "max_iterations": 3,

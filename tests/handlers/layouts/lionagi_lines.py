@@ -40,7 +40,7 @@ def message(kind: str, at: float = 1001.0, content: JsonValue = None, **metadata
     }
 
 
-def instruction(text: str = "mend the lift") -> JsonValue:
+def instruction(text: str = "fix the lift") -> JsonValue:
     return message("Instruction", content={"instruction": text})
 
 
@@ -77,6 +77,6 @@ def stream() -> list[bytes]:
         chunk("text", content="I look."),
         chunk("tool_use", tool_name="Bash", tool_id="t1", tool_input={"command": "false"}),
         chunk("tool_result", tool_id="t1", tool_output="1", is_error=True),
-        chunk("text", content="It is mended."),
+        chunk("text", content="It is fixed."),
         chunk("result", metadata={"usage": {"input_tokens": 50, "output_tokens": 7}}),
     ]

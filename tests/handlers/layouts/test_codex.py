@@ -625,7 +625,7 @@ def test_nul_bytes_before_a_record_hide_nothing() -> None:
 
 @pytest.mark.parametrize("made", ALL)
 def test_a_record_tells_the_same_whether_it_is_skimmed_or_read_whole(made: Made) -> None:
-    """A line with a NUL before it is mended, and then read with all its fields."""
+    """A line with a NUL before it is fixed, and then read with all its fields."""
     lines = [line.content for line in made().lines()]
     skimmed, begun = fed(log_lines(lines))
     whole, begun_whole = fed(log_lines([b"\0" + line for line in lines]))

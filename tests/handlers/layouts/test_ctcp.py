@@ -47,7 +47,7 @@ def test_a_run_that_passed_is_completed_as_its_own_file_says() -> None:
         started_at=at("2026-03-01T10:00:00"),
         moved_at=at("2026-03-01T10:01:05"),
         cwd="/repo",
-        prompt="mend the lift",
+        prompt="fix the lift",
         counts=Counts(events=9, tool_calls=3, errors=0),
         turns=1,
     )

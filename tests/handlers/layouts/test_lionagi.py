@@ -56,7 +56,7 @@ def test_a_run_that_completed_is_told_with_its_conversation() -> None:
         agent="reviewer",
         model="claude/sonnet",
         cwd="/home/dev/app",
-        prompt="mend the lift",
+        prompt="fix the lift",
         counts=Counts(events=5, tool_calls=2, errors=1),
         usage=Usage(100, 20),
         turns=1,
@@ -114,7 +114,7 @@ def test_other_branches_are_sub_agents_whose_records_are_nobodys() -> None:
     said = told(run(), worker, conversation(instruction(), response()))
     assert said.counts == Counts(events=2, subagents=1)
     assert said.usage == Usage(100, 20)
-    assert said.prompt == "mend the lift"
+    assert said.prompt == "fix the lift"
 
 
 def test_a_run_that_names_no_branch_has_its_only_one_or_none() -> None:

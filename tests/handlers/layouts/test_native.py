@@ -60,7 +60,7 @@ def refused(name: str, value: JsonValue | bytes) -> Complaint:
     (only,) = items(document(name, value))
     assert isinstance(only, Complaint)
     assert only.file == name
-    assert only.mend
+    assert only.fix
     return only
 
 
@@ -360,9 +360,9 @@ def test_a_plan_is_the_same_while_its_legs_are() -> None:
         assert the_plan({"legs": changed}).digest != digest
 
 
-def test_a_plan_that_is_none_is_complained_about_with_its_mend() -> None:
+def test_a_plan_that_is_none_is_complained_about_with_its_fix() -> None:
     found = items(document("flow.json", {"legs": [{"id": "a b", "agent": ""}]}))
-    assert all(isinstance(each, Complaint) and each.file == "flow.json" and each.mend for each in found)
+    assert all(isinstance(each, Complaint) and each.file == "flow.json" and each.fix for each in found)
     assert complaints_in(found) == [
         "legs[0].agent: must be a text, not an empty one",
         "legs[0].id: 'a b' is no id",
@@ -424,8 +424,8 @@ def test_whatever_the_documents_say_the_items_can_be_recorded(found: list[Docume
             case Planned(at=at, digest=digest, legs=legs):
                 plan = FlowPlanned("native:runs/alpha", 1, at, digest, legs, item.modified_ns, 0)
                 assert load_payload(plan.type, plan.version, dump_payload(plan)) == plan
-            case Complaint(message=message, mend=mend):
+            case Complaint(message=message, fix=fix):
                 assert message
-                assert mend
+                assert fix
             case ProcessNamed():
                 pass

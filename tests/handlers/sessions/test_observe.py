@@ -80,7 +80,7 @@ def test_files_that_arrive_in_the_order_of_a_copy_count_once_the_start_is_there(
         assert history.watched.process == RecordedProcess(9, 1, "b")
 
 
-def test_an_end_beside_a_broken_start_counts_when_the_start_is_mended() -> None:
+def test_an_end_beside_a_broken_start_counts_when_the_start_is_fixed() -> None:
     history = History().put("run.json", BROKEN).put("exit.json", CLEAN).look()
     assert history.told == []
     assert history.put("run.json", RUN).look().told == ["1 started", f"1 {OK}"]
@@ -519,7 +519,7 @@ def test_attempts_without_end_end_in_a_complaint(monkeypatch: pytest.MonkeyPatch
     ]
 
 
-def test_an_ill_formed_plan_is_a_complaint_until_it_is_mended() -> None:
+def test_an_ill_formed_plan_is_a_complaint_until_it_is_fixed() -> None:
     history = running().put("flow.json", {"legs": []}).look()
     assert history.complaints == ["flow.json: legs: names no leg"]
     assert history.put("flow.json", PLAN).look().complaints == []
