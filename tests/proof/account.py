@@ -56,7 +56,7 @@ def account(place: Place) -> Account:
         " join events e on e.seq = l.event order by directory, name, l.id",
         "cursors": "select c.key, root, c.directory, c.session_key, phase, iif(name is null, c.state, 'started')"
         " from cursors c left join starts s on s.session_key = c.session_key order by c.key",
-        "problems": "select path, line, message, fix from problems order by path, line, message",
+        "problems": "select path, line, message, mend from problems order by path, line, message",
         "cancellations": "select e.key, session_key, attempt, directory, processes, said_by, reason, told, outcome,"
         " carried_out_at is null from cancellations c join events e on e.seq = c.event order by 1",
         "starts": "select e.key, s.key, session_key, name, directory, effect, state, why, ended_at is null from starts s"

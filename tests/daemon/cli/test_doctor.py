@@ -29,7 +29,7 @@ def test_each_check_says_what_it_found_and_its_fix(recorded: Place) -> None:
     value = told.object()
     checks = told.items("checks")
     assert list(value) == ["well", "checks"]
-    assert all(list(each) == ["name", "result", "found", "fix"] for each in checks)
+    assert all(list(each) == ["name", "result", "found", "mend"] for each in checks)
     assert {each["result"] for each in checks} <= {"ok", "warning", "failed", "skipped"}
     assert list(dict.fromkeys(each["name"] for each in checks)) == QUICK[1::2]
     assert told.code == (0 if value["well"] else 1)

@@ -378,7 +378,7 @@ async def test_a_plan_that_is_no_plan_is_a_problem_and_counts_once_it_is_fixed(t
         directory = begin(tmp_path)
         write(directory, "flow.json", {"legs": [{"id": "one", "agent": "reviewer", "path": "../out"}]})
         await running.settle()
-        ((path, message, fix),) = await running.rows("select path, message, fix from problems")
+        ((path, message, fix),) = await running.rows("select path, message, mend from problems")
         assert path == f"{directory}/flow.json"
         assert message == "legs[0].path: '../out' has a '..' in it"
         assert fix
