@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml daemon/__init__.py
 	@touch $(STAMP)
 
 demo: setup ## run real commands, judge them, show the verdicts
-	@$(BIN)/python tests/demo/demo.py
+	@$(BIN)/python -m tests.demo.demo
 
 test: setup ## run the tests a person runs (under five minutes)
 	@$(PYTEST) -m "not prove"

@@ -9,14 +9,12 @@ import click
 from runward.config.json_value import JsonValue
 from runward.daemon.cli import completing
 from runward.daemon.cli.context import settings_in_force, store_to_read
-from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
-from runward.daemon.cli.finding import find_session
+from runward.daemon.cli.exits import NOT_FOUND
+from runward.daemon.cli.finding import LAST, find_session, one_of
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.moments import Moment
 from runward.daemon.cli.output import ago, coloured, fail, iso, print_json, print_table, safe
 from runward.daemon.store.reading_artifacts import ArtifactRow, Wanted, artifacts, artifacts_called
-
-LAST = "@last"
 
 
 @click.group(cls=Group)
@@ -143,11 +141,4 @@ def _find(connection: sqlite3.Connection, text: str) -> ArtifactRow:
         if not newest:
             fail("no session has produced an outcome yet", NOT_FOUND)
         return newest[0]
-    if not text:
-        fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
-    found = artifacts_called(connection, text)
-    if not found:
-        fail(f"there is no artifact {text!r}; `runward artifact list` shows what there is", NOT_FOUND)
-    if len(found) > 1:
-        fail(f"{text!r} is the beginning of several: {', '.join(each.id for each in found)}", WRONG_USAGE)
-    return found[0]
+    return one_of("artifact", text, artifacts_called(connection, text))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
+from runward.daemon.cli.event_sentences import sentence
 from runward.daemon.cli.output import duration, iso, local
 from runward.daemon.store import reading, reading_causes, reading_starts
 from runward.daemon.store.reading import StatusChange
@@ -141,7 +142,7 @@ def _event(event: EventRow) -> Entry:
         "event",
         event.at,
         event.key,
-        f"{event.type}: {_said(event.type, payload)}",
+        f"{event.type}: {sentence(event.type, payload)}",
         {
             "type": event.type,
             "recorded_at": iso(event.recorded_at),
@@ -151,57 +152,6 @@ def _event(event: EventRow) -> Entry:
         },
         tuple(note for note in (noted, caused) if note is not None),
     )
-
-
-_HOOK_WORDS: Final = {
-    "started": "started",
-    "prompted": "was given a prompt",
-    "turn_ended": "closed a turn",
-    "turn_failed": "failed in a turn",
-    "ended": "ended",
-}
-
-
-def _said(kind: str, fact: Mapping[str, JsonValue]) -> str:
-    """An event in words."""
-    match kind:
-        case "AttemptStarted":
-            over = ", and was over when it was first seen" if fact.get("seen_over") else ""
-            return f"attempt {fact.get('attempt')} began{over}"
-        case "FlowPlanned":
-            legs = fact.get("legs")
-            named = (
-                [str(leg.get("id")) for leg in legs if isinstance(leg, dict)]
-                if isinstance(legs, list)
-                else []
-            )
-            more = f" and {len(named) - 5} more" if len(named) > 5 else ""
-            return f"a flow was planned, with the legs {', '.join(named[:5])}{more}"
-        case "AttemptEnded":
-            return f"attempt {fact.get('attempt')} ended: {fact.get('reason_summary')} (evidence: {fact.get('evidence')})"
-        case "SessionFinished":
-            delivery = f", delivery {fact['delivery']}" if fact.get("delivery") else ""
-            return f"the verdict on attempt {fact.get('attempt')}: {fact.get('status')}{delivery}"
-        case "JobRetryRequested":
-            return f"{fact.get('said_by')} asked to retry job {fact.get('job')}"
-        case "EventOccurred":
-            return f"{fact.get('said_by')} told that {fact.get('name')} happened, as {fact.get('id')}"
-        case "ChainFireRequested":
-            return f"{fact.get('said_by')} asked to fire the chain {fact.get('chain')}"
-        case "ChainFired":
-            return f"{fact.get('event')} fired the chain {fact.get('chain')}"
-        case "PlayRunRequested":
-            given = json.dumps(fact["given"], ensure_ascii=False) if fact.get("given") else "nothing"
-            return f"{fact.get('said_by')} asked for the playbook {fact.get('playbook')} with {given}"
-        case "SessionCancelRequested":
-            why = f": {fact['reason']}" if fact.get("reason") else ""
-            return f"{fact.get('said_by')} asked to cancel attempt {fact.get('attempt')}{why}"
-        case "JobDiscardRequested":
-            return f"{fact.get('said_by')} asked to discard job {fact.get('job')}: {fact.get('reason')}"
-        case "HookSpoke":
-            return f"the hook of {fact.get('layout')} said that it {_HOOK_WORDS.get(str(fact.get('kind')))}"
-        case _:
-            return json.dumps(fact, ensure_ascii=False)
 
 
 def _decision(event: EventRow, decision: DecisionRow) -> Entry:

@@ -40,10 +40,6 @@ RUN_STATUSES: Final = (
 )
 
 
-PATIENCE_S: Final = 30.0
-"""Seconds that a daemon may take to take a request up."""
-
-
 @click.group(cls=Group)
 def chain() -> None:
     """Chains: what follows when something happened.
@@ -373,17 +369,16 @@ def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *
 
 def _wait_for_status(settings: Settings, name: str, at: float) -> None:
     """Until a running daemon has taken the request of this moment up; it is durable in any case."""
+    from runward.daemon.cli.request_waiting import once_taken_up
     from runward.daemon.store.ownership import holder
 
-    patience = time.monotonic() + PATIENCE_S
-    while holder(Path(settings.state_dir)) is not None:
+    def taken() -> bool | None:
         found = _known(settings).statuses.get(name)
-        if found is not None and found.since >= at:
-            return
-        if time.monotonic() > patience:
-            note("the daemon has not taken it up yet: `runward status` says what keeps it back")
-            return
-        time.sleep(0.02)
+        return True if found is not None and found.since >= at else None
+
+    state = Path(settings.state_dir)
+    if once_taken_up(state, taken) is None and holder(state) is not None:
+        note("the daemon has not taken it up yet: `runward status` says what keeps it back")
 
 
 @chain.command()
@@ -499,15 +494,16 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
       runward chain run show @last
     """
     from runward.daemon.cli.chain_runs import details_as_json, echo, find_run, lines_of
-    from runward.daemon.store.reading_chains import chain_steps
+    from runward.daemon.store.reading_chains import chain_steps, name_of_cause
 
     with store_to_read(settings_in_force(context)) as connection:
         row = find_run(connection, identifier)
         steps = chain_steps(connection, row.id)
+        cause = name_of_cause(connection, row.id)
     if as_json:
         print_json(details_as_json(row, steps))
     else:
-        echo(lines_of(row, steps))
+        echo(lines_of(row, steps, cause))
 
 
 @chain_run.command("cancel")

@@ -7,22 +7,19 @@ import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 import click
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.context import store_to_read
-from runward.daemon.cli.exits import NOT_FOUND, TIMED_OUT, WRONG_USAGE
+from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TIMED_OUT
+from runward.daemon.cli.finding import LAST, refuse_ambiguous, refuse_empty, refuse_unknown
 from runward.daemon.cli.output import ago, fail, iso, note, print_json, print_table, safe
+from runward.daemon.cli.request_waiting import once_taken_up
 from runward.daemon.store import reading_chains
 from runward.daemon.store.reading_chains import ApprovalRow
-
-PATIENCE_S: Final = 30.0
-"""Seconds that a daemon may take to decide on an answer."""
-
-LAST: Final = "@last"
 
 
 def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool) -> None:
@@ -76,23 +73,14 @@ def answer(
     with store_to_read(settings) as connection:
         row = _find(connection, text)
     if row.status != "asked":
-        fail(f"{row.id} is {row.status} already{_by(row)}", 1)
+        fail(f"{row.id} is {row.status} already{_by(row)}", NOT_SO)
     request, state = str(uuid.uuid4()), Path(settings.state_dir)
     event = ApprovalRequested(request, time.time(), row.id, row.run, decision, said)
     put(state, request, dump_request(event))
-    until = time.monotonic() + PATIENCE_S
-    status = "asked"
-    while holder(state) is not None:
-        with store_to_read(settings) as connection:
-            refused = reading_chains.why_refused(connection, request)
-            status = reading_chains.approvals_called(connection, row.id)[0].status
-        if refused is not None:
-            fail(refused, 1)
-        if status != "asked":
-            break
-        if time.monotonic() > until:
-            fail("the daemon has not decided yet; the answer is kept", TIMED_OUT)
-        time.sleep(0.05)
+    decided = once_taken_up(state, lambda: _decided(settings, row.id, request))
+    if decided is None and holder(state) is not None:
+        fail("the daemon has not decided yet; the answer is kept", TIMED_OUT)
+    status = decided or "asked"
     if as_json:
         print_json({"approval_id": row.id, "chain_run_id": row.run, "status": status})
         return
@@ -101,14 +89,23 @@ def answer(
         note("no daemon is running: the answer is kept, and counts once one has compared what was shown")
 
 
+def _decided(settings: Settings, approval: str, request: str) -> str | None:
+    """What was decided, or None yet. Exits 1 if the answer was refused."""
+    with store_to_read(settings) as connection:
+        refused = reading_chains.why_refused(connection, request)
+        status = reading_chains.approvals_called(connection, approval)[0].status
+    if refused is not None:
+        fail(refused, NOT_SO)
+    return None if status == "asked" else status
+
+
 def _by(row: ApprovalRow) -> str:
     return f", by {row.decided_by}" if row.decided_by else ""
 
 
 def _find(connection: sqlite3.Connection, text: str) -> ApprovalRow:
     """The approval that is meant: of this id, or the open one of the chain run of this id. Exits 1, 2 or 3."""
-    if not text:
-        fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
+    refuse_empty(text)
     waiting = reading_chains.open_approvals(connection)
     if text == LAST:
         if not waiting:
@@ -116,10 +113,10 @@ def _find(connection: sqlite3.Connection, text: str) -> ApprovalRow:
         return waiting[-1]
     found = reading_chains.approvals_called(connection, text)
     if not found:
-        fail(f"there is no approval {text!r}; `runward chain approvals` shows what waits", NOT_FOUND)
+        refuse_unknown("approval", text, [each.id for each in waiting])
     open_now = [each for each in found if each.id in {one.id for one in waiting}]
     exact = [each for each in found if each.id == text]
     fitting = exact or open_now or found[-1:]
     if len(fitting) > 1:
-        fail(f"{text!r} is the beginning of several: {', '.join(each.id for each in fitting)}", WRONG_USAGE)
+        refuse_ambiguous(text, [each.id for each in fitting])
     return fitting[0]

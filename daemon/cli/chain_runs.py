@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import click
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.daemon.cli.exits import NOT_FOUND
+from runward.daemon.cli.finding import LAST, one_of
 from runward.daemon.cli.output import ago, align, coloured, fail, iso, local, safe
 from runward.daemon.store import reading_chains
 from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow
-
-LAST = "@last"
 
 
 def run_as_json(row: ChainRunRow) -> dict[str, JsonValue]:
@@ -96,12 +95,12 @@ def row_of(row: ChainRunRow) -> tuple[str, ...]:
     )
 
 
-def lines_of(row: ChainRunRow, steps: Sequence[ChainStepRow]) -> list[str]:
-    """A chain run as a person reads it."""
+def lines_of(row: ChainRunRow, steps: Sequence[ChainStepRow], cause: str) -> list[str]:
+    """A chain run as a person reads it; `cause` is the name of the event that fired it."""
     lines = [
         f"chain run {safe(row.id)} of {safe(row.chain)}: {coloured(row.status)} ({safe(row.reason_code)})",
         safe(row.reason_summary),
-        f"fired by {safe(row.fired_by)} at {local(row.created_at)}",
+        f"fired by {safe(cause)} at {local(row.created_at)}",
         "",
     ]
     tries = {each.step: each for each in steps}
@@ -129,15 +128,7 @@ def find_run(connection: sqlite3.Connection, text: str) -> ChainRunRow:
         if not newest:
             fail("no chain was ever fired", NOT_FOUND)
         return newest[0]
-    if not text:
-        fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
-    found = reading_chains.chain_runs_called(connection, text, 9)
-    if not found:
-        fail(f"there is no chain run {text!r}; `runward chain runs` shows what there is", NOT_FOUND)
-    exact = [each for each in found if each.id == text]
-    if len(found) > 1 and not exact:
-        fail(f"{text!r} is the beginning of several: {', '.join(each.id for each in found)}", WRONG_USAGE)
-    return exact[0] if exact else found[0]
+    return one_of("chain run", text, reading_chains.chain_runs_called(connection, text, 9))
 
 
 def echo(lines: Sequence[str]) -> None:

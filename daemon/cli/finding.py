@@ -1,9 +1,9 @@
 """From what people type to the one thing that they mean: ids, their beginnings, and `@last`."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol, TypeVar
 
 from runward.config.counting import counted
 from runward.config.problem import nearest
@@ -20,8 +20,21 @@ from runward.daemon.store.reading_pruning import Tombstone, tombstone
 LAST: Final = "@last"
 _NAMED: Final = 8
 """Candidates that an ambiguous id names; more are only counted."""
+_SHOWN_BY: Final = {"job": "queue list", "chain run": "chain runs", "approval": "chain approvals"}
+"""The commands that show what there is, but for those called `NOUN list`."""
+
 _COMPARED: Final = 2000
 """The newest sessions, among which the nearest id is looked for."""
+
+
+class Identified(Protocol):
+    """What has an id."""
+
+    @property
+    def id(self) -> str: ...
+
+
+Called = TypeVar("Called", bound=Identified)
 
 
 def find_session(connection: sqlite3.Connection, settings: Settings, text: str) -> SessionRow:
@@ -31,8 +44,7 @@ def find_session(connection: sqlite3.Connection, settings: Settings, text: str) 
     """
     if text == LAST:
         return _newest(connection, settings)
-    if not text:
-        fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
+    refuse_empty(text)
     key = session_called(connection, text)
     if key is not None:
         row = reading.session(connection, key)
@@ -119,6 +131,23 @@ def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> J
     return job
 
 
+def one_of(noun: str, text: str, found: Sequence[Called]) -> Called:
+    """The one of these that `text` is, or begins; exits 2 where it begins several, 3 where there are none."""
+    refuse_empty(text)
+    if not found:
+        refuse_unknown(noun, text, ())
+    exact = [each for each in found if each.id == text]
+    if len(found) > 1 and not exact:
+        refuse_ambiguous(text, [each.id for each in found])
+    return exact[0] if exact else found[0]
+
+
+def refuse_empty(text: str) -> None:
+    """Exit 2 where nothing was written."""
+    if not text:
+        fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
+
+
 def refuse_ambiguous(text: str, candidates: list[str]) -> NoReturn:
     """Exit 2, naming the candidates."""
     named = ", ".join(candidates[:_NAMED])
@@ -129,8 +158,8 @@ def refuse_ambiguous(text: str, candidates: list[str]) -> NoReturn:
 def refuse_unknown(noun: str, text: str, known: Iterable[str]) -> NoReturn:
     """Exit 3, naming the nearest of what is known."""
     guess = nearest(text, known)
-    group = "queue" if noun == "job" else noun
-    fix = f"did you mean {guess!r}?" if guess else f"`runward {group} list` shows what there is"
+    shown_by = _SHOWN_BY.get(noun, f"{noun} list")
+    fix = f"did you mean {guess!r}?" if guess else f"`runward {shown_by}` shows what there is"
     fail(f"there is no {noun} {text!r}; {fix}", NOT_FOUND)
 
 

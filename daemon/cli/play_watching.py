@@ -8,22 +8,19 @@ from typing import Final, NamedTuple
 import click
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.exits import BY_STATUS, NOT_SO, TRY_AGAIN, WRONG_USAGE
+from runward.daemon.cli.exits import BY_STATUS, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.journal_place import journal_place
 from runward.daemon.cli.journal_text import text_of, value_of
-from runward.daemon.cli.output import coloured, fail, note, print_json, print_json_line, safe
+from runward.daemon.cli.output import coloured, note, print_json, print_json_line, safe
 from runward.daemon.cli.play_run import Asked
+from runward.daemon.cli.request_waiting import AwayTime
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, open_in_run
 from runward.daemon.store import reading, reading_causes, reading_starts
-from runward.daemon.store.ownership import holder
 from runward.handlers.layouts.foreign_json import NotJson
 from runward.handlers.requests.subjects import of_start
 
 _PERIOD: Final = 0.2
 """Seconds between two looks: what a person calls at once."""
-
-_AWAY: Final = 30.0
-"""Seconds for which there may be no daemon: one that is started again takes less."""
 
 _JOURNAL: Final = "events.jsonl"
 _LAST_LINES: Final = 10.0
@@ -48,7 +45,7 @@ class Standing(NamedTuple):
 def watch(state: str, asked: Asked, follow: bool, as_json: bool) -> int:
     """Wait until the run is over, or can't be, and say so; returns the exit code."""
     followed: Followed | None = None
-    seen = time.monotonic()
+    away = AwayTime(Path(state))
     while True:
         with reading.reading(state) as connection:
             standing = _standing(connection, asked)
@@ -60,9 +57,7 @@ def watch(state: str, asked: Asked, follow: bool, as_json: bool) -> int:
             break
         if standing.status in ("refused", "held", "failed"):
             return _not_begun(asked, standing, as_json)
-        seen = time.monotonic() if holder(Path(state)) is not None else seen
-        if time.monotonic() - seen > _AWAY:
-            fail("the daemon went away; what was asked for is kept, and goes on without this", TRY_AGAIN)
+        away.check()
         time.sleep(_PERIOD)
     if followed is not None:
         _wait_for_journal(state, standing.session, followed)

@@ -12,6 +12,12 @@ from runward.daemon.store.ownership import holder
 _PERIOD: Final = 0.1
 """Seconds between two looks at what came of it."""
 
+PATIENCE_S: Final = 30.0
+"""Seconds that a daemon may take to take something up that is durable in any case."""
+
+_AWAY_S: Final = 30.0
+"""Seconds for which there may be no daemon: one that is started again takes less."""
+
 Answer = TypeVar("Answer")
 
 
@@ -36,3 +42,29 @@ def wait_for(
         if not is_up:
             fail("the daemon went away; what was asked is kept, and carried out when one starts", TRY_AGAIN)
         time.sleep(_PERIOD)
+
+
+def once_taken_up(state: Path, answer: Callable[[], Answer | None]) -> Answer | None:
+    """What `answer` returns once it isn't None; None where no daemon runs, or it takes longer than `PATIENCE_S`."""
+    until = time.monotonic() + PATIENCE_S
+    while holder(state) is not None:
+        found = answer()
+        if found is not None or time.monotonic() > until:
+            return found
+        time.sleep(_PERIOD / 4)
+    return None
+
+
+class AwayTime:
+    """How long no daemon has run while one waits for what only a daemon brings about."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._seen = time.monotonic()
+
+    def check(self) -> None:
+        """Exits 75 once no daemon has run for `_AWAY_S`."""
+        if holder(self._state) is not None:
+            self._seen = time.monotonic()
+        elif time.monotonic() - self._seen > _AWAY_S:
+            fail("the daemon went away; what was asked is kept, and goes on once one runs", TRY_AGAIN)

@@ -71,6 +71,15 @@ def chain_steps(connection: sqlite3.Connection, run: str) -> list[ChainStepRow]:
     return [ChainStepRow(*row) for row in rows]
 
 
+def name_of_cause(connection: sqlite3.Connection, run: str) -> str:
+    """The name of the event that fired a chain run, as in `pr.opened`."""
+    (name,) = connection.execute(
+        "select e.payload ->> 'event' from chain_runs r join events e on e.seq = r.event where r.id = ?",
+        (run,),
+    ).fetchone()
+    return str(name)
+
+
 class ChainStatusRow(NamedTuple):
     """Whether a chain fires, since when (Unix seconds), and who said so."""
 

@@ -68,7 +68,9 @@ def judge(step: Step, given: Given) -> Judged:
     if isinstance(found, Missing):
         return Judged(None, "step.skipped.undefined", missing or found.why)
     if not found:
-        return Judged(found, "step.skipped.condition_false", missing)
+        return Judged(
+            found, "step.skipped.condition_false", missing or f"its condition {step.condition} is false"
+        )
     return Judged(found)
 
 

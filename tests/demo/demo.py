@@ -4,7 +4,7 @@ Everything is in a scratch directory. Five runs: a git checkout that is tested a
 one that exits 0 without its required artifact; one that misses an optional one; one that crashes; one
 that ran while the daemon was down. Four sessions, which `agents.py` writes as Claude Code and Codex do:
 one each that is killed, one that delivers what a rule of the settings asks for, one that doesn't.
-Exits 1 if any verdict is not the expected one.
+A chain over pull requests comes last (`pull_requests.py`). Exits 1 if any verdict is not the expected one.
 """
 
 import json
@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.demo import pull_requests
+
 AGENTS = Path(__file__).with_name("agents.py")
 RUNWARD = Path(sys.executable).with_name("runward")
 PATIENCE = 60.0
@@ -26,6 +28,7 @@ PATIENCE = 60.0
 SETTINGS = """\
 state_dir = "state"
 playbooks = ["playbooks"]
+chains = ["chains"]
 
 [[roots]]
 name = "runs"
@@ -243,7 +246,7 @@ class Demo:
 
     def prepare(self) -> Path:
         """Write what a person would write; returns the repository."""
-        self.config.write_text(SETTINGS)
+        self.config.write_text(SETTINGS + pull_requests.SETTINGS)
         for directory in ("runs", "home/.claude/projects", "home/.codex"):
             (self.place / directory).mkdir(parents=True)
         for story in SESSION_STORIES:
@@ -255,8 +258,10 @@ class Demo:
         repository.mkdir()
         (repository / "library.py").write_text(LIBRARY)
         (repository / "test_library.py").write_text(TESTS)
-        for arguments in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "-m", "An addition")):
+        created = ("init", "--quiet", "--initial-branch=main")
+        for arguments in (created, ("add", "."), ("commit", "--quiet", "-m", "An addition")):
             subprocess.run(["git", *arguments], cwd=repository, env=self.environment, check=True)
+        pull_requests.prepare(self, repository)
         return repository
 
     def start_daemon(self) -> subprocess.Popen[str]:
@@ -377,7 +382,8 @@ def _has_called(listed: dict[str, object]) -> bool:
 def main() -> int:
     place = Path(tempfile.mkdtemp(prefix="runward-demo-"))
     demo = Demo(place)
-    told = stories(demo.prepare())
+    repository = demo.prepare()
+    told = stories(repository)
     *while_up, while_down = told
     wrong: list[str] = []
 
@@ -413,6 +419,7 @@ def main() -> int:
         demo.runward("why", "silent-reviewer")
         print(f"\n$ runward why {KILLED}", flush=True)
         demo.runward("why", KILLED)
+        wrong += pull_requests.show(demo, repository)
     finally:
         demo.stop_daemon(daemon)
 
@@ -426,7 +433,7 @@ def main() -> int:
     if wrong:
         print("\nNot the expected verdicts:", *wrong, sep="\n  ", file=sys.stderr)
         return 1
-    print("\nAll nine verdicts are as expected.")
+    print("\nAll nine verdicts and both chain runs are as expected.")
     return 0
 
 

@@ -25,7 +25,8 @@ def _plain(text: str) -> list[str]:
 @pytest.mark.timeout(300)
 def test_what_the_first_page_shows_is_what_the_demo_prints(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [sys.executable, str(ROOT / "tests/demo/demo.py")],
+        [sys.executable, "-m", "tests.demo.demo"],
+        cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,

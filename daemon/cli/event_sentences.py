@@ -1,0 +1,117 @@
+"""A sentence for each type of event, for people who ask why."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from runward.config.json_value import JsonValue
+
+Fact: TypeAlias = Mapping[str, JsonValue]
+
+_NAMED: Final = 5
+"""Legs of a flow that are named in one sentence."""
+
+_HOOK_WORDS: Final = {
+    "started": "started",
+    "prompted": "was given a prompt",
+    "turn_ended": "closed a turn",
+    "turn_failed": "failed in a turn",
+    "ended": "ended",
+}
+
+
+def sentence(kind: str, fact: Fact) -> str:
+    """The event in words. One of a type that is not known is shown as JSON."""
+    said = SENTENCES.get(kind)
+    if said is None:
+        return json.dumps(fact, ensure_ascii=False)
+    return said(fact) if callable(said) else said.format_map(fact)
+
+
+def _started(fact: Fact) -> str:
+    over = ", and was over when it was first seen" if fact.get("seen_over") else ""
+    return f"attempt {fact['attempt']} began{over}"
+
+
+def _flow_planned(fact: Fact) -> str:
+    legs = fact.get("legs")
+    named = [str(leg.get("id")) for leg in legs if isinstance(leg, dict)] if isinstance(legs, list) else []
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return f"a flow was planned, with the legs {', '.join(named[:_NAMED])}{more}"
+
+
+def _finished(fact: Fact) -> str:
+    delivery = f", delivery {fact['delivery']}" if fact.get("delivery") else ""
+    return f"the verdict on attempt {fact['attempt']}: {fact['status']}{delivery}"
+
+
+def _play_requested(fact: Fact) -> str:
+    given = json.dumps(fact["given"], ensure_ascii=False) if fact.get("given") else "nothing"
+    return f"{fact['said_by']} asked for the playbook {fact['playbook']} with {given}"
+
+
+def _hook_spoke(fact: Fact) -> str:
+    return f"the hook of {fact['layout']} said that it {_HOOK_WORDS.get(str(fact['kind']))}"
+
+
+def _status_requested(fact: Fact) -> str:
+    asked = {"active": "resume", "paused": "pause", "disabled": "disable"}[str(fact["status"])]
+    return f"{fact['said_by']} asked to {asked} the chain {fact['chain']}{_after(fact.get('note'))}"
+
+
+def _cancel_requested(fact: Fact) -> str:
+    if fact.get("superseded"):
+        return f"a later run takes the place of {fact['run']}"
+    return f"{fact['said_by']} asked to cancel {fact['run']}{_after(fact.get('reason'))}"
+
+
+def _session_cancel_requested(fact: Fact) -> str:
+    return f"{fact['said_by']} asked to cancel attempt {fact['attempt']}{_after(fact.get('reason'))}"
+
+
+def _answered(fact: Fact) -> str:
+    verb = "approved" if fact["decision"] == "approved" else "denied"
+    return f"{fact['said_by']} {verb} {fact['approval']}{_after(fact.get('note'))}"
+
+
+def _schedule_changed(fact: Fact) -> str:
+    words = fact.get("words")
+    return f"{fact['chain']} has no schedule now" if words is None else f"{fact['chain']} is due {words}"
+
+
+def _after(text: JsonValue) -> str:
+    return f": {text}" if text else ""
+
+
+SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
+    "AttemptStarted": _started,
+    "FlowPlanned": _flow_planned,
+    "AttemptEnded": "attempt {attempt} ended: {reason_summary} (evidence: {evidence})",
+    "SessionFinished": _finished,
+    "JournalDamaged": "{name} lost {lost} of our lines, {changed} were changed and {moved} moved",
+    "RunLaunched": "a launcher started the command",
+    "HookSpoke": _hook_spoke,
+    "JobRetryRequested": "{said_by} asked to retry job {job}",
+    "JobDiscardRequested": "{said_by} asked to discard job {job}: {reason}",
+    "SessionCancelRequested": _session_cancel_requested,
+    "SessionSeenRequested": "{said_by} has seen how attempt {attempt} ended",
+    "PlayRunRequested": _play_requested,
+    "ScanRequested": "{said_by} asked for a scan of every root",
+    "PruneRequested": "{said_by} asked to prune old sessions",
+    "RootAcceptRequested": "{said_by} accepted the directory of the root {root}",
+    "EventOccurred": "{said_by} told that {name} happened, as {id}",
+    "ChainFireRequested": "{said_by} asked to fire the chain {chain}",
+    "ChainStatusRequested": _status_requested,
+    "ChainRunCancelRequested": _cancel_requested,
+    "ChainFired": "{event} fired the chain {chain}",
+    "ChainRunFinished": "the chain run ended {status}: {reason_code}",
+    "ChainRunTurn": "it is the turn of {run}, after {after}",
+    "ApprovalWanted": "step {step} waits for a person",
+    "ApprovalRequested": _answered,
+    "ApprovalDecided": "the approval of step {step} is over: {decision}",
+    "ScheduleChanged": _schedule_changed,
+    "StartFailed": "the run can never begin: {why}",
+    "TimerSet": "something is due later: {what}",
+    "TimerRang": "the time came: {what}",
+}
+"""Templates over an event's fields, or functions of them; none is missing (`tests/daemon/cli/test_event_sentences.py`)."""

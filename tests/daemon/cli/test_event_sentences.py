@@ -1,0 +1,25 @@
+"""Each event has a sentence that people understand."""
+
+import json
+
+import pytest
+from tests.handlers.test_events import EXAMPLES
+
+from runward.daemon.cli.event_sentences import SENTENCES, sentence
+from runward.handlers.events import Event, dump_payload, event_types
+
+
+def test_every_type_of_event_has_its_sentence() -> None:
+    assert set(SENTENCES) == set(event_types())
+
+
+@pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: event.type)
+def test_a_sentence_is_not_json_and_has_no_gaps(event: Event) -> None:
+    said = sentence(event.type, json.loads(dump_payload(event)))
+    assert said
+    assert not said.startswith("{")
+    assert "None" not in said
+
+
+def test_an_event_of_an_unknown_type_is_shown_as_it_is() -> None:
+    assert sentence("NotYet", {"a": 1}) == '{"a": 1}'
