@@ -25,14 +25,12 @@ class Action(NamedTuple):
     grace: float | None = None
 
 
-class _Command(NamedTuple):
-    """Words of a command, or one text for a shell."""
+class CommandWords(NamedTuple):
+    """The words of a command that is started without a shell; `{{ with.KEY }}` in them stands for a value."""
 
     description: str
 
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
-        if isinstance(value, str):
-            return value if self._is_text(value, loc, complain) else None
         if not isinstance(value, list):
             message = f"must be a list of words, not {kind(value)}"
             complain(Complaint(loc, message, 'write the program and its arguments: ["gh", "pr", "merge"]'))
@@ -44,39 +42,46 @@ class _Command(NamedTuple):
                 )
             )
             return None
-        return (
-            value if all(self._is_word(each, (*loc, i), complain) for i, each in enumerate(value)) else None
-        )
-
-    def _is_text(self, value: JsonValue, loc: Location, complain: Complain) -> bool:
-        if not isinstance(value, str) or len(value) > _LONGEST_WORD or "\0" in value:
-            complain(
-                Complaint(
-                    loc, f"must be a text of at most {_LONGEST_WORD} characters, without NUL", "shorten it"
-                )
-            )
-            return False
-        return True
-
-    def _is_word(self, value: JsonValue, loc: Location, complain: Complain) -> bool:
-        if not self._is_text(value, loc, complain):
-            return False
-        from runward.config.template import TemplateError, parse_template  # a cost that only actions bring
-
-        try:
-            parse_template(str(value))
-        except TemplateError as error:
-            complain(Complaint(loc, str(error), error.fix))
-            return False
-        return True
+        return value if all(_is_word(each, (*loc, i), complain) for i, each in enumerate(value)) else None
 
     def json_schema(self) -> dict[str, JsonValue]:
-        return {
-            "anyOf": [
-                {"type": "array", "minItems": 1, "items": {"type": "string"}},
-                {"type": "string", "minLength": 1},
-            ]
-        }
+        return {"type": "array", "minItems": 1, "items": {"type": "string"}}
+
+
+class _Command(NamedTuple):
+    """Words of a command, or one text for a shell."""
+
+    description: str
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        if isinstance(value, str):
+            return value if _is_text(value, loc, complain) else None
+        return CommandWords(self.description).check(value, loc, complain)
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        return {"anyOf": [CommandWords("").json_schema(), {"type": "string", "minLength": 1}]}
+
+
+def _is_text(value: JsonValue, loc: Location, complain: Complain) -> bool:
+    if not isinstance(value, str) or len(value) > _LONGEST_WORD or "\0" in value:
+        complain(
+            Complaint(loc, f"must be a text of at most {_LONGEST_WORD} characters, without NUL", "shorten it")
+        )
+        return False
+    return True
+
+
+def _is_word(value: JsonValue, loc: Location, complain: Complain) -> bool:
+    if not _is_text(value, loc, complain):
+        return False
+    from runward.config.template import TemplateError, parse_template  # a cost that only commands bring
+
+    try:
+        parse_template(str(value))
+    except TemplateError as error:
+        complain(Complaint(loc, str(error), error.fix))
+        return False
+    return True
 
 
 def _check_shell(action: Mapping[str, JsonValue], loc: Location, complain: Complain) -> None:

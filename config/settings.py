@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from runward.config.action import Action, action_of, action_to_json
 from runward.config.contract_rules import ContractRule
 from runward.config.json_value import JsonValue
+from runward.config.notification import Recipient, recipient_of, recipient_to_json
 from runward.config.problem import Parsed, Problem, has_errors
 from runward.config.root_rules import OWN_ROOTS, misplaced_roots
 from runward.config.settings_keys import (
@@ -104,6 +105,7 @@ class Settings(NamedTuple):
     files: tuple[tuple[str, int], ...] = ()
     chains: tuple[str, ...] = ()
     actions: tuple[Action, ...] = ()
+    notify: tuple[Recipient, ...] = ()
 
     @property
     def launch_root(self) -> Root | None:
@@ -173,6 +175,7 @@ def settings_to_json(settings: Settings) -> JsonValue:
         },
         "scan": {"period": settings.scan.period},
         "actions": {each.name: action_to_json(each) for each in settings.actions},
+        "notify": [recipient_to_json(each) for each in settings.notify],
     }
 
 
@@ -193,6 +196,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
             "watch": {"step": int(step), "debounce": int(debounce), "limit_share": int() | float() as share},
             "scan": {"period": int() | float() as period},
             "actions": dict(actions),
+            "notify": list(notify),
         }:
             return Settings(
                 state_dir,
@@ -208,6 +212,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
                 tuple(_rule(Placed(rule, DEFAULT)) for rule in contracts),
                 chains=_texts(chains),
                 actions=tuple(action_of(name, each) for name, each in actions.items()),
+                notify=tuple(recipient_of(each) for each in notify),
             )
         case _:
             return None
@@ -231,6 +236,7 @@ def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: s
         "watch.debounce": DEFAULT_DEBOUNCE_MS,
         "watch.limit_share": DEFAULT_LIMIT_SHARE,
         "scan.period": DEFAULT_SCAN_PERIOD_S,
+        "notify": [],
     }
     return {key: Placed(value, DEFAULT) for key, value in values.items()}
 
@@ -288,6 +294,7 @@ def _settings(merged: Layer) -> Settings:
             for key, each in values.items()
             if key.startswith("actions.")
         ),
+        notify=tuple(recipient_of(each) for each in _list(values["notify"])),
         origin=MappingProxyType(origin),
     )
 
@@ -315,6 +322,11 @@ def _rule(placed: Placed) -> ContractRule:
     assert isinstance(match, dict)
     globs = {key: str(glob) for key, glob in match.items()}
     return ContractRule(str(placed.value["playbook"]), **globs, named_at=placed)
+
+
+def _list(value: JsonValue) -> list[JsonValue]:
+    assert isinstance(value, list)
+    return value
 
 
 def _texts(value: JsonValue) -> tuple[str, ...]:

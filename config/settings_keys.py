@@ -5,6 +5,7 @@ from typing import Final
 
 from runward.config.action import ACTIONS
 from runward.config.duration import MAX_DURATION_S
+from runward.config.notification import NOTIFY
 from runward.config.shape import (
     Choice,
     DurationText,
@@ -176,6 +177,7 @@ _KEYS: Final[dict[str, Shape]] = {
     "watch": _WATCH,
     "scan": _SCAN,
     "actions": ACTIONS,
+    "notify": NOTIFY,
 }
 
 SETTINGS: Final = Table("The settings of Runward (runward.toml).", MappingProxyType(_KEYS))

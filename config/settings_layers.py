@@ -144,6 +144,8 @@ def _layer(
             roots = _roots(document, value, base, home, complaints)
         elif key == "contracts" and isinstance(value, list):
             contracts = _rules(document, value, base, home, complaints)
+        elif key == "notify" and isinstance(value, list):
+            values[key] = _placed(document, _with_whole_paths(key, value, base, home, complaints), (key,))
         elif isinstance(value, dict):
             for inner, item in value.items():
                 values[f"{key}.{inner}"] = _placed(document, item, (key, inner))
@@ -176,6 +178,22 @@ def _roots(
         else:
             roots[name] = _placed(document, {**item, "name": name, "path": path}, loc)
     return roots
+
+
+def _with_whole_paths(
+    key: str, items: Sequence[JsonValue], base: str, home: str, complaints: list[Complaint]
+) -> JsonValue:
+    """The tables of a list with absolute paths in their keys that end in `_file`."""
+    return [
+        {
+            name: _resolved(each, (key, index, name), base, home, complaints)
+            if name.endswith("_file")
+            else each
+            for name, each in item.items()
+        }
+        for index, item in enumerate(items)
+        if isinstance(item, dict)
+    ]
 
 
 def _check_foreign(root: Mapping[str, JsonValue], loc: Location, complaints: list[Complaint]) -> None:

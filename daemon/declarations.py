@@ -9,6 +9,7 @@ from runward.config.agent import read_agent
 from runward.config.chain import Chain, read_chain
 from runward.config.contract import ExpectedArtifact
 from runward.config.contract_rules import rule_for
+from runward.config.notification import Recipient
 from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, read_playbook
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
@@ -215,6 +216,10 @@ class Declarer:
             except NotFound:
                 agent = None
         return Ruled(agent=agent) if rule is None else Ruled(rule.playbook, agent, rule.named_at.origin)
+
+    def notified(self) -> tuple[Recipient, ...]:
+        """Who is told of what happens."""
+        return self._settings.notify
 
     def covering(self, session: RootOf) -> CoveringRoot | None:
         """The innermost root that watches sessions of this layout and holds the file, links followed or not."""

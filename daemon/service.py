@@ -20,6 +20,7 @@ from runward.daemon.declarations import Declarer
 from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log import Sinks
 from runward.daemon.memory import giver_back
+from runward.daemon.notices.messenger import SettingsMessenger
 from runward.daemon.ports import EpochPassed
 from runward.daemon.processes.starting import StartingProcesses
 from runward.daemon.room import Room
@@ -144,6 +145,7 @@ def _world(state: Path, declarer: Declarer, inotify: Inotify) -> World:
         declarer.play,
         declarer.covering,
         declarer,
+        SettingsMessenger(declarer.notified),
         declarer.degraded,
     )
 

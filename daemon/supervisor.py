@@ -61,6 +61,7 @@ from runward.daemon.worker.deciding import Answers, Decider
 from runward.daemon.worker.following import Follower
 from runward.daemon.worker.hook_hints import HookHints
 from runward.daemon.worker.look import Looker
+from runward.daemon.worker.notices import NOBODY, Messenger, Notices
 from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
 from runward.daemon.worker.packing import Packer
@@ -81,6 +82,7 @@ from runward.handlers.effects import (
     StartRun,
 )
 from runward.handlers.events import JournalDamaged
+from runward.handlers.notices.effects import ResendNotice, SendNotice
 from runward.handlers.schedules.events import ScheduleChanged
 from runward.handlers.starts.events import StartFailed
 
@@ -117,6 +119,7 @@ class World:
     playable: Playable = no_playbooks
     covering: Covering = no_roots
     chains: Chains = NO_CHAINS
+    messenger: Messenger = NOBODY
     troubles: Callable[[], list[str]] = list
     """What is wrong with the operator's files, for `status`."""
 
@@ -165,6 +168,7 @@ class Supervisor:
         self.starts = Starts(
             world.processes, world.files, store, world.clock, log, self._run_begun, self._found
         )
+        self.notices = Notices(world.messenger, store, world.clock, log)
         self.schedules = Schedules(store, world.clock, log, world.chains.schedules, self._found)
         self.comparison = Comparison(
             world.files, store, world.clock, log, self.outbox, self._found, self.outbox.busy
@@ -222,6 +226,7 @@ class Supervisor:
             world.playable,
             world.covering,
             world.chains,
+            world.messenger,
             lambda read: self.background.go_on(read),
         )
 
@@ -257,6 +262,8 @@ class Supervisor:
         reactions.to(CancelRun, lambda done: self.orders.wake())
         reactions.to(EndTree, lambda done: self.orders.wake())
         reactions.to(StartRun, lambda done: self.starts.wake())
+        reactions.to(SendNotice, lambda done: self.notices.wake())
+        reactions.to(ResendNotice, lambda done: self.notices.wake())
         reactions.to(PruneSessions, lambda done: self.pruner.wake())
         reactions.to(NoteHook, hooks.look)
         reactions.then(NoteHook, hooks.look_again)
@@ -294,6 +301,7 @@ class Supervisor:
                 self.worker.degraded,
                 self.starts.degraded,
                 self.orders.degraded,
+                self.notices.degraded,
                 self.background.degraded,
                 self.pruner.degraded,
                 self.packer.degraded,
@@ -422,6 +430,7 @@ class Supervisor:
             self.outbox.run,
             self.orders.run,
             self.starts.run,
+            self.notices.run,
             self.schedules.run,
             self.comparison.run,
             self.background.run,
@@ -450,6 +459,8 @@ class Supervisor:
                 while await self.starts.carry_out():
                     pass
                 await self.starts.look_for_unseen()
+                while await self.notices.carry_out():
+                    pass
                 if (
                     len(self.hints)
                     or self.worker.findings

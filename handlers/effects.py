@@ -24,6 +24,7 @@ from runward.handlers.events import (
 )
 from runward.handlers.facts import HookDeclaration, RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.notices.effects import NoticeEffect
 from runward.handlers.outcomes.effects import OutcomeEffect
 from runward.handlers.schedules.effects import ScheduleEffect
 from runward.handlers.starts.effects import StartEffect
@@ -302,6 +303,7 @@ Effect: TypeAlias = (
     | StartEffect
     | ChainEffect
     | ApprovalEffect
+    | NoticeEffect
     | ScheduleEffect
     | OutcomeEffect
 )

@@ -15,6 +15,7 @@ from runward.config.flow import Leg
 from runward.handlers.approvals.events import ApprovalEvent
 from runward.handlers.chains.events import ChainEvent
 from runward.handlers.event_kinds import FromInbox, OfSession, Request
+from runward.handlers.notices.events import NoticeEvent
 from runward.handlers.schedules.events import ScheduleEvent
 from runward.handlers.starts.events import StartEvent
 from runward.handlers.timers.events import TimerEvent
@@ -420,6 +421,7 @@ Event: TypeAlias = (
     | TimerEvent
     | ApprovalEvent
     | ScheduleEvent
+    | NoticeEvent
 )
 """What sessions and requests bring about, and the events of each capability of its own."""
 

@@ -15,6 +15,7 @@ from runward.handlers.contracts.artifact_facts import Produced, RootFacts  # noq
 from runward.handlers.contracts.file_hashes import RootHashes  # noqa: F401 - in the types of answers
 from runward.handlers.events import Origin, Status
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.notices import facts as notices
 from runward.handlers.outcomes import facts as outcomes
 from runward.handlers.schedules import facts as schedules
 from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
@@ -339,6 +340,7 @@ QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
     LaunchOf,
     *chains.QUESTIONS,
     *approvals.QUESTIONS,
+    *notices.QUESTIONS,
     *schedules.QUESTIONS,
     *outcomes.QUESTIONS,
 )

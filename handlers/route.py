@@ -36,6 +36,7 @@
 | `TimerRang`           | `schedules/due`     | fires what is due, and keeps what is missed         |
 | `StartFailed`         | `starts/failed`     | gives up the start of a run that can never begin    |
 | `StartFailed`         | `chains/advance`    | ends the chain run whose step it was                |
+| `NoticeRetryRequested` | `notices/retry`    | tries a notice again that was given up              |
 
 A handler is `decide(event, given)`. It returns effects; one that has to ask first is a generator that yields its
 questions (`asking.py`). It raises `TryLater` where the world must be tried again.
@@ -79,6 +80,8 @@ from runward.handlers.events import (
     SessionSeenRequested,
 )
 from runward.handlers.journal import repair
+from runward.handlers.notices import retry
+from runward.handlers.notices.events import NoticeRetryRequested
 from runward.handlers.requests import accept, cancel, play, prune, queue, seen
 from runward.handlers.schedules import define, due
 from runward.handlers.schedules.events import LANE as SCHEDULE
@@ -121,6 +124,7 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     ApprovalWanted.type: ("approvals/show",),
     ApprovalRequested.type: ("approvals/answer",),
     ApprovalDecided.type: ("chains/approved",),
+    NoticeRetryRequested.type: ("notices/retry",),
 }
 """The names of the handlers of each event type; each gets a job of its own, as `duties` says."""
 
@@ -258,4 +262,6 @@ def decide(handler: str, event: Event, given: Given) -> Decision:
             return answer.decide(event, given)
         case "approvals/expire", TimerRang():
             return expire.decide(event, given)
+        case "notices/retry", NoticeRetryRequested():
+            return retry.decide(event, given)
     raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")

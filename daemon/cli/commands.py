@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "outcome": ("outcome", "Outcomes: whether a file holds a right one."),
     "event": ("event", "Events: what happened, for chains to follow."),
     "schedule": ("schedule", "Schedules: when chains are due."),
+    "notify": ("notify", "Notices: what people outside are told."),
     "root": ("root", "Roots: the directories that the daemon watches."),
     "hook": ("hook", "Agents' hooks: what they tell the daemon."),
     "config": ("config", "The settings in force."),

@@ -129,6 +129,17 @@ def chain_runs(context: click.Context, parameter: click.Parameter, incomplete: s
         )
 
 
+def dead_notices(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The notices that were given up."""
+    from runward.daemon.store import reading, reading_notices
+
+    settings = _settings(context)
+    if settings is None:
+        return []
+    with reading.reading(settings.state_dir) as connection:
+        return _beginning([each.id for each in reading_notices.notices(connection, "dead", 100)], incomplete)
+
+
 def zones(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names of time zones."""
     from zoneinfo import available_timezones

@@ -110,6 +110,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "ApprovalRequested": _answered,
     "ApprovalDecided": "the approval of step {step} is over: {decision}",
     "ScheduleChanged": _schedule_changed,
+    "NoticeRetryRequested": "{said_by} asked to try the notice {notice} again",
     "StartFailed": "the run can never begin: {why}",
     "TimerSet": "something is due later: {what}",
     "TimerRang": "the time came: {what}",

@@ -20,7 +20,12 @@ from runward.daemon.store.reading_pruning import Tombstone, tombstone
 LAST: Final = "@last"
 _NAMED: Final = 8
 """Candidates that an ambiguous id names; more are only counted."""
-_SHOWN_BY: Final = {"job": "queue list", "chain run": "chain runs", "approval": "chain approvals"}
+_SHOWN_BY: Final = {
+    "job": "queue list",
+    "notice": "notify list",
+    "chain run": "chain runs",
+    "approval": "chain approvals",
+}
 """The commands that show what there is, but for those called `NOUN list`."""
 
 _COMPARED: Final = 2000

@@ -28,6 +28,7 @@ from runward.daemon.sign_of_life import stalled_s
 from runward.daemon.store import reading, reading_chains
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_failures import unseen_failures
+from runward.daemon.store.reading_notices import notices_by_state
 from runward.daemon.watch.held_watches import held_watches
 
 USUAL_PERIOD: Final = "2"
@@ -129,6 +130,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "chains": _chains(settings, connection),
             "chain_runs": reading_chains.runs_by_status(connection),
             "approvals": len(reading_chains.open_approvals(connection)),
+            "notices": notices_by_state(connection),
             "queue": _queue(connection, now),
             "requests": {
                 "waiting": _files(settings.state_dir, INBOX),

@@ -65,6 +65,12 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
             f"{counted(approvals, 'step', 'steps')} of chains {verb} for a person",
             "`runward chain approvals`",
         )
+    dead = _table(status["notices"])["dead"]
+    if isinstance(dead, int) and dead:
+        yield Need(
+            f"{counted(dead, 'notice', 'notices')} could not be delivered",
+            "`runward notify list --state dead`",
+        )
     yield from _wrong_files(status)
 
 

@@ -10,6 +10,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.deciding import Answers
+from runward.daemon.worker.notices import NOBODY, Messenger
 from runward.handlers.chains.facts import ChainNamed, ListenersTo
 from runward.handlers.facts import (
     QUESTIONS,
@@ -28,6 +29,7 @@ from runward.handlers.facts import (
     Ruled,
     RuledPlaybook,
 )
+from runward.handlers.notices.facts import RecipientsOf
 from runward.handlers.outcomes.facts import OutcomesIn
 from runward.handlers.schedules.facts import Scheduled, ScheduleIn
 
@@ -114,6 +116,7 @@ def answers_of_the_world(
     playable: Playable = no_playbooks,
     covering: Covering = no_roots,
     chains: Chains = NO_CHAINS,
+    messenger: Messenger = NOBODY,
     go_on: GoOn = lambda read: True,
 ) -> Answers:
     """Who answers which question. Raises `NoAnswer` if nobody answers one."""
@@ -131,6 +134,7 @@ def answers_of_the_world(
     answers.at_once(ListenersTo, lambda asked: chains.listening(asked.event))
     answers.at_once(ChainNamed, lambda asked: chains.chain(asked.name))
     answers.at_once(ScheduleIn, lambda asked: chains.scheduled(asked.chain))
+    answers.at_once(RecipientsOf, lambda asked: messenger.recipients(asked.kind))
     answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path))
     answers.check(QUESTIONS)
     return answers

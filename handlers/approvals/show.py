@@ -1,6 +1,7 @@
 """A step waits for a person: what there is to show is kept under an id, and the time it may wait begins."""
 
 import hashlib
+import json
 from typing import Final
 
 from runward.handlers.approvals.effects import AskApproval
@@ -11,6 +12,7 @@ from runward.handlers.chains.advancing import position_of
 from runward.handlers.chains.facts import ChainRunOf
 from runward.handlers.chains.stepping import NotStarted
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.notices.telling import notices
 from runward.handlers.timers.events import TimerSet
 
 EXPIRES: Final = "expires "
@@ -46,4 +48,7 @@ def decide(event: ApprovalWanted, given: Given) -> Deciding:
     ]
     if expires is not None:
         effects.append(Emit(TimerSet(lane_of(run.id), f"{EXPIRES}{approval}", given.at, expires)))
-    return tuple(effects)
+    command = found.value["argv"]
+    text = f"{json.dumps(command, ensure_ascii=False)}\nrunward chain approve {approval}"
+    title = f"{run.chain}: step {position.step(event.step).id} waits for a person"
+    return (*effects, *(yield from notices("approval.asked", approval, title, text, given.at)))

@@ -6,6 +6,7 @@ from runward.handlers.chains.effects import SetChainStatus
 from runward.handlers.chains.events import ChainRunFinished, ChainRunTurn, EventOccurred
 from runward.handlers.chains.facts import ChainFiresNow, ChainNamed, ListenersTo, OpenRunsOf
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.notices.telling import notices
 
 FINISHED = "chain.finished"
 
@@ -38,4 +39,6 @@ def decide(event: ChainRunFinished, given: Given) -> Deciding:
         }
         told = EventOccurred(f"{event.key}/event", given.at, FINISHED, event.run, fields, by_run=event.run)
         effects.append(Emit(told))
-    return tuple(effects)
+    title = f"{event.chain} {event.status}"
+    text = f"{event.reason_code}\nrunward why {event.run}"
+    return (*effects, *(yield from notices(f"chain.{event.status}", event.run, title, text, given.at)))

@@ -47,6 +47,7 @@ from runward.handlers.facts import (
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native
+from runward.handlers.notices.telling import notices
 from runward.handlers.outcomes.recording import recorded
 from runward.handlers.sessions import announced, deadline
 from runward.handlers.sessions.launched import is_as_launched
@@ -100,7 +101,19 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
     told: Effects = ()
     if event.origin == "live" and (yield from ask(ListenersTo(announced.FINISHED))):
         told = announced.finished(session, judged, outcomes)
+    if event.origin == "live":
+        told += yield from _notices(session, judged, given.at)
     return (*held, *judged, *outcomes, *told)
+
+
+def _notices(session: Session, judged: Effects, at: float) -> Asking[Effects]:
+    """What people outside are told of the verdict that is among `judged`."""
+    ending = next((each for each in judged if isinstance(each, EndAttempt)), None)
+    if ending is None:
+        return ()
+    said, subject = f"{session.session_id} {ending.status}", f"{session.key}#{ending.attempt}"
+    text = f"{ending.reason.summary}\nrunward why {session.session_id}"
+    return (yield from notices(f"session.{ending.status}", subject, said, text, at))
 
 
 def _held_to_contract(

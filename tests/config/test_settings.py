@@ -131,6 +131,7 @@ period = "1min"
         "watch.debounce": f"{FILE}:20",
         "watch.limit_share": f"{FILE}:21",
         "scan.period": f"{FILE}:23",
+        "notify": "default",
     }
 
 
@@ -389,6 +390,7 @@ def test_the_settings_as_json_hold_every_key() -> None:
         "watch": {"step": 2, "debounce": 5, "limit_share": 0.5},
         "scan": {"period": 30.0},
         "actions": {},
+        "notify": [],
     }
 
 

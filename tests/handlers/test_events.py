@@ -41,11 +41,13 @@ from runward.handlers.events import (
     event_types,
     load_payload,
 )
+from runward.handlers.notices.events import NoticeRetryRequested
 from runward.handlers.schedules.events import ScheduleChanged
 from runward.handlers.starts.events import StartFailed
 from runward.handlers.timers.events import TimerRang, TimerSet
 
 EXAMPLES: list[Event] = [
+    NoticeRetryRequested("r", 1.0, "nt_1", "ann"),
     started(has_snapshot=True, contract={"expected": [{"id": "a", "path": "ä\0\n"}]}),
     started(layout="codex", cwd="/src", agent="builder", prompt="fix\nit"),
     started(attempt=2),

@@ -33,6 +33,7 @@ from runward.handlers.facts import (
 )
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Document
+from runward.handlers.notices.facts import RecipientsOf
 from runward.handlers.outcomes.facts import OutcomesIn
 from runward.handlers.sessions.fold import fold
 from runward.handlers.sessions.observe import (
@@ -141,7 +142,7 @@ def answer(question: Question[Any], session: Session | None) -> object:
             return RootFacts(True, (FileFact("empty"),) * len(paths))
         case LaunchOf():
             return None
-        case OutcomesIn() | ListenersTo():
+        case OutcomesIn() | ListenersTo() | RecipientsOf():
             return ()
         case LinkedSessionsOf():
             return LinkedSessions()

@@ -12,10 +12,12 @@ from tests.daemon.launching import Launcher
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.project.repository import ROOT, parsed, sources
 
+from runward.config.notification import Recipient
 from runward.config.playbook import Playbook
 from runward.daemon import faults
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
+from runward.daemon.notices.messenger import SettingsMessenger
 from runward.daemon.store.tables.all import APPLIERS
 from runward.daemon.worker.deciding import Answers, NoAnswer
 from runward.handlers import facts
@@ -142,13 +144,17 @@ async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: 
     passed: list[str] = []
     monkeypatch.setattr(faults, "_hook", passed.append)
     play = Play(Playbook("make", command=("make",)), root_name="runs", root_path=str(tmp_path / "runs"))
-    async with daemon(tmp_path, StillClock(), ToldProcesses(), playable=lambda name: play) as running:
+    told = SettingsMessenger(lambda: (Recipient(("session.*",), "command", ("true",)),))
+    async with daemon(
+        tmp_path, StillClock(), ToldProcesses(), playable=lambda name: play, messenger=told
+    ) as running:
         directory = tmp_path / "runs" / "a"
         directory.mkdir()
         (directory / "run.json").write_text('{"schema": "runward-run-v1"}')
         (directory / "exit.json").write_text('{"exit_code": 0}')
         await running.settle()
         await running.supervisor.outbox.sweep()
+        assert await running.supervisor.notices.carry_out()
         await _cancel_a_run(running, tmp_path)
         await _start_a_run(running)
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as after_an_unclean_stop:

@@ -178,6 +178,7 @@ WITHOUT_ROWID: Final = (
     "files",
     "hooks",
     "links",
+    "notices",
     "places",
     "roots",
     "session_counts",

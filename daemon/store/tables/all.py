@@ -17,6 +17,7 @@ from runward.daemon.store.tables.jobs import JOBS
 from runward.daemon.store.tables.journal_lines import JOURNAL_LINES
 from runward.daemon.store.tables.launches import LAUNCHES
 from runward.daemon.store.tables.links import LINKS
+from runward.daemon.store.tables.notices import NOTICES
 from runward.daemon.store.tables.places import PLACES
 from runward.daemon.store.tables.problems import PROBLEMS
 from runward.daemon.store.tables.prunings import PRUNINGS
@@ -44,6 +45,7 @@ TABLES: Final[tuple[Table, ...]] = (
     APPROVALS,
     FIRINGS,
     SCHEDULES,
+    NOTICES,
     DECISIONS,
     PRUNINGS,
     ROOTS,

@@ -122,10 +122,16 @@ def test_the_page_has_the_table_of_exit_codes() -> None:
     assert rows == {str(code): meaning for code, meaning in MEANINGS.items()}
 
 
+_GIVEN_UP = (
+    "insert into notices (id, kind, subject, recipient, title, text, created_at, state, next_at, since, settled_at)"
+    " values ('no_1', 'chain.aborted', 'cr_1', 'gone', 'title', 'text', 1, 'dead', 1, 1, 2)"
+)
+
+
 @pytest.fixture(scope="module")
 def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A place with a running daemon, a delivered directory `out`, two held jobs, a playbook `greet` with a command, a chain,
-    and `runward` on the PATH.
+    somebody to tell, a notice that was given up, and `runward` on the PATH.
     """
     place = Place(tmp_path_factory.mktemp("lived_in"))
     place.furnish()
@@ -142,7 +148,10 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         (place.directory / "out" / name).write_text("text")
     for name in ("one", "two"):
         place.add_run(name, exit_code=0)
+    with (place.directory / "runward.toml").open("a") as settings:
+        settings.write('\n[[notify]]\non = ["chain.aborted"]\ncommand = ["true"]\n')
     place.daemon_once()
+    place.change_store(_GIVEN_UP)
     (place.directory / "bin").mkdir()
     program = place.directory / "bin/runward"
     program.write_text(f"#!{sys.executable}\nfrom runward.daemon.cli import main\nmain()\n")

@@ -21,6 +21,7 @@ _KEYS = [
     "chains",
     "chain_runs",
     "approvals",
+    "notices",
     "queue",
     "requests",
     "coverage",

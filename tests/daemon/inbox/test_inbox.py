@@ -31,6 +31,7 @@ from runward.handlers.events import (
     SessionSeenRequested,
     requests,
 )
+from runward.handlers.notices.events import NoticeRetryRequested
 
 NAME = "7b0e7b8e-0000-4000-8000-000000000001"
 EXAMPLES: list[Request] = [
@@ -49,6 +50,7 @@ EXAMPLES: list[Request] = [
     ChainStatusRequested(NAME, 5.0, "review", "paused", "a freeze ä", "me"),
     ChainRunCancelRequested(NAME, 5.0, "cr_0", "the wrong\nbranch ä", "me"),
     ApprovalRequested(NAME, 5.0, "ap_0", "cr_0", "denied", "not\nnow ä", "me"),
+    NoticeRetryRequested(NAME, 5.0, "no_0", "me"),
 ]
 
 

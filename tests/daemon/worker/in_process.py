@@ -28,6 +28,7 @@ from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.answering import Covering, Playable, Ruling, no_playbooks, no_roots, no_rules
+from runward.daemon.worker.notices import NOBODY, Messenger
 from runward.handlers.effects import StartRun
 from runward.handlers.facts import Declarations, RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -223,6 +224,7 @@ async def daemon(
     playable: Playable = no_playbooks,
     roots: Sequence[Root] = (),
     covering: Covering = no_roots,
+    messenger: Messenger = NOBODY,
 ) -> AsyncIterator[Daemon]:
     """A daemon that has started, over `base/state`, `base/runs` and further roots; the first two are made if need be."""
     state, root = base / "state", base / "runs"
@@ -241,6 +243,7 @@ async def daemon(
         ruled,
         playable,
         covering,
+        messenger=messenger,
     )
     store = Store(wrap(await connect(state / "runward.db")))
     try:

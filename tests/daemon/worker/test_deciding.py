@@ -26,6 +26,7 @@ from runward.handlers.facts import (
     Session,
     SessionOf,
 )
+from runward.handlers.notices.facts import RecipientsOf
 from runward.handlers.outcomes.facts import OutcomesIn
 
 Decide = Callable[[str, Event, Given], route.Decision]
@@ -45,6 +46,7 @@ class Told:
         self.answers.at_once(LaunchOf, lambda question: None)
         self.answers.at_once(OutcomesIn, lambda question: ())
         self.answers.at_once(ListenersTo, lambda question: ())
+        self.answers.at_once(RecipientsOf, lambda question: ())
         self.answers.at_once(DeclaredContract, lambda question: Declarations(None, None))
 
     async def decide(self, jobs: Sequence[Job]) -> list[JobResult]:

@@ -33,6 +33,7 @@ from runward.handlers.chains.facts import (
     StepStanding,
 )
 from runward.handlers.effects import Emit, StartRun
+from runward.handlers.notices.facts import RecipientsOf
 
 OTHER = OpenRun("cr_other", "key 7", False)
 KEYED = changed('concurrency: "{{ trigger.pr }}"\n' + TEXT)
@@ -127,6 +128,7 @@ def over(status: Any = "completed", runs: tuple[OpenRun, ...] = (), **answers: A
         ChainNamed("pr"): answers.get("chain", CHAIN),
         ChainFiresNow("pr"): None,
         ListenersTo("chain.finished"): answers.get("listening", ()),
+        RecipientsOf(f"chain.{status}"): answers.get("recipients", ()),
     }
     return decided(finished.decide(event, GIVEN), known)
 

@@ -36,6 +36,7 @@ from runward.handlers.facts import (
     SessionOf,
 )
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.notices.facts import RecipientsOf
 from runward.handlers.outcomes.facts import OutcomesIn
 from runward.handlers.sessions import ended as handler
 from runward.handlers.sessions.reasons import status_of
@@ -129,9 +130,9 @@ def answers(
     tries: int = 0,
     launch: Launch | None = None,
 ) -> Effects | TryLater:
-    """Ask and answer as the worker does, at most six rounds."""
+    """Ask and answer as the worker does, at most nine rounds."""
     known: dict[AnyQuestion, Answer] = {}
-    for _ in range(7):
+    for _ in range(9):
         decision = decide(event, HASH, known, NOW, tries)
         if not isinstance(decision, Need):
             return decision
@@ -144,11 +145,11 @@ def answers(
                 known[decision.question] = order
             case LaunchOf():
                 known[decision.question] = launch
-            case OutcomesIn() | ListenersTo():
+            case OutcomesIn() | ListenersTo() | RecipientsOf():
                 known[decision.question] = ()
             case _:
                 known[decision.question] = facts
-    raise AssertionError("it still asks after six rounds")
+    raise AssertionError("it still asks after nine rounds")
 
 
 def conclude(way: WayOut, state: ContractState, **changed: object) -> Effects:

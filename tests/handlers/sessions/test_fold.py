@@ -1,12 +1,15 @@
 """What a job sees of the jobs before it is what the store will say after them."""
 
+from typing import get_args
+
 from tests.handlers.examples import HASH, KEY, NOW, declaration, ended, session, started
 from tests.handlers.played import Answer, AnyQuestion, played
 
 from runward.handlers.chains.facts import ListenersTo
 from runward.handlers.effects import Effects, Explain, FoldContract, RefuseFold
-from runward.handlers.events import AttemptEnded, AttemptStarted
+from runward.handlers.events import AttemptEnded, AttemptStarted, Status
 from runward.handlers.facts import LaunchOf, LinkedSessions, LinkedSessionsOf, Session, SessionOf
+from runward.handlers.notices.facts import RecipientsOf
 from runward.handlers.outcomes.facts import OutcomesIn
 from runward.handlers.sessions import ended as ending
 from runward.handlers.sessions import opened
@@ -19,6 +22,7 @@ def decide(event: AttemptStarted | AttemptEnded, known: Session | None) -> Effec
         LaunchOf(KEY): None,
         LinkedSessionsOf(KEY): LinkedSessions(),
         ListenersTo("session.finished"): (),
+        **{RecipientsOf(f"session.{status}"): () for status in get_args(Status)},
     }
     if known is not None:
         facts[OutcomesIn(known.path, known.artifacts_path)] = ()

@@ -1,0 +1,149 @@
+"""`[[notify]]` of the settings: who is told of what happened, and how."""
+
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from runward.config.action import CommandWords
+from runward.config.json_value import JsonValue
+from runward.config.problem import Complaint, Location, quoted
+from runward.config.shape import Complain, Glob, ListOf, Table, Text, TrueOrFalse
+
+Means: TypeAlias = Literal["command", "desktop", "ntfy", "slack", "webhook"]
+
+ADDRESSED: Final = ("ntfy", "slack", "webhook")
+"""What needs an address: the key, or the same key with `_file` for a file that holds it."""
+
+MEANS: Final = ("command", "desktop", *ADDRESSED)
+
+KINDS: Final = (
+    "approval.asked",
+    *(f"chain.{status}" for status in ("completed", "failed", "timed_out", "aborted", "cancelled")),
+    *(f"session.{status}" for status in ("completed", "failed", "timed_out", "aborted", "cancelled")),
+)
+"""What notices can be about."""
+
+FILES: Final = (*(f"{each}_file" for each in ADDRESSED), "secret_file")
+"""The keys that hold paths."""
+
+_LONGEST: Final = 4096
+_MOST: Final = 100
+
+
+class Recipient(NamedTuple):
+    """One who is told of what `on`, globs of `KINDS`, names. An address is in `address`, or in the file `address_file`.
+
+    `command` are the words with their templates (`{{ with.title }}`).
+    """
+
+    on: tuple[str, ...]
+    means: Means
+    command: tuple[str, ...] = ()
+    address: str | None = None
+    address_file: str | None = None
+    secret_file: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called: the same for as long as its settings stay as they are, whatever stands around them."""
+        import hashlib  # a cost that only those who are told bring
+
+        told = "\0".join((*self.command, self.address or "", self.address_file or "", self.secret_file or ""))
+        return f"{self.means}-{hashlib.sha256(told.encode()).hexdigest()[:6]}"
+
+    def wants(self, kind: str) -> bool:
+        """Whether it is told of this kind."""
+        from runward.config.glob_rule import text_matches
+
+        return any(text_matches(kind, glob) for glob in self.on)
+
+
+def _check_whole(table: Mapping[str, JsonValue], loc: Location, complain: Complain) -> None:
+    named = [each for each in MEANS if each in table or f"{each}_file" in table]
+    doubled = [each for each in ADDRESSED if each in table and f"{each}_file" in table]
+    if len(named) != 1 or doubled:
+        fix = "write [[notify]] once for each"
+        complain(Complaint(loc, f"must have exactly one of {', '.join(MEANS)}", fix))
+    if table.get("desktop") is False:
+        complain(Complaint((*loc, "desktop"), "must be true", "leave the entry out"))
+    if "secret_file" in table and named != ["webhook"]:
+        complain(Complaint((*loc, "secret_file"), "belongs to a webhook", "leave it out", at_key=True))
+    for each in ADDRESSED:
+        address = table.get(each)
+        if isinstance(address, str) and not address.startswith(("http://", "https://")):
+            fix = "write the whole address, as in https://ntfy.sh/TOPIC"
+            complain(Complaint((*loc, each), f"{quoted(address)} is not an address", fix))
+    _check_globs(table.get("on"), (*loc, "on"), complain)
+
+
+def _check_globs(on: JsonValue, loc: Location, complain: Complain) -> None:
+    from runward.config.glob_rule import text_matches
+
+    for index, glob in enumerate(on if isinstance(on, list) else ()):
+        if isinstance(glob, str) and not any(text_matches(kind, glob) for kind in KINDS):
+            fix = f"one of: {', '.join(KINDS)}, or a glob of them"
+            complain(Complaint((*loc, index), f"{quoted(glob)} names nothing that notices are about", fix))
+
+
+_ADDRESS: Final = "The address. Default: the first line of the file that this key with _file names."
+_FILE: Final = "A file with the address in its first line, which only its owner may read."
+
+NOTIFY: Final = ListOf(
+    "Who is told of what happened.",
+    Table(
+        "One who is told, by exactly one means.",
+        {
+            "on": ListOf("What it is told of: globs.", Glob("As in chain.failed or chain.*.", 255), _MOST),
+            "command": CommandWords(
+                "A program and its arguments. '{{ with.title }}', '{{ with.text }}', '{{ with.kind }}', "
+                "'{{ with.subject }}' and '{{ with.id }}' stand for the notice."
+            ),
+            "desktop": TrueOrFalse("Whether notify-send shows it."),
+            **{each: Text(_ADDRESS, _LONGEST) for each in ADDRESSED},
+            **{f"{each}_file": Text(_FILE, _LONGEST) for each in ADDRESSED},
+            "secret_file": Text(
+                "A file with the secret (whsec_…) that signs a webhook, which only its owner may read.",
+                _LONGEST,
+            ),
+        },
+        required=("on",),
+        check_whole=_check_whole,
+    ),
+    _MOST,
+)
+"""The shape of `[[notify]]`."""
+
+
+def recipient_of(value: JsonValue) -> Recipient:
+    """The recipient of a table that was right."""
+    assert isinstance(value, dict)
+    on, command = value["on"], value.get("command")
+    assert isinstance(on, list)
+    means = next(each for each in MEANS if each in value or f"{each}_file" in value)
+    return Recipient(
+        tuple(str(each) for each in on),
+        means,  # type: ignore[arg-type] # one of MEANS
+        tuple(str(word) for word in command) if isinstance(command, list) else (),
+        _text(value.get(means)),
+        _text(value.get(f"{means}_file")),
+        _text(value.get("secret_file")),
+    )
+
+
+def recipient_to_json(recipient: Recipient) -> JsonValue:
+    """The recipient as `recipient_of` reads it."""
+    told: dict[str, JsonValue] = {"on": list(recipient.on)}
+    if recipient.command:
+        told["command"] = list(recipient.command)
+    elif recipient.means == "desktop":
+        told["desktop"] = True
+    elif recipient.address is not None:
+        told[recipient.means] = recipient.address
+    else:
+        told[f"{recipient.means}_file"] = recipient.address_file
+    if recipient.secret_file is not None:
+        told["secret_file"] = recipient.secret_file
+    return told
+
+
+def _text(value: JsonValue) -> str | None:
+    return value if isinstance(value, str) else None

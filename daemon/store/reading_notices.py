@@ -1,0 +1,52 @@
+"""The store as commands read what people outside were told."""
+
+import sqlite3
+from typing import NamedTuple
+
+from runward.config.json_value import JsonValue
+
+
+class NoticeRow(NamedTuple):
+    """A notice. Times are Unix seconds."""
+
+    id: str
+    kind: str
+    subject: str
+    recipient: str
+    title: str
+    text: str
+    state: str
+    created_at: float
+    tries: int
+    next_at: float
+    error: str | None
+    settled_at: float | None
+
+
+_COLUMNS = ", ".join(NoticeRow._fields)
+
+
+def notices(connection: sqlite3.Connection, state: str | None, limit: int) -> list[NoticeRow]:
+    """The notices in this state, or all, the newest first; `limit` -1 for all."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from notices where ?1 is null or state = ?1 order by created_at desc, id limit ?2",  # noqa: S608 # our own words
+        (state, limit),
+    )
+    return [NoticeRow(*row) for row in rows]
+
+
+def notices_called(connection: sqlite3.Connection, text: str) -> list[NoticeRow]:
+    """The notices whose id begins with `text`."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from notices where substr(id, 1, length(?1)) = ?1 order by id limit 9",  # noqa: S608 # our own words
+        (text,),
+    )
+    return [NoticeRow(*row) for row in rows]
+
+
+def notices_by_state(connection: sqlite3.Connection) -> dict[str, JsonValue]:
+    """How many notices wait, and how many were given up."""
+    counts = dict(
+        connection.execute("select state, count(*) from notices where state <> 'delivered' group by state")
+    )
+    return {state: counts.get(state, 0) for state in ("pending", "dead")}

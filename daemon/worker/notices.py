@@ -1,0 +1,144 @@
+"""Notices: delivering what people outside are told, after the commit.
+
+What is pending is read from its table, so that a successor goes on where a daemon ended. A daemon that was killed may
+have delivered what it could not mark: a notice is delivered at least once, always under the same id. What could not
+be delivered is tried again with backoff for a day, and is then dead: `runward notify list` shows it.
+"""
+
+import sqlite3
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import anyio
+import structlog
+
+from runward.daemon.faults import point
+from runward.daemon.ports import Clock
+from runward.daemon.reading import in_thread
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.notices import DELAY, SETTLE, PendingNotice, pending
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
+
+AT_ONCE: Final = 4
+"""How many notices are on their way at the same time."""
+
+FIRST_PAUSE: Final = 5.0
+LONGEST_PAUSE: Final = 1800.0
+"""Seconds before the second try, and at most; the pause doubles."""
+
+GIVEN_UP_AFTER: Final = 86_400.0
+"""Seconds for which a notice is tried."""
+
+_PERIOD: Final = 5.0
+"""Seconds until the store is asked again, where it refused."""
+
+
+class Messenger(Protocol):
+    """Who tells people outside."""
+
+    def recipients(self, kind: str) -> tuple[str, ...]:
+        """The names of those who are told of what happens, as in `chain.failed`."""
+
+    def send(self, notice: PendingNotice) -> str | None:
+        """Deliver it. Returns why it was not delivered, in words without an address. Never raises."""
+
+
+class NoMessenger:
+    """Where nobody is told."""
+
+    def recipients(self, kind: str) -> tuple[str, ...]:
+        return ()
+
+    def send(self, notice: PendingNotice) -> str | None:
+        return "nobody is to be told"
+
+
+NOBODY: Final = NoMessenger()
+
+
+@dataclass(slots=True)
+class Notices:
+    """The notices that this daemon has to deliver. One task carries it out."""
+
+    messenger: Messenger
+    store: Store
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    _trouble: str | None = None
+    _next: float | None = None
+    """When the next notice is due (Unix seconds); None where none is pending."""
+    _wake: anyio.Event = field(default_factory=anyio.Event)
+
+    def wake(self) -> None:
+        """There may be notices."""
+        self._wake.set()
+
+    def degraded(self) -> list[str]:
+        """What keeps notices from being delivered, for `status`."""
+        return [] if self._trouble is None else [f"notices: {self._trouble}"]
+
+    async def run(self) -> None:
+        """Carry out until cancelled."""
+        while True:
+            self._wake = anyio.Event()
+            while await self.carry_out():
+                pass
+            with anyio.move_on_after(self._patience()):
+                await self._wake.wait()
+
+    def _patience(self) -> float | None:
+        if self._trouble is not None:
+            return _PERIOD
+        # Never longer than the longest pause: the clock may be set back while one waits.
+        return None if self._next is None else min(max(0.05, self._next - self.clock.now()), LONGEST_PAUSE)
+
+    async def carry_out(self) -> bool:
+        """Deliver the next ones; returns whether any was due."""
+        try:
+            waiting = await pending(self.store, AT_ONCE)
+            now = self.clock.now()
+            due = [each for each in waiting if not now < each.next_at <= now + LONGEST_PAUSE]
+            if due:
+                await self._deliver(due)
+            self._next = min((each.next_at for each in waiting), default=None)
+        except EpochRefused:
+            raise
+        except (CommitUnknown, Fenced, sqlite3.Error) as error:
+            self._trouble = str(error)
+            self.log.error("notices.not_marked", why=str(error))
+            return False
+        self._trouble = None
+        return bool(due)
+
+    async def _deliver(self, due: list[PendingNotice]) -> None:
+        answers: dict[str, str | None] = {}
+
+        async def send(notice: PendingNotice) -> None:
+            point("notice.before")
+            answers[notice.id] = await in_thread(self.messenger.send, notice)
+            point("notice.after")
+
+        async with anyio.create_task_group() as tasks:
+            for each in due:
+                tasks.start_soon(send, each)
+        settled: list[Row] = []
+        delayed: list[Row] = []
+        now = self.clock.now()
+        for each in due:
+            why, tries = answers[each.id], each.tries + 1
+            if why is None or now - each.since >= GIVEN_UP_AFTER:
+                settled.append(("delivered" if why is None else "dead", now, tries, why, each.id))
+            else:
+                pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(each.tries, 16))
+                delayed.append((now + pause, tries, why, each.id))
+        statements = [(SETTLE, settled), (DELAY, delayed)]
+        await self.store.run([Statement(sql, rows) for sql, rows in statements if rows], "notice")
+        for each in due:
+            self._say(each, answers[each.id])
+
+    def _say(self, notice: PendingNotice, why: str | None) -> None:
+        told = {"notice": notice.id, "kind": notice.kind, "subject": notice.subject, "to": notice.recipient}
+        if why is None:
+            self.log.info("notice.delivered", **told)
+        else:
+            self.log.warning("notice.not_delivered", **told, why=why, tries=notice.tries + 1)

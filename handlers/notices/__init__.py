@@ -1,0 +1,1 @@
+"""Notices: what people outside are told, each until it is delivered."""

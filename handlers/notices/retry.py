@@ -1,0 +1,19 @@
+"""A person has a notice tried again."""
+
+from runward.handlers.asking import Given, ask
+from runward.handlers.effects import Deciding, Explain
+from runward.handlers.notices.effects import ResendNotice
+from runward.handlers.notices.events import NoticeRetryRequested
+from runward.handlers.notices.facts import NoticeStateOf
+
+
+def decide(event: NoticeRetryRequested, given: Given) -> Deciding:
+    """Try it again if it was given up."""
+    state = yield from ask(NoticeStateOf(event.notice))
+    subject = f"notice {event.notice}"
+    if state == "dead":
+        return ResendNotice(event.notice, given.at), Explain(
+            subject, "decided", f"tried again: {event.said_by} asked"
+        )
+    why = "there is no such notice" if state is None else f"it is {state}"
+    return (Explain(subject, "refused", f"not tried again: {why}"),)

@@ -1,0 +1,24 @@
+"""What people are told of something that happened: one notice for each recipient who wants it."""
+
+import hashlib
+
+from runward.handlers.asking import Asking, ask
+from runward.handlers.notices.effects import SendNotice
+from runward.handlers.notices.facts import RecipientsOf
+
+_LONGEST = 2000
+
+
+def notices(kind: str, subject: str, title: str, text: str, at: float) -> Asking[tuple[SendNotice, ...]]:
+    """The notices that `kind` brings about for `subject`."""
+    recipients = yield from ask(RecipientsOf(kind))
+    return tuple(
+        SendNotice(notice_id(kind, subject, each), at, kind, subject, each, title[:_LONGEST], text[:_LONGEST])
+        for each in recipients
+    )
+
+
+def notice_id(kind: str, subject: str, recipient: str) -> str:
+    """The id under which a recipient is told, however often it is tried."""
+    told = f"{kind}\n{subject}\n{recipient}"
+    return f"nt_{hashlib.sha256(told.encode(errors='replace')).hexdigest()[:12]}"

@@ -1,0 +1,180 @@
+"""How each recipient is told, by real programs and real services on this machine."""
+
+import hashlib
+import hmac
+import json
+import threading
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from runward.config.notification import Means, Recipient
+from runward.daemon.notices import messenger
+from runward.daemon.notices.messenger import SettingsMessenger, send
+from runward.daemon.store.tables.notices import PendingNotice
+
+NOTICE = PendingNotice(
+    "nt_1",
+    "chain.failed",
+    "cr_1",
+    "x",
+    "release failed",
+    "why: -- 'it' $(did)",
+    1_800_000_000.0,
+    0,
+    0.0,
+    0.0,
+)
+
+
+class Received(NamedTuple):
+    """What a service was sent."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Service:
+    """A service that answers with `code`, and remembers what it was sent."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.code = 200
+        self.received: list[Received] = []
+
+
+@contextmanager
+def serving() -> Iterator[Service]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            service.received.append(Received(self.path, headers, body))
+            self.send_response(service.code)
+            if service.code == 302:
+                self.send_header("location", f"{service.address}/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    service = Service(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield service
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(name="service")
+def running() -> Iterator[Service]:
+    with serving() as found:
+        yield found
+
+
+def test_a_program_gets_the_words_as_they_are(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    command = ("sh", "-c", 'printf "%s|" "$@" > "$0"', str(told), "{{ with.title }}", "to: {{ with.text }}")
+    assert send(Recipient(("*",), "command", command), NOTICE) is None
+    assert told.read_text() == f"{NOTICE.title}|to: {NOTICE.text}|"
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (("sh", "-c", "echo no >&2; exit 3"), "sh exited with 3: no"),
+        (("/no/such/program",), "/no/such/program can't be started: No such file or directory"),
+        (("echo", "{{ with.unknown }}"), "unknown"),
+    ],
+)
+def test_a_program_that_fails_did_not_tell_anybody(command: tuple[str, ...], why: str) -> None:
+    assert why in str(send(Recipient(("*",), "command", command), NOTICE))
+
+
+def test_a_program_that_hangs_is_ended_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messenger, "PROGRAM_PATIENCE_S", 0.3)
+    told = tmp_path / "told"
+    command = ("sh", "-c", f"(sleep 60; echo late > {told}) & wait")
+    assert "took longer than 0.3 s" in str(send(Recipient(("*",), "command", command), NOTICE))
+    assert not told.exists()
+
+
+def test_slack_gets_a_text(service: Service) -> None:
+    assert send(Recipient(("*",), "slack", address=f"{service.address}/services/T"), NOTICE) is None
+    ((path, headers, body),) = service.received
+    assert (path, headers["content-type"]) == ("/services/T", "application/json")
+    assert json.loads(body) == {"text": f"*{NOTICE.title}*\n{NOTICE.text}"}
+
+
+def test_ntfy_gets_the_topic_and_the_title(service: Service) -> None:
+    assert send(Recipient(("*",), "ntfy", address=f"{service.address}/topic"), NOTICE) is None
+    ((path, _, body),) = service.received
+    assert path == "/"
+    assert json.loads(body) == {"topic": "topic", "title": NOTICE.title, "message": NOTICE.text}
+
+
+def test_a_webhook_is_signed_as_standard_webhooks_says(service: Service, tmp_path: Path) -> None:
+    key = b"a key of some length"
+    secret = tmp_path / "secret"
+    secret.write_text(f"whsec_{b64encode(key).decode()}\n")
+    secret.chmod(0o600)
+    recipient = Recipient(("*",), "webhook", address=service.address, secret_file=str(secret))
+    assert send(recipient, NOTICE) is None
+    ((_, headers, body),) = service.received
+    assert headers["webhook-id"] == NOTICE.id
+    signed = f"{NOTICE.id}.{headers['webhook-timestamp']}.".encode() + body
+    expected = b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{expected}"
+    assert json.loads(body)["type"] == "chain.failed"
+
+
+@pytest.mark.parametrize("means", ["slack", "ntfy", "webhook"])
+def test_an_address_is_read_from_a_file_that_only_its_owner_may_read(
+    service: Service, tmp_path: Path, means: Means
+) -> None:
+    file = tmp_path / "address"
+    file.write_text(f"{service.address}/secret-part\nsecond line\n")
+    file.chmod(0o644)
+    recipient = Recipient(("*",), means, address_file=str(file))
+    assert send(recipient, NOTICE) == f"others may read {file}: chmod 600 {file}"
+    file.chmod(0o600)
+    assert send(recipient, NOTICE) is None
+    assert len(service.received) == 1
+
+
+@pytest.mark.parametrize("code", [302, 404, 500])
+def test_a_service_that_refuses_did_not_tell_anybody_and_nothing_is_sent_elsewhere(
+    service: Service, code: int
+) -> None:
+    service.code = code
+    recipient = Recipient(("*",), "slack", address=f"{service.address}/secret")
+    assert send(recipient, NOTICE) == f"the service answered {code}"
+    assert len(service.received) == 1
+
+
+def test_no_problem_names_an_address() -> None:
+    with serving() as gone:
+        address = f"{gone.address}/secret"
+    why = send(Recipient(("*",), "slack", address=address), NOTICE)
+    assert why == "the service can't be reached: Connection refused"
+
+
+def test_a_recipient_that_the_settings_name_no_more_is_not_told() -> None:
+    recipients = (Recipient(("chain.*",), "command", ("true",)),)
+    told = SettingsMessenger(lambda: recipients)
+    (name,) = told.recipients("chain.failed")
+    assert told.recipients("session.failed") == ()
+    assert told.send(NOTICE._replace(recipient=name)) is None
+    assert told.send(NOTICE) == "the settings name this recipient no more"
