@@ -6,7 +6,7 @@ imports this module within its start-up budget, and a snapshot in a run director
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.config.path_rule import PathRuleError, relative_parts
@@ -23,6 +23,9 @@ from runward.config.problem import (
     unknown_key,
 )
 
+if TYPE_CHECKING:
+    from runward.config.artifact_rules import ArtifactRules
+
 Source: TypeAlias = Literal["playbook", "agent_profile", "role_default"]
 
 SOURCES: Final[tuple[Source, ...]] = ("playbook", "agent_profile", "role_default")
@@ -32,21 +35,36 @@ MAX_EXPECTED = 1000
 MAX_DECLARED = MAX_EXPECTED // 2
 """The most that one declaration may list: a playbook's and an agent's make one contract."""
 
-RESERVED_KEYS: Final = ("kind", "min_size", "mime_type", "outcome_kind")
-"""Keys that ADR-0029 keeps for a later version of contracts."""
+RULE_KEYS: Final = (
+    "kind",
+    "glob",
+    "min_count",
+    "max_count",
+    "outcome_kind",
+    "passed",
+    "min_size",
+    "mime_type",
+    "schema",
+    "fresh",
+)
+"""Keys that ask for more than a file that is not empty. `artifact_rules` reads them."""
 
 _BLOCK_KEYS = ("expected", "profile")
-_DECLARED_KEYS = ("id", "path", "required", "description")
+_DECLARED_KEYS = ("id", "path", "required", "description", *RULE_KEYS)
 _SNAPSHOT_KEYS = (*_DECLARED_KEYS, "source")
 
 
 class ExpectedArtifact(NamedTuple):
-    """One declared artifact. `path` is as it was written, relative to the run's artifacts directory."""
+    """One declared artifact. `path` is as it was written, relative to the run's artifacts directory.
+
+    Where `rules` ask for the files of a glob or for an outcome, `path` is what they are shown as.
+    """
 
     id: str
     path: str
     required: bool = True
     description: str = ""
+    rules: "ArtifactRules | None" = None
 
 
 class ContractEntry(NamedTuple):
@@ -57,6 +75,7 @@ class ContractEntry(NamedTuple):
     required: bool
     description: str
     source: Source
+    rules: "ArtifactRules | None" = None
 
 
 class Contract(NamedTuple):
@@ -87,13 +106,20 @@ def contract_to_json(contract: Contract) -> JsonValue:
 
 def entry_to_json(entry: ContractEntry) -> JsonValue:
     """One entry of the snapshot."""
-    return {
+    said: dict[str, JsonValue] = {
         "id": entry.id,
         "path": entry.path,
         "required": entry.required,
         "description": entry.description,
         "source": entry.source,
     }
+    if entry.rules is None:
+        return said
+    from runward.config.artifact_rules import rules_to_json
+
+    if entry.rules.path is not None:
+        del said["path"]
+    return {**said, **rules_to_json(entry.rules)}
 
 
 def contract_from_json(value: JsonValue, name: str) -> Parsed[Contract]:
@@ -173,12 +199,15 @@ def _artifact(
 ) -> ExpectedArtifact | None:
     before = len(complaints)
     identifier = _text(spec, "id", loc, complaints)
-    path = _text(spec, "path", loc, complaints)
+    rules = _rules(spec, loc, complaints, is_snapshot=known is _SNAPSHOT_KEYS)
+    path = rules.path if rules is not None else None
+    if path is None and not has_errors(complaints[before:]):
+        path = _text(spec, "path", loc, complaints)
+        if path is not None:
+            _check_path(path, (*loc, "path"), complaints)
     required, description = spec.get("required", True), spec.get("description", "")
     if identifier is not None:
         check_id(identifier, (*loc, "id"), complaints)
-    if path is not None:
-        _check_path(path, (*loc, "path"), complaints)
     if not isinstance(required, bool):
         complaints.append(
             _wrong_kind((*loc, "required"), required, "true or false", "write it without quotes")
@@ -193,7 +222,17 @@ def _artifact(
         return None
     assert isinstance(required, bool)
     assert isinstance(description, str)
-    return ExpectedArtifact(identifier, path, required, description)
+    return ExpectedArtifact(identifier, path, required, description, rules)
+
+
+def _rules(
+    spec: Mapping[str, JsonValue], loc: Location, complaints: list[Complaint], *, is_snapshot: bool
+) -> "ArtifactRules | None":
+    if not any(key in spec for key in RULE_KEYS):
+        return None
+    from runward.config.artifact_rules import read_rules
+
+    return read_rules(spec, loc, complaints, is_snapshot=is_snapshot)
 
 
 def check_id(identifier: str, loc: Location, complaints: list[Complaint]) -> None:
@@ -241,7 +280,9 @@ def _source(spec: Mapping[str, JsonValue], loc: Location, complaints: list[Compl
 
 
 def _entry(artifact: ExpectedArtifact, source: Source) -> ContractEntry:
-    return ContractEntry(artifact.id, artifact.path, artifact.required, artifact.description, source)
+    return ContractEntry(
+        artifact.id, artifact.path, artifact.required, artifact.description, source, artifact.rules
+    )
 
 
 def _check_extra_keys(
@@ -256,14 +297,9 @@ def _check_extra_keys(
     for key in table:
         if key in known or len(complaints) >= MAX_PROBLEMS:
             continue
-        if key in RESERVED_KEYS and "id" in known:
-            message = "is reserved for a later version and not checked"
-            fix = "remove it: this version checks that the file exists and is not empty"
-            complaints.append(Complaint((*loc, key), message, fix, "warning", at_key=True))
-        else:
-            complaints.append(
-                unknown_key((*loc, key), known, "warning") if is_snapshot else extra_key((*loc, key), known)
-            )
+        complaints.append(
+            unknown_key((*loc, key), known, "warning") if is_snapshot else extra_key((*loc, key), known)
+        )
 
 
 def _wrong_kind(loc: Location, value: JsonValue, wanted: str, fix: str) -> Complaint:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from runward.config.artifact_rules import MAX_COUNT, OUTCOME
 from runward.config.contract import MAX_DECLARED, MAX_DESCRIPTION, MAX_ID
 from runward.config.json_value import JsonValue
 from runward.config.path_rule import MAX_PATH_BYTES
@@ -18,7 +19,8 @@ DECLARATION_SCHEMA: Final[dict[str, JsonValue]] = {
             "description": "The artifacts, each a file. [] is a contract that expects nothing.",
             "items": {
                 "type": "object",
-                "required": ["id", "path"],
+                "required": ["id"],
+                "oneOf": [{"required": ["path"]}, {"required": ["glob"]}, {"required": ["kind"]}],
                 "properties": {
                     "id": {
                         "type": "string",
@@ -32,6 +34,49 @@ DECLARATION_SCHEMA: Final[dict[str, JsonValue]] = {
                         "pattern": PATH_PATTERN,
                         "maxLength": MAX_PATH_BYTES,
                         "description": "The file, relative to the run's artifacts: no leading /, no .., no globs.",
+                    },
+                    "glob": {
+                        "type": "string",
+                        "maxLength": MAX_PATH_BYTES,
+                        "description": "Files below the run's artifacts that match, in place of a path.",
+                    },
+                    "min_count": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": MAX_COUNT,
+                        "default": 1,
+                        "description": "How many files the glob must find.",
+                    },
+                    "max_count": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": MAX_COUNT,
+                        "description": "How many files the glob may find.",
+                    },
+                    "kind": {
+                        "const": OUTCOME,
+                        "description": "An outcome of the session, in place of a path.",
+                    },
+                    "outcome_kind": {
+                        "type": "string",
+                        "description": "The kind of the outcome, as in review_verdict.",
+                    },
+                    "passed": {"type": "boolean", "description": "Whether the outcome must have passed."},
+                    "min_size": {
+                        "type": ["string", "integer"],
+                        "description": "The least that each file may have, as in 2KB.",
+                    },
+                    "mime_type": {
+                        "type": "string",
+                        "description": "The type of each file by its content, as in text/markdown or image/*.",
+                    },
+                    "schema": {
+                        "type": "string",
+                        "description": "The JSON Schema that each file must hold: a file beside this one.",
+                    },
+                    "fresh": {
+                        "type": "boolean",
+                        "description": "Whether each file must be written since the session's start.",
                     },
                     "required": {
                         "type": "boolean",

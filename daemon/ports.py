@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from runward.daemon.inbox.spool import InboxFile
-from runward.handlers.contracts.artifact_facts import RootFacts
+from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
 from runward.handlers.contracts.file_hashes import RootHashes
 from runward.handlers.unreadable import Unreadable
 
@@ -297,11 +297,15 @@ class Files(Protocol):
         self, root: str, names: Sequence[str], known: Mapping[str, Mapping[str, Signature]]
     ) -> frozenset[str]: ...
 
-    def artifacts(self, root: str, within: str, paths: Sequence[str]) -> RootFacts | Unreadable: ...
+    def artifacts(
+        self, root: str, within: str, paths: Sequence[str | RuledPath]
+    ) -> RootFacts | Unreadable: ...
 
     def early_legs(self, question: LegsBefore) -> EarlyLegs | Unreadable: ...
 
-    def outcomes(self, path: str, artifacts_path: str) -> tuple[OutcomeFile, ...] | Unreadable: ...
+    def outcomes(
+        self, path: str, artifacts_path: str, named: Sequence[str]
+    ) -> tuple[OutcomeFile, ...] | Unreadable: ...
 
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]: ...
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from runward.config.agent import AgentProfile
     from runward.config.chain import Chain
+    from runward.config.contract import ExpectedArtifact
     from runward.config.playbook import Playbook
     from runward.config.problem import Parsed, Problem
     from runward.config.settings import Settings
@@ -197,12 +198,23 @@ def find_playbook(
 
     `parse` is called with the text and the path, in place of `read_playbook`.
     """
+    from dataclasses import replace
+
     from runward.config.playbook import PLAYBOOK_SUFFIX, read_playbook
     from runward.config.problem import Parsed, Problem
 
     path = _find(name, settings.playbooks, [f"{name}{PLAYBOOK_SUFFIX}"], PLAYBOOK_SUFFIX, "playbook")
     text = _read(path)
-    return Parsed(None, (text,)) if isinstance(text, Problem) else (parse or read_playbook)(text, path)
+    if isinstance(text, Problem):
+        return Parsed(None, (text,))
+    parsed = (parse or read_playbook)(text, path)
+    if parsed.value is None:
+        return parsed
+    artifacts, problems = _with_schemas(parsed.value.artifacts, path)
+    if artifacts is None:
+        return parsed
+    found = replace(parsed.value, artifacts=artifacts)
+    return Parsed(None if problems else found, (*parsed.problems, *problems))
 
 
 def find_agent(
@@ -212,12 +224,34 @@ def find_agent(
 
     `parse` is called with the text and the path, in place of `read_agent`.
     """
+    from dataclasses import replace
+
     from runward.config.agent import read_agent
     from runward.config.problem import Parsed, Problem
 
     path = _find(name, settings.agents, [f"{name}.md", f"{name}/{name}.md"], ".md", "agent")
     text = _read(path)
-    return Parsed(None, (text,)) if isinstance(text, Problem) else (parse or read_agent)(text, path)
+    if isinstance(text, Problem):
+        return Parsed(None, (text,))
+    parsed = (parse or read_agent)(text, path)
+    if parsed.value is None:
+        return parsed
+    artifacts, problems = _with_schemas(parsed.value.artifact_defaults, path)
+    if artifacts is None:
+        return parsed
+    found = replace(parsed.value, artifact_defaults=artifacts)
+    return Parsed(None if problems else found, (*parsed.problems, *problems))
+
+
+def _with_schemas(
+    artifacts: tuple[ExpectedArtifact, ...] | None, file: str
+) -> tuple[tuple[ExpectedArtifact, ...] | None, tuple[Problem, ...]]:
+    """The declared artifacts with the schemas that they name, and what is wrong with those. None where none does."""
+    if not any(each.rules is not None and each.rules.schema_file for each in artifacts or ()):
+        return None, ()
+    from runward.daemon.artifact_schemas import with_schemas
+
+    return with_schemas(artifacts or (), file, _read)
 
 
 def playbook_names(settings: Settings) -> tuple[str, ...]:

@@ -11,7 +11,11 @@ from runward.config.playbook import Playbook
 from runward.handlers.approvals import facts as approvals
 from runward.handlers.asking import Question
 from runward.handlers.chains import facts as chains
-from runward.handlers.contracts.artifact_facts import Produced, RootFacts  # noqa: F401 - in the types of answers
+from runward.handlers.contracts.artifact_facts import (  # noqa: F401 - in the types of answers
+    Produced,
+    RootFacts,
+    RuledPath,
+)
 from runward.handlers.contracts.file_hashes import RootHashes  # noqa: F401 - in the types of answers
 from runward.handlers.events import Origin, Status
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -94,7 +98,7 @@ class ArtifactsUnder(Question["RootFacts | Unreadable"]):
 
     root: str
     within: str
-    paths: tuple[str, ...]
+    paths: tuple[str | RuledPath, ...]
 
 
 @dataclass(frozen=True, slots=True)

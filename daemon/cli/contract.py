@@ -73,6 +73,10 @@ def verify(context: click.Context, playbook: str | None, agent: str | None, root
     facts = _facts(os.path.abspath(root), held)
     verification = hold_against(held, facts, time.time())
     said = verification_as_json(verification)
+    for identifier, rule in verification.rules:
+        if not rule.holds:
+            place = rule.path if rule.line is None else f"{rule.path}:{rule.line}"
+            note(f"{place}: {identifier}: {rule.rule}: {rule.reason}")
     if as_json:
         print_json(said)
     else:
@@ -99,10 +103,10 @@ def _declared(context: click.Context, playbook: str | None, agent: str | None) -
 
 def _facts(directory: str, held: Contract) -> RootFacts:
     """What lies at the contract's paths; ends the program where nobody can know."""
-    from runward.daemon.rundir.artifacts import artifact_facts
+    from runward.daemon.rundir.contract_facts import contract_facts
     from runward.handlers.unreadable import Unreadable
 
-    facts = artifact_facts(directory, "", [entry.path for entry in held.expected])
+    facts = contract_facts(held, directory, "", directory, 0.0)
     if isinstance(facts, Unreadable):
         fail(f"{directory} can't be read: {facts.why}; try again", TRY_AGAIN)
     if not facts.exists:

@@ -28,13 +28,13 @@ def panel(contract: JsonValue, verification: JsonValue, why: Mapping[str, str]) 
     lines = [f"{'Expected artifacts':<{_WIDE}}Verified: {coloured(verdict)}", ""]
     if not expected:
         return [*lines, "  nothing is expected"]
-    sizes = _sizes(verification)
+    sizes, missing = _sizes(verification), _missing(verification)
     rows = [
         (
             "REQUIRED" if entry["required"] else "OPTIONAL",
             safe(str(entry["id"])),
-            safe(str(entry["path"])),
-            _state(entry, sizes, why),
+            safe(_path(entry)),
+            _state(entry, sizes, missing, why),
         )
         for entry in expected
     ]
@@ -79,18 +79,38 @@ def _sizes(verification: JsonValue) -> dict[str, int] | None:
     found: dict[str, int] = {}
     for each in _list(verification, "produced"):
         if isinstance(each, dict) and isinstance(each["size"], int):
-            found[str(each["id"])] = each["size"]
+            entry = str(each["id"]).partition(":")[0]  # the files of a glob are its entry's id and their path
+            found[entry] = found.get(entry, 0) + each["size"]
     return found
 
 
-def _state(entry: Mapping[str, JsonValue], sizes: Mapping[str, int] | None, why: Mapping[str, str]) -> str:
+def _missing(verification: JsonValue) -> frozenset[str]:
+    """The ids of what was not delivered."""
+    if not isinstance(verification, dict):
+        return frozenset()
+    lists = (_list(verification, "missing_required"), _list(verification, "missing_optional"))
+    return frozenset(str(each["id"]) for missing in lists for each in missing if isinstance(each, dict))
+
+
+def _path(entry: Mapping[str, JsonValue]) -> str:
+    """Where the artifact is expected: its path, its glob, or the kind of outcome."""
+    return str(entry.get("path") or entry.get("glob") or f"outcome:{entry.get('outcome_kind')}")
+
+
+def _state(
+    entry: Mapping[str, JsonValue],
+    sizes: Mapping[str, int] | None,
+    missing: frozenset[str],
+    why: Mapping[str, str],
+) -> str:
     if sizes is None:
         return "not yet"
-    if (found := sizes.get(str(entry["id"]))) is not None:
-        return click.style(f"OK ({size(found)})", fg="green")
-    reason = why.get(str(entry["path"]), "absent")
-    missing = "MISSING" if reason == "absent" else f"NOT DELIVERED ({safe(reason)})"
-    return click.style(missing, fg="red" if entry["required"] else "yellow")
+    if entry["id"] not in missing:
+        found = sizes.get(str(entry["id"]))
+        return click.style("OK" if found is None else f"OK ({size(found)})", fg="green")
+    reason = why.get(_path(entry), "absent")
+    said = "MISSING" if reason == "absent" else f"NOT DELIVERED ({safe(reason)})"
+    return click.style(said, fg="red" if entry["required"] else "yellow")
 
 
 def _list(value: Mapping[str, JsonValue], key: str) -> list[JsonValue]:

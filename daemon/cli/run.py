@@ -254,7 +254,9 @@ def _verify(order: Order, launched: Launched, config: str | None, cwd: str) -> i
         contract = _with_legs(order, contract, launched, within, config, cwd)
     if contract is None:
         return GOOD
-    summary = why_not_delivered(contract, launched.artifacts, within, launched.session_id)
+    summary = why_not_delivered(
+        contract, launched.artifacts, within, launched.path, launched.started_at, launched.session_id
+    )
     if summary is None:
         return GOOD
     _say(summary)

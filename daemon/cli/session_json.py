@@ -9,6 +9,7 @@ from runward.daemon.cli.launched_command import launched_command
 from runward.daemon.cli.output import iso
 from runward.daemon.store.reading import SessionRow, StatusChange
 from runward.daemon.store.reading_files import KeptFile
+from runward.handlers.contracts.verify import RULES
 
 
 def summary_of(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, JsonValue]:
@@ -95,6 +96,7 @@ def details_of(
         "command": words,
         "contract": contract_of(row),
         "verification": verification_of(row),
+        "rules": rules_of(row),
         "artifacts": [*outcomes],
         "history": changes,
     }
@@ -107,7 +109,19 @@ def contract_of(row: SessionRow) -> JsonValue:
 
 def verification_of(row: SessionRow) -> JsonValue:
     """The verification object as ADR-0029 writes it; None where nothing was verified."""
-    return None if row.artifact_verification_json is None else json.loads(row.artifact_verification_json)
+    kept = _kept_verification(row)
+    return {key: value for key, value in kept.items() if key != RULES} if kept is not None else None
+
+
+def rules_of(row: SessionRow) -> list[JsonValue]:
+    """What came of each rule of the contract at the last verification."""
+    rules = (_kept_verification(row) or {}).get(RULES)
+    return rules if isinstance(rules, list) else []
+
+
+def _kept_verification(row: SessionRow) -> dict[str, JsonValue] | None:
+    kept = None if row.artifact_verification_json is None else json.loads(row.artifact_verification_json)
+    return kept if isinstance(kept, dict) else None
 
 
 def files_of(row: SessionRow, kept: Sequence[KeptFile]) -> list[JsonValue]:

@@ -14,12 +14,12 @@ from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.output import align, coloured, fail, iso, local, note, print_json, safe, size
 from runward.daemon.cli.session_json import produced_of, verification_of
 from runward.daemon.cli.session_record import Record
-from runward.daemon.rundir.artifacts import artifact_facts
+from runward.daemon.rundir.contract_facts import contract_facts
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.store.reading import SessionRow
 from runward.daemon.store.reading_files import KeptFile
 from runward.handlers.contracts.artifact_facts import RootFacts
-from runward.handlers.contracts.comparison import Compared, Look, compare
+from runward.handlers.contracts.comparison import Compared, Look, compare, each_file
 from runward.handlers.contracts.file_hashes import FileHash
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import Verification, boundary, verification_as_json, verify
@@ -82,12 +82,13 @@ def _code(same: bool | None) -> int:
 
 def _verify(row: SessionRow, contract: Contract, kept: Sequence[KeptFile], record: Record) -> Found:
     root, within = row.artifacts_path, boundary(row.artifacts_path, row.path)
-    facts = artifact_facts(root, within, [entry.path for entry in contract.expected])
+    facts = contract_facts(contract, root, within, row.path, row.started_at)
     if isinstance(facts, Unreadable):
         fail(f"{root} can't be read: {facts.why}; try again", TRY_AGAIN)
     then = _looks(row, kept)
-    hashes = _hashes(root, within, contract, facts, then)
-    return Found(row, verify(contract, facts, time.time()), compare(contract, then, facts, hashes), record)
+    files, found = each_file(contract, facts, then)
+    hashes = _hashes(root, within, files, found, then)
+    return Found(row, verify(contract, facts, time.time()), compare(files, then, found, hashes), record)
 
 
 def _looks(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, Look]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from runward.config.contract import Contract
 from runward.daemon.cli.native_inspection import NativeRun, read_native
-from runward.daemon.rundir.artifacts import artifact_facts
+from runward.daemon.rundir.contract_facts import contract_facts
 from runward.daemon.store.reading import SessionRow
 from runward.handlers.contracts.snapshots import NO_CONTRACT, snapshot_from_run, stored_contract
 from runward.handlers.contracts.verify import boundary, dump_verification, missing_summary, verify
@@ -31,7 +31,7 @@ def row_of(root: str, path: str) -> SessionRow | None:
         return None
     declared, standing = run.started.declaration, run.standing
     snapshot = snapshot_from_run(declared.contract) if declared.has_snapshot else NO_CONTRACT
-    end = _end(standing, snapshot.contract, declared.artifacts_path, path)
+    end = _end(standing, snapshot.contract, declared.artifacts_path, path, run.started.at)
     return SessionRow(
         key=native.session_key(root, path.rsplit("/", 1)[-1]),
         session_id=declared.session_id,
@@ -72,7 +72,7 @@ def ended_row(row: SessionRow) -> SessionRow:
     if not isinstance(run, NativeRun) or run.standing.state in ("running", "unknown"):
         return row
     held = None if row.artifact_contract_json is None else stored_contract(row.artifact_contract_json)
-    end = _end(run.standing, held, row.artifacts_path, row.path)
+    end = _end(run.standing, held, row.artifacts_path, row.path, row.started_at)
     return row._replace(
         status=end.status,
         finished_at=run.standing.ended_at,
@@ -90,14 +90,14 @@ def _activity(standing: Standing) -> str | None:
     return "active" if standing.state == "running" else None
 
 
-def _end(standing: Standing, held: Contract | None, artifacts: str, path: str) -> _End:
+def _end(standing: Standing, held: Contract | None, artifacts: str, path: str, started_at: float) -> _End:
     """The verdict as the daemon would give it now."""
     if standing.state in ("running", "unknown"):
         return _End("running", "run.started.ok", standing.reason_summary)
     end = _End(standing.state, standing.reason_code, standing.reason_summary)
     if held is None:
         return end
-    facts = artifact_facts(artifacts, boundary(artifacts, path), [entry.path for entry in held.expected])
+    facts = contract_facts(held, artifacts, boundary(artifacts, path), path, started_at)
     if isinstance(facts, Unreadable):
         return end
     found = verify(held, facts, time.time())

@@ -74,6 +74,7 @@ class Launched(Value):
     session_id: str
     path: str
     artifacts: str
+    started_at: float
     ending: Ending
     complaints: tuple[str, ...]
 
@@ -149,7 +150,12 @@ class _Launch:
         if left:
             complaints.append(f"could not be killed and live on: {' '.join(map(str, sorted(left)))}")
         return Launched(
-            self._directory.name, self._directory.path, self._artifacts, ending, tuple(complaints)
+            self._directory.name,
+            self._directory.path,
+            self._artifacts,
+            self._started_at,
+            ending,
+            tuple(complaints),
         )
 
     def _prepare(self) -> tuple[GatedCommand, Containment, ReservedFile]:

@@ -6,7 +6,7 @@ import time
 
 from runward.config.contract import Contract, contract_from_json
 from runward.config.json_value import JsonValue
-from runward.daemon.rundir.artifacts import artifact_facts
+from runward.daemon.rundir.contract_facts import contract_facts
 from runward.handlers.contracts.verify import failure_summary, verify
 from runward.handlers.unreadable import Unreadable
 
@@ -20,13 +20,15 @@ def contract_of(snapshot: JsonValue) -> Contract | None:
     return contract
 
 
-def why_not_delivered(contract: Contract, artifacts: str, within: str, session_id: str) -> str | None:
+def why_not_delivered(
+    contract: Contract, artifacts: str, within: str, run: str, started_at: float, session_id: str
+) -> str | None:
     """ADR-0029's summary where the directory `artifacts` or a required artifact in it is missing, else None.
 
-    `within` is the run directory where the artifacts lie in it, else "". What can't be looked at was not
-    delivered.
+    `within` is the run directory `run` where the artifacts lie in it, else "". What can't be looked at was not
+    delivered. `started_at` is in Unix seconds.
     """
-    facts = artifact_facts(artifacts, within, [entry.path for entry in contract.expected])
+    facts = contract_facts(contract, artifacts, within, run, started_at)
     if isinstance(facts, Unreadable):
         return f"Run failed: its artifacts can't be verified: {facts.why}"
     found = verify(contract, facts, time.time())

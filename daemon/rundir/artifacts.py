@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from runward.config.path_rule import names_in
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, ROOT, open_below, unreadable
-from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
+from runward.handlers.contracts.artifact_facts import FileFact, RootFacts, RuledPath
 from runward.handlers.unreadable import Unreadable
 
 MAXIMUM_LINKS: Final = 40
@@ -33,7 +33,7 @@ _DENIED: Final = FileFact("denied")
 _NOT_REGULAR: Final = FileFact("not_regular")
 
 
-def artifact_facts(root: str, within: str, paths: Sequence[str]) -> RootFacts | Unreadable:
+def artifact_facts(root: str, within: str, paths: Sequence[str | RuledPath]) -> RootFacts | Unreadable:
     """A fact for each of `paths`, relative to the directory `root`.
 
     Where `within` is given, `root` lies below it and no component after `within` may be a link.
@@ -45,11 +45,21 @@ def artifact_facts(root: str, within: str, paths: Sequence[str]) -> RootFacts | 
     if descriptor is None:
         return RootFacts(exists=False)
     try:
-        return RootFacts(True, tuple(_fact(descriptor, path) for path in paths))
+        return RootFacts(True, _facts(descriptor, paths))
     except OSError as error:
         return unreadable(error)
     finally:
         os.close(descriptor)
+
+
+def _facts(root: int, paths: Sequence[str | RuledPath]) -> tuple[FileFact, ...]:
+    ruled = [path for path in paths if isinstance(path, RuledPath)]
+    if not ruled:
+        return tuple(fact_at(root, path) for path in paths if isinstance(path, str))
+    from runward.daemon.rundir.ruled_artifacts import RuledLook  # a cost that only rules bring
+
+    found = iter(RuledLook(root).facts(ruled))
+    return tuple(fact_at(root, path) if isinstance(path, str) else next(found) for path in paths)
 
 
 def open_artifacts(root: str, within: str) -> int | None:
@@ -91,7 +101,7 @@ def _open_root(root: str, within: str, run: int | None) -> int:
         os.close(run)
 
 
-def _fact(root: int, path: str) -> FileFact:
+def fact_at(root: int, path: str) -> FileFact:
     """What lies at `path`. Raises `OSError` where the machine, not the path, is the trouble."""
     parts = names_in(path)
     try:

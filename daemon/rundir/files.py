@@ -35,7 +35,7 @@ from runward.daemon.rundir.session_looking import look_at_session
 from runward.daemon.rundir.sights import FilesRead, Identity, SessionSight
 from runward.daemon.rundir.words import leave_word
 from runward.daemon.store.epoch import read_epoch
-from runward.handlers.contracts.artifact_facts import RootFacts
+from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
 from runward.handlers.contracts.file_hashes import RootHashes
 from runward.handlers.facts import EarlyLegs, LegsBefore
 from runward.handlers.layouts.places import Shape
@@ -105,14 +105,16 @@ class RealFiles:
     ) -> frozenset[str]:
         return looking.unchanged(root, names, known)
 
-    def artifacts(self, root: str, within: str, paths: Sequence[str]) -> RootFacts | Unreadable:
+    def artifacts(self, root: str, within: str, paths: Sequence[str | RuledPath]) -> RootFacts | Unreadable:
         return self._unless_away(within or root, artifact_facts(root, within, paths))
 
     def early_legs(self, question: LegsBefore) -> EarlyLegs | Unreadable:
         return self._unless_away(question.within or question.root, early_legs(question))
 
-    def outcomes(self, path: str, artifacts_path: str) -> tuple[OutcomeFile, ...] | Unreadable:
-        return self._unless_away(path, outcomes_in(path, artifacts_path))
+    def outcomes(
+        self, path: str, artifacts_path: str, named: Sequence[str]
+    ) -> tuple[OutcomeFile, ...] | Unreadable:
+        return self._unless_away(path, outcomes_in(path, artifacts_path, named))
 
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]:
         return filled_without(plan, run, artifacts)

@@ -17,7 +17,7 @@ from runward.daemon.rundir.artifacts import modified_ns, open_artifacts, refusal
 from runward.daemon.rundir.opening import REGULAR, unreadable
 from runward.daemon.rundir.sparse import data_after
 from runward.handlers.contracts.artifact_facts import FileFact
-from runward.handlers.contracts.file_hashes import FileHash, HashState, RootHashes
+from runward.handlers.contracts.file_hashes import FileHash, RootHashes
 from runward.handlers.unreadable import Unreadable
 
 CHUNK: Final = 8 << 20
@@ -99,8 +99,9 @@ def _open(root: int, parts: list[str]) -> int | FileHash:
 
 def _without(fact: FileFact) -> FileHash:
     """There is nothing to read, and why."""
-    state: HashState = "unreadable" if fact.state == "file" else fact.state
-    return FileHash(state)
+    if fact.state == "file" or fact.state == "unfit":
+        return FileHash("unreadable")
+    return FileHash(fact.state)
 
 
 def _digest(descriptor: int, most: int, go_on: Callable[[int], bool]) -> FileHash:

@@ -2,11 +2,12 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, opened, unreadable
+from runward.config.path_rule import names_in
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, opened, opened_below, unreadable
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.handlers.outcomes.facts import OutcomeFile
 from runward.handlers.unreadable import Unreadable
@@ -34,8 +35,13 @@ class _Found(NamedTuple):
     content: bytes | None
 
 
-def outcomes_in(path: str, artifacts_path: str) -> tuple[OutcomeFile, ...] | Unreadable:
-    """The files of the run in the directory `path` that may hold outcomes, the oldest first, then by name."""
+def outcomes_in(
+    path: str, artifacts_path: str, named: Sequence[str] = ()
+) -> tuple[OutcomeFile, ...] | Unreadable:
+    """The files of the run in the directory `path` that may hold outcomes, the oldest first, then by name.
+
+    Those that are `named` lie below `artifacts_path`.
+    """
     found: list[_Found] = []
     left = MOST_BYTES
     for directory in dict.fromkeys((path, artifacts_path)):
@@ -48,6 +54,14 @@ def outcomes_in(path: str, artifacts_path: str) -> tuple[OutcomeFile, ...] | Unr
         except OSError as error:
             if error.errno not in _NOT_THERE:
                 return unreadable(error)
+    usual = {each.path for each in found}
+    try:
+        for each in _at(artifacts_path, [name for name in named if name not in usual], left):
+            found.append(each)
+            left -= len(each.content or b"")
+    except OSError as error:
+        if error.errno not in _NOT_THERE:
+            return unreadable(error)
     found.sort(key=lambda each: (each.at, each.path))
     return tuple(OutcomeFile(each.path, each.content) for each in found)
 
@@ -72,6 +86,25 @@ def _in_directory(directory: str, left: int) -> Iterator[_Found]:
                     left -= len(each.content or b"")
         finally:
             os.close(listing)
+
+
+def _at(directory: str, paths: Sequence[str], left: int) -> Iterator[_Found]:
+    """The files at these paths below a directory. No link is followed."""
+    if not paths:
+        return
+    with opened(directory, DIRECTORY) as within:
+        for path in paths:
+            *parts, name = names_in(path)
+            try:
+                with opened_below(within, parts) as parent:
+                    each = _file(parent, name, path, left)
+            except OSError as error:
+                if error.errno in _NOT_THERE:
+                    continue
+                raise
+            if each is not None:
+                yield each
+                left -= len(each.content or b"")
 
 
 def _names(listing: int) -> list[str]:

@@ -135,7 +135,7 @@ def answers_of_the_world(
     answers.at_once(ChainNamed, lambda asked: chains.chain(asked.name))
     answers.at_once(ScheduleIn, lambda asked: chains.scheduled(asked.chain))
     answers.at_once(RecipientsOf, lambda asked: messenger.recipients(asked.kind))
-    answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path))
+    answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path, asked.named))
     answers.check(QUESTIONS)
     return answers
 

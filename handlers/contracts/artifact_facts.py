@@ -1,16 +1,54 @@
 """What lies where artifacts are expected. A leaf of the imports, for commands and launchers start with it."""
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-FileState: TypeAlias = Literal["file", "absent", "empty", "not_regular", "outside", "denied"]
+if TYPE_CHECKING:
+    from runward.config.artifact_rules import ArtifactRules
+
+FileState: TypeAlias = Literal["file", "absent", "empty", "not_regular", "outside", "denied", "unfit"]
+"""`unfit` is there, and breaks a rule of its entry."""
+
+
+class RuleFact(NamedTuple):
+    """Whether one rule of an entry holds, named by the entry's key, and for which file.
+
+    `reason` says what was found, `line` where in the file, counted from 1.
+    """
+
+    rule: str
+    path: str
+    holds: bool
+    reason: str
+    line: int | None = None
+
+
+class Match(NamedTuple):
+    """One file that a glob found: its path below the root, its size in bytes and its modification time (ns)."""
+
+    path: str
+    size: int
+    modified_ns: int
 
 
 class FileFact(NamedTuple):
-    """What lies at one path: its size in bytes and modification time (ns) where it is a file."""
+    """What lies at one path: its size in bytes and modification time (ns) where it is a file.
+
+    An entry with rules also has what came of them, and of a glob the files that it found.
+    """
 
     state: FileState
     size: int = 0
     modified_ns: int = 0
+    rules: tuple[RuleFact, ...] = ()
+    matches: tuple[Match, ...] = ()
+
+
+class RuledPath(NamedTuple):
+    """An entry with rules, to be looked at. A `fresh` file was modified after `since_ns`."""
+
+    path: str
+    rules: "ArtifactRules"
+    since_ns: int
 
 
 class RootFacts(NamedTuple):

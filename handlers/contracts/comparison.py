@@ -3,12 +3,13 @@
 Pure, like the verification itself: whoever calls read the disk.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.contract import Contract, ContractEntry
 from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
 from runward.handlers.contracts.file_hashes import FileHash
+from runward.handlers.contracts.verify import id_of
 
 ArtifactState: TypeAlias = Literal[
     "same",
@@ -23,6 +24,7 @@ ArtifactState: TypeAlias = Literal[
     "changing",
     "unreadable",
     "too_large",
+    "unfit",
 ]
 """`new` was missing and is there now, `missing` was and is; the words after `gone` say why it doesn't count any more,
 or why nothing can be said of its content."""
@@ -63,8 +65,33 @@ def compare(
     )
 
 
+def each_file(contract: Contract, facts: RootFacts, then: Iterable[str]) -> tuple[Contract, RootFacts]:
+    """The contract with an entry for each file that can be compared: a glob's files now and `then`, and no outcomes.
+
+    `then` are the ids of what was produced.
+    """
+    found = facts.files if facts.exists else (FileFact("absent"),) * len(contract.expected)
+    entries: list[ContractEntry] = []
+    files: list[FileFact] = []
+    for entry, fact in zip(contract.expected, found, strict=True):
+        if entry.rules is None or entry.rules.path is None:
+            entries.append(entry)
+            files.append(fact)
+        elif not entry.rules.is_outcome:
+            there = {id_of(entry, each): each for each in fact.matches}
+            before = (each for each in then if each.startswith(f"{entry.id}:"))
+            for identifier in sorted({*there, *before}):
+                match = there.get(identifier)
+                path = identifier.partition(":")[2]
+                entries.append(entry._replace(id=identifier, path=path, rules=None))
+                files.append(
+                    FileFact("absent") if match is None else FileFact("file", match.size, match.modified_ns)
+                )
+    return Contract(tuple(entries)), RootFacts(facts.exists, tuple(files))
+
+
 def _compare(entry: ContractEntry, then: Look | None, fact: FileFact, taken: FileHash | None) -> Compared:
-    if fact.state != "file":
+    if fact.state != "file" and (fact.state != "unfit" or then is None):
         if then is None:
             return Compared(entry, "missing", None, None)
         return Compared(entry, "gone" if fact.state == "absent" else fact.state, then, None)

@@ -5,13 +5,22 @@ adds entries and changes none. The daemon's handler and the launcher's own verif
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from runward.config.contract import Contract, ContractEntry, contract_from_json, contract_to_json
+from runward.config.contract import (
+    Contract,
+    ContractEntry,
+    ExpectedArtifact,
+    contract_from_json,
+    contract_to_json,
+)
 from runward.config.flow import Leg
-from runward.config.path_rule import relative_parts
+from runward.config.path_rule import names_in
 from runward.config.problem import quoted
 from runward.handlers.facts import Declarations, EarlyLegs
+
+if TYPE_CHECKING:
+    from runward.config.artifact_rules import ArtifactRules
 
 
 class Folded(NamedTuple):
@@ -39,13 +48,18 @@ def fold_legs(
             return Unfoldable(f"leg {leg.id}: {answer.problem}")
         if answer.agent is not None:
             declares = True
+            if any(each.rules is not None and each.rules.reads_outcomes for each in answer.agent):
+                return Unfoldable(
+                    f"leg {leg.id}: a leg has no outcomes, and its agent's contract expects one"
+                )
             added += (
                 ContractEntry(
                     f"{leg.id}__{artifact.id}",
-                    "/".join((leg.path, *relative_parts(artifact.path))),
+                    "/".join((leg.path, *names_in(artifact.path))),
                     artifact.required,
                     artifact.description,
                     "role_default",
+                    _below(leg, artifact),
                 )
                 for artifact in answer.agent
             )
@@ -57,6 +71,12 @@ def fold_legs(
     if parsed.value is None:
         return Unfoldable(f"no contract results: {'; '.join(each.message for each in parsed.errors[:3])}")
     return Folded(folded, tuple(added))
+
+
+def _below(leg: Leg, artifact: ExpectedArtifact) -> "ArtifactRules | None":
+    """The artifact's rules, for the leg's directory."""
+    rules = artifact.rules
+    return rules if rules is None or rules.glob is None else rules._replace(glob=f"{leg.path}/{rules.glob}")
 
 
 def why_too_late(legs: Sequence[Leg], early: EarlyLegs, filled: Sequence[str]) -> str | None:

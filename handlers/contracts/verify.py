@@ -11,10 +11,13 @@ from pydantic_core import to_json
 from runward.config.contract import Contract, ContractEntry
 from runward.config.json_value import JsonValue
 from runward.config.problem import printable
-from runward.handlers.contracts.artifact_facts import FileFact, Produced, RootFacts
+from runward.handlers.contracts.artifact_facts import FileFact, Match, Produced, RootFacts, RuleFact
 
 VerificationStatus: TypeAlias = Literal["passed", "failed", "warning"]
 DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
+
+RULES: Final = "rules"
+"""The key of the stored verification that ADR-0029's object doesn't have."""
 
 _ABSENT: Final = "absent"
 _NO_ROOT: Final = "the artifacts' directory is missing"
@@ -24,7 +27,7 @@ class Verification(NamedTuple):
     """What became of a contract at one moment (`checked_at`, Unix seconds).
 
     `reasons` say of each of `missing_required` why it doesn't count as delivered, as `describe` does. `has_root` is
-    whether the artifacts' directory is there.
+    whether the artifacts' directory is there. `rules` have what came of each rule, with its entry's id.
     """
 
     status: VerificationStatus
@@ -35,6 +38,7 @@ class Verification(NamedTuple):
     delivery: DeliveryState
     reasons: tuple[str, ...] = ()
     has_root: bool = True
+    rules: tuple[tuple[str, RuleFact], ...] = ()
 
 
 def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verification:
@@ -58,7 +62,7 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
     absent = failing = 0
     for entry, fact in zip(contract.expected, facts.files, strict=True):
         if fact.state == "file":
-            produced.append(Produced(entry.id, entry.path, fact.size, fact.modified_ns))
+            produced += _produced(entry, fact)
         elif not entry.required:
             missing_optional.append(entry)
         else:
@@ -76,7 +80,24 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
         tuple(produced),
         _delivery(contract, absent, failing),
         tuple(reasons),
+        rules=tuple(
+            (entry.id, rule)
+            for entry, fact in zip(contract.expected, facts.files, strict=True)
+            for rule in fact.rules
+        ),
     )
+
+
+def _produced(entry: ContractEntry, fact: FileFact) -> list[Produced]:
+    """The files of a delivered entry. Those of a glob are told apart by their paths; an outcome is not a file."""
+    if entry.rules is None or entry.rules.path is None:
+        return [Produced(entry.id, entry.path, fact.size, fact.modified_ns)]
+    return [Produced(id_of(entry, each), each.path, each.size, each.modified_ns) for each in fact.matches]
+
+
+def id_of(entry: ContractEntry, match: Match) -> str:
+    """What one file of a glob is called beside its entry's id, which has no colon in it."""
+    return f"{entry.id}:{match.path}"
 
 
 def boundary(artifacts_path: str, run_directory: str) -> str:
@@ -106,7 +127,7 @@ def verification_as_json(verification: Verification) -> dict[str, JsonValue]:
 
 
 def entry_as_json(entry: ContractEntry) -> JsonValue:
-    """A contract's entry, all of its fields written out."""
+    """A contract's entry, with the fields that ADR-0029 names."""
     return {
         "id": entry.id,
         "path": entry.path,
@@ -114,6 +135,11 @@ def entry_as_json(entry: ContractEntry) -> JsonValue:
         "description": entry.description,
         "source": entry.source,
     }
+
+
+def rules_as_json(verification: Verification) -> list[JsonValue]:
+    """What came of each rule of the contract."""
+    return [{"id": identifier, **rule._asdict()} for identifier, rule in verification.rules]
 
 
 def missing_summary(verification: Verification) -> str:
@@ -158,6 +184,10 @@ def _but(reason: str) -> str:
 
 def describe(fact: FileFact) -> str:
     """Why a file doesn't count as delivered, in a word or two."""
+    broken = next((rule for rule in fact.rules if not rule.holds), None)
+    if fact.state == "unfit" and broken is not None:
+        place = "" if broken.line is None else f" on line {broken.line}"
+        return f"{broken.rule}{place}: {broken.reason}"
     return {
         "file": "there",
         "absent": _ABSENT,
@@ -165,9 +195,13 @@ def describe(fact: FileFact) -> str:
         "not_regular": "not a regular file",
         "outside": "leads outside the root",
         "denied": "not readable by the daemon",
+        "unfit": "breaks a rule",
     }[fact.state]
 
 
 def dump_verification(verification: Verification) -> str:
-    """The verification object as JSON text."""
-    return to_json(verification_as_json(verification)).decode()
+    """The verification object as the store keeps it, as JSON text: with the `rules`, where the contract has some."""
+    kept = verification_as_json(verification)
+    if verification.rules:
+        kept[RULES] = rules_as_json(verification)
+    return to_json(kept).decode()

@@ -23,11 +23,13 @@ class OutcomeFile(NamedTuple):
 class OutcomesIn(Question["tuple[OutcomeFile, ...] | Unreadable"]):
     """Question: which files of a run hold outcomes. Answer: the files in the order of their times, or `Unreadable`.
 
-    `path` is the run's directory, `artifacts_path` that of its artifacts.
+    `path` is the run's directory, `artifacts_path` that of its artifacts, below which `named` lie: files that a contract
+    expects to hold outcomes.
     """
 
     path: str
     artifacts_path: str
+    named: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

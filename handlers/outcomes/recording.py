@@ -1,5 +1,8 @@
 """What is kept of a session's outcomes when it is judged."""
 
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, TryLater, ask
 from runward.handlers.facts import Session
@@ -9,16 +12,27 @@ from runward.handlers.outcomes.reading import ReadOutcome, read_outcomes
 from runward.handlers.unreadable import Unreadable
 
 
-def recorded(session: Session, at: float) -> Asking[tuple[tuple[RecordArtifact, ...], dict[str, JsonValue]]]:
-    """The outcomes of a session, to be kept; and what is wrong with those that are not, by file.
+class Recorded(NamedTuple):
+    """What became of a session's outcomes: those that were read, what is kept of them, what is wrong by file."""
+
+    read: Sequence[ReadOutcome]
+    kept: tuple[RecordArtifact, ...]
+    invalid: dict[str, JsonValue]
+
+
+NO_OUTCOMES: Final = Recorded((), (), {})
+
+
+def recorded(session: Session, at: float, named: tuple[str, ...] = ()) -> Asking[Recorded]:
+    """The outcomes of a session, to be kept; files among its artifacts that are `named` are read, too.
 
     Of two with one kind and name the later one counts.
     """
-    found = yield from ask(OutcomesIn(session.path, session.artifacts_path))
+    found = yield from ask(OutcomesIn(session.path, session.artifacts_path, named))
     if isinstance(found, Unreadable):
         raise TryLater(f"the outcomes of {session.key} can't be read: {found.why}")
     if not found:
-        return (), {}
+        return NO_OUTCOMES
     read, invalid = read_outcomes(found)
     last: dict[tuple[str, str], ReadOutcome] = {}
     for each in read:
@@ -40,4 +54,6 @@ def recorded(session: Session, at: float) -> Asking[tuple[tuple[RecordArtifact, 
         )
         for place, each in enumerate(last.values())
     )
-    return kept, {each.file: [problem.said() for problem in each.problems] for each in invalid}
+    return Recorded(
+        read, kept, {each.file: [problem.said() for problem in each.problems] for each in invalid}
+    )

@@ -4,6 +4,7 @@ Precedence over a clean end only (ADR-0029, section 7): a run that failed for a 
 keeps that cause, and the verification is recorded beside it.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -12,6 +13,12 @@ from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, Given, TryLater, ask
 from runward.handlers.chains.facts import ListenersTo
 from runward.handlers.contracts.artifact_facts import RootFacts
+from runward.handlers.contracts.asked import (
+    outcome_paths,
+    paths_asked,
+    reads_outcomes,
+    with_outcomes,
+)
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import (
     Verification,
@@ -48,7 +55,8 @@ from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native
 from runward.handlers.notices.telling import notices
-from runward.handlers.outcomes.recording import recorded
+from runward.handlers.outcomes.reading import ReadOutcome
+from runward.handlers.outcomes.recording import NO_OUTCOMES, recorded
 from runward.handlers.sessions import announced, deadline
 from runward.handlers.sessions.launched import is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
@@ -93,11 +101,12 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
             session = session._replace(contract_json=launch.contract_json)
         if launch is not None and launch.timeout is not None:
             held += (RingNow(deadline.lane(session.key)),)
-    outcomes: Effects = ()
-    invalid: dict[str, JsonValue] = {}
-    if session.layout == native.LAYOUT and event.origin == "live":
-        outcomes, invalid = yield from recorded(session, given.at)
-    judged = yield from _held_to_contract(event, given, session, invalid)
+    contract = _contract_of(event, session)
+    read, outcomes, invalid = NO_OUTCOMES
+    if event.origin == "live" and (session.layout == native.LAYOUT or _reads_outcomes(contract)):
+        named = () if contract is None else outcome_paths(contract)
+        read, outcomes, invalid = yield from recorded(session, given.at, named)
+    judged = yield from _held_to_contract(event, given, session, contract, read, invalid)
     told: Effects = ()
     if event.origin == "live" and (yield from ask(ListenersTo(announced.FINISHED))):
         told = announced.finished(session, judged, outcomes)
@@ -116,18 +125,34 @@ def _notices(session: Session, judged: Effects, at: float) -> Asking[Effects]:
     return (yield from notices(f"session.{ending.status}", subject, said, text, at))
 
 
+def _contract_of(event: AttemptEnded, session: Session) -> Contract | None:
+    """The contract that the end is held to."""
+    if session.contract_json is None or event.origin == "history":
+        return None
+    return stored_contract(session.contract_json)
+
+
+def _reads_outcomes(contract: Contract | None) -> bool:
+    return contract is not None and reads_outcomes(contract)
+
+
 def _held_to_contract(
-    event: AttemptEnded, given: Given, session: Session, invalid: dict[str, JsonValue]
+    event: AttemptEnded,
+    given: Given,
+    session: Session,
+    contract: Contract | None,
+    outcomes: Sequence[ReadOutcome],
+    invalid: dict[str, JsonValue],
 ) -> Deciding:
     """The end, with the verification of the session's contract."""
-    if session.contract_json is None or event.origin == "history":
+    if contract is None:
         return _conclude(event, given.event_hash, session, None, None, None, invalid)
-    contract = stored_contract(session.contract_json)
     within = boundary(session.artifacts_path, session.path)
-    paths = tuple(entry.path for entry in contract.expected)
+    paths = paths_asked(contract, session.started_at)
     answer = yield from ask(ArtifactsUnder(session.artifacts_path, within, paths))
     if isinstance(answer, Unreadable):
         raise TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
+    answer = with_outcomes(contract, answer, outcomes)
     verification = verify(contract, answer, given.at)
     return _conclude(event, given.event_hash, session, contract, verification, answer, invalid)
 

@@ -209,8 +209,8 @@ def test_a_slip_of_the_pen_is_an_error_and_no_contract_that_expects_nothing(text
         (
             "artifacts: {expected: [{id: a, path: a, kind: x}]}\n",
             (
-                "1:41: warning: artifacts.expected[0].kind: is reserved for a later version and not checked "
-                "(remove it: this version checks that the file exists and is not empty)"
+                "1:47: warning: artifacts.expected[0].kind: 'x' is not a kind that is checked "
+                "(write 'outcome', or remove it: the entry is a file)"
             ),
         ),
     ],

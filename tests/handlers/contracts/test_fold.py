@@ -98,7 +98,7 @@ artifacts = st.lists(
 
 @given(
     st.none()
-    | artifacts.map(lambda found: Contract(tuple(ContractEntry(*each, "playbook") for each in found))),
+    | artifacts.map(lambda found: Contract(tuple(ContractEntry(*each[:4], "playbook") for each in found))),
     st.lists(st.tuples(ids, st.sampled_from("pq")), max_size=4, unique_by=lambda each: each[0]),
     st.none() | artifacts,
     st.none() | artifacts,
@@ -122,6 +122,7 @@ def test_the_fold_is_what_a_plain_model_says(
             each.required,
             each.description,
             "role_default",
+            None,
         )
         for identifier, agent in named
         for each in by_agent[agent] or ()

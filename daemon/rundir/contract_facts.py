@@ -1,0 +1,30 @@
+"""What a contract finds on the disk, outcomes included, for whoever verifies without the daemon."""
+
+from runward.config.contract import Contract
+from runward.daemon.rundir.artifacts import artifact_facts
+from runward.handlers.contracts.artifact_facts import RootFacts
+from runward.handlers.unreadable import Unreadable
+
+
+def contract_facts(
+    contract: Contract, root: str, within: str, run: str, started_at: float
+) -> RootFacts | Unreadable:
+    """A fact for each entry. `root` and `within` are those of `artifact_facts`, `run` is the run's directory.
+
+    `started_at` (Unix seconds) is when the session started.
+    """
+    if all(entry.rules is None for entry in contract.expected):
+        return artifact_facts(root, within, [entry.path for entry in contract.expected])
+    from runward.handlers.contracts.asked import outcome_paths, paths_asked, reads_outcomes, with_outcomes
+
+    facts = artifact_facts(root, within, paths_asked(contract, started_at))
+    if isinstance(facts, Unreadable) or not reads_outcomes(contract):
+        return facts
+    from runward.daemon.rundir.outcomes import outcomes_in
+    from runward.handlers.outcomes.reading import read_outcomes
+
+    files = outcomes_in(run, root, outcome_paths(contract))
+    if isinstance(files, Unreadable):
+        return files
+    read, _ = read_outcomes(files)
+    return with_outcomes(contract, facts, read)

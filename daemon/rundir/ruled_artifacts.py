@@ -1,0 +1,306 @@
+"""Facts about artifacts whose contract asks for more than a file that is not empty: globs, types, schemas.
+
+What a run left is read, and the run is hostile: what is gone through and read of all entries together is bounded, and
+what is beyond the bounds breaks its rule.
+"""
+
+import codecs
+import errno
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final
+
+from runward.config.artifact_rules import TEXT_TYPES, ArtifactRules
+from runward.config.counting import counted
+from runward.config.glob_rule import path_matches
+from runward.config.path_rule import names_in
+from runward.daemon.rundir import schema_child
+from runward.daemon.rundir.artifacts import fact_at, modified_ns, refusal, resolve
+from runward.daemon.rundir.json_places import line_of
+from runward.daemon.rundir.opening import DIRECTORY, REGULAR
+from runward.handlers.contracts.artifact_facts import FileFact, Match, RuledPath, RuleFact
+from runward.handlers.layouts.foreign_json import NotJson, read_json
+
+MOST_NAMES: Final = 20_000
+"""Names that are gone through for all globs of a contract."""
+
+DEEPEST: Final = 32
+"""Directories that a glob goes down."""
+
+MOST_MATCHES: Final = 1000
+"""Files that one glob may find."""
+
+MOST_READ: Final = 64 << 20
+"""Bytes that are read for all rules of a contract."""
+
+LARGEST_JSON: Final = 4 << 20
+"""Bytes of a file that is held against a JSON Schema."""
+
+PATIENCE_S: Final = 20.0
+"""How long the process may take that holds documents against schemas. Its processor time is limited, too."""
+
+_HEAD: Final = 8192
+_CHUNK: Final = 1 << 20
+_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass
+class _Check:
+    """A document that is to be held against a schema, and the fact that waits for it."""
+
+    schema: str
+    path: str
+    document: str
+    said: RuleFact | None = None
+
+
+@dataclass
+class RuledLook:
+    """A look at the entries of one contract; what it may still go through and read."""
+
+    root: int
+    names_left: int = MOST_NAMES
+    bytes_left: int = MOST_READ
+    _checks: list[_Check] = field(default_factory=list)
+
+    def facts(self, ruled: Sequence[RuledPath]) -> list[FileFact]:
+        """A fact for each entry. Raises `OSError` where the machine is the trouble, and nothing is known."""
+        looked = [self._look(each) for each in ruled]
+        _hold(self._checks)
+        return [_settled(*each) for each in looked]
+
+    def _look(self, ruled: RuledPath) -> tuple[FileFact, list["RuleFact | _Check"]]:
+        if ruled.rules.glob is not None:
+            return self._look_at_all(ruled, ruled.rules.glob)
+        if ruled.rules.is_outcome:
+            return FileFact("absent"), []
+        fact = fact_at(self.root, ruled.path)
+        if fact.state != "file":
+            return fact, []
+        return fact, self._held(ruled, Match(ruled.path, fact.size, fact.modified_ns))
+
+    def _look_at_all(self, ruled: RuledPath, glob: str) -> tuple[FileFact, list["RuleFact | _Check"]]:
+        wanted = "/" + "/".join(names_in(glob))
+        found: list[Match] = []
+        complete = True
+        for path, status in self._walk():
+            if len(found) > MOST_MATCHES:
+                break
+            if path is None:
+                complete = False
+                break
+            if stat.S_ISREG(status.st_mode) and path_matches(f"/{path}", wanted):
+                found.append(Match(path, status.st_size, modified_ns(status)))
+        rules: list[RuleFact | _Check] = [_count(ruled.rules, glob, found)]
+        if not complete:
+            rules.append(RuleFact("glob", glob, False, f"more than {MOST_NAMES} names to go through"))
+        for each in found[:MOST_MATCHES]:
+            if each.size == 0:
+                rules.append(RuleFact("glob", each.path, False, "empty"))
+            else:
+                rules += self._held(ruled, each)
+        if not found and complete:
+            return FileFact("absent", rules=()), rules
+        return FileFact("file", sum(each.size for each in found), 0, (), tuple(found[:MOST_MATCHES])), rules
+
+    def _walk(self) -> Iterator[tuple[str | None, os.stat_result]]:
+        """Each thing below the root with its path; no link is followed. A path of None: there is more."""
+        todo: list[tuple[str, int]] = [("", 0)]
+        while todo:
+            directory, depth = todo.pop()
+            try:
+                names = self._names(directory)
+            except OSError as error:
+                refusal(error)  # raises where the machine is the trouble
+                continue
+            for name, status in names:
+                path = f"{directory}/{name}" if directory else name
+                self.names_left -= 1
+                yield (path if self.names_left >= 0 else None), status
+                if stat.S_ISDIR(status.st_mode) and depth < DEEPEST:
+                    todo.append((path, depth + 1))
+
+    def _names(self, directory: str) -> list[tuple[str, os.stat_result]]:
+        descriptor = self._open_directory(names_in(directory))
+        try:
+            with os.scandir(descriptor) as entries:
+                names: list[str] = []
+                for each in entries:
+                    if len(names) > self.names_left:
+                        break
+                    names.append(each.name)
+            found = []
+            for name in sorted(names):
+                try:
+                    name.encode()
+                    found.append((name, os.stat(name, dir_fd=descriptor, follow_symlinks=False)))
+                except (FileNotFoundError, UnicodeEncodeError):
+                    continue
+            return found
+        finally:
+            os.close(descriptor)
+
+    def _open_directory(self, parts: list[str]) -> int:
+        descriptor = os.open(".", DIRECTORY, dir_fd=self.root)
+        for at, part in enumerate([*parts, "."]):
+            flags = _LISTED if at == len(parts) else DIRECTORY
+            try:
+                further = os.open(part, flags, dir_fd=descriptor)
+            finally:
+                os.close(descriptor)
+            descriptor = further
+        return descriptor
+
+    def _held(self, ruled: RuledPath, file: Match) -> list["RuleFact | _Check"]:
+        """The rules for one file that is there."""
+        rules = ruled.rules
+        found: list[RuleFact | _Check] = []
+        if rules.min_size:
+            said = f"{counted(file.size, 'byte', 'bytes')}, {rules.min_size} are asked for"
+            found.append(RuleFact("min_size", file.path, file.size >= rules.min_size, said))
+        if rules.fresh:
+            fresh = file.modified_ns >= ruled.since_ns
+            said = "written since the start" if fresh else "not written since the start"
+            found.append(RuleFact("fresh", file.path, fresh, said))
+        if rules.mime_type is not None or rules.schema is not None:
+            found += self._of_content(rules, file)
+        return found
+
+    def _of_content(self, rules: ArtifactRules, file: Match) -> list["RuleFact | _Check"]:
+        asked = [key for key in ("mime_type", "schema") if getattr(rules, key) is not None]
+        try:
+            descriptor = _open(self.root, file.path)
+        except OSError as error:
+            refusal(error)
+            descriptor = None
+        if descriptor is None:
+            return [RuleFact(key, file.path, False, "can't be read") for key in asked]
+        found: list[RuleFact | _Check] = []
+        try:
+            if rules.mime_type is not None:
+                found.append(self._type(rules.mime_type, file.path, descriptor))
+            if rules.schema is not None:
+                found.append(self._schema(rules.schema, file.path, descriptor))
+        finally:
+            os.close(descriptor)
+        return found
+
+    def _read(self, descriptor: int, most: int) -> bytes | None:
+        """The whole file, None where it is larger."""
+        most = min(most, self.bytes_left)
+        content = b""
+        while len(content) <= most and (piece := os.pread(descriptor, _CHUNK, len(content))):
+            content += piece
+        self.bytes_left -= len(content)
+        return content if len(content) <= most else None
+
+    def _type(self, wanted: str, path: str, descriptor: int) -> RuleFact:
+        head = os.pread(descriptor, _HEAD, 0)
+        if wanted.startswith("text/") or wanted in TEXT_TYPES:
+            return self._text(wanted, path, descriptor)
+        import filetype
+
+        found = filetype.guess_mime(head)
+        return RuleFact(
+            "mime_type", path, fnmatchcase(found or "", wanted), f"its content is {found or 'unknown'}"
+        )
+
+    def _text(self, wanted: str, path: str, descriptor: int) -> RuleFact:
+        content = self._read(descriptor, MOST_READ)
+        if content is None:
+            return RuleFact("mime_type", path, False, "too large to be read")
+        try:
+            codecs.utf_8_decode(content, "strict", True)
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            return RuleFact("mime_type", path, False, f"not text: byte {error.start} is not UTF-8", line)
+        at = content.find(b"\0")
+        if at != -1:
+            line = content.count(b"\n", 0, at) + 1
+            return RuleFact("mime_type", path, False, f"not text: byte {at} is NUL", line)
+        if wanted == "application/json":
+            value = read_json(content)
+            if isinstance(value, NotJson):
+                return RuleFact("mime_type", path, False, value.message, value.line)
+        elif wanted in TEXT_TYPES and not content.lstrip().startswith(b"<"):
+            return RuleFact("mime_type", path, False, "does not begin with '<'", 1)
+        return RuleFact("mime_type", path, True, f"its content can be {wanted}")
+
+    def _schema(self, schema: str, path: str, descriptor: int) -> "RuleFact | _Check":
+        content = self._read(descriptor, LARGEST_JSON)
+        if content is None:
+            return RuleFact("schema", path, False, f"larger than {LARGEST_JSON >> 20} MiB")
+        value = read_json(content)
+        if isinstance(value, NotJson):
+            return RuleFact("schema", path, False, value.message, value.line)
+        check = _Check(schema, path, content.decode())
+        self._checks.append(check)
+        return check
+
+
+def _open(root: int, path: str) -> int | None:
+    """A descriptor to read the regular file from. Raises `OSError`."""
+    found = resolve(root, names_in(path))
+    if isinstance(found, FileFact):
+        return None
+    try:
+        if not stat.S_ISREG(found.status.st_mode):
+            return None
+        return os.open(found.name, REGULAR, dir_fd=found.directory)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
+    finally:
+        os.close(found.directory)
+
+
+def _count(rules: ArtifactRules, glob: str, found: Sequence[Match]) -> RuleFact:
+    there = "more than 1000 files" if len(found) > MOST_MATCHES else counted(len(found), "file", "files")
+    if len(found) < rules.min_count:
+        return RuleFact("min_count", glob, False, f"{there}, at least {rules.min_count} asked for")
+    most = MOST_MATCHES if rules.max_count is None else rules.max_count
+    if len(found) > most:
+        return RuleFact("max_count", glob, False, f"{there}, at most {most} asked for")
+    return RuleFact("min_count", glob, True, there)
+
+
+def _hold(checks: Sequence[_Check]) -> None:
+    """Hold the documents against their schemas, in a process of its own."""
+    if not checks:
+        return
+    words = [sys.executable, "-I", schema_child.__file__]
+    asked = json.dumps([[each.schema, each.document] for each in checks]).encode()
+    try:
+        ran = subprocess.run(words, input=asked, capture_output=True, timeout=PATIENCE_S, check=False)
+        answered = ran.stdout
+    except subprocess.TimeoutExpired as error:
+        answered = error.stdout or b""
+    lines = answered.split(b"\n")[:-1]
+    for at, check in enumerate(checks):
+        check.said = _said(check, json.loads(lines[at])) if at < len(lines) else RuleFact(
+            "schema", check.path, False, "could not be held against its schema within 10 s and 1 GB"
+        )  # fmt: skip
+
+
+def _said(check: _Check, answer: list[object] | None) -> RuleFact:
+    if answer is None:
+        return RuleFact("schema", check.path, True, "holds")
+    message, path = answer
+    assert isinstance(path, list)
+    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    said = f"{where}: {message}" if where else str(message)
+    return RuleFact("schema", check.path, False, said, line_of(check.document, path))
+
+
+def _settled(fact: FileFact, rules: Sequence[RuleFact | _Check]) -> FileFact:
+    """The fact with what came of its rules."""
+    told = tuple(each for each in (rule.said if isinstance(rule, _Check) else rule for rule in rules) if each)
+    broken = fact.state == "file" and not all(each.holds for each in told)
+    return fact._replace(rules=told, state="unfit" if broken else fact.state)

@@ -1,0 +1,36 @@
+"""Holds JSON documents against JSON Schemas, in a process of its own; a program, not a module.
+
+A run may have written both, and both can be made so that a check takes years, all memory or the whole stack. Here that
+costs a process with limits. It reads one JSON list of [schema, document] from its input, both as text, and writes a
+line for each: null where the document holds, else [message, path].
+"""
+
+import json
+import resource
+import sys
+
+CPU_S = 10
+MEMORY = 1 << 30
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    import jsonschema_rs
+
+    for schema, document in json.load(sys.stdin):
+        try:
+            validator = jsonschema_rs.validator_for(
+                json.loads(schema), pattern_options=jsonschema_rs.RegexOptions(), offline=True
+            )
+            found = next(iter(validator.iter_errors(json.loads(document))), None)
+            said = None if found is None else [found.message[:300], list(found.instance_path)]
+        except (ValueError, RecursionError, MemoryError) as error:
+            said = [f"the schema can't be used: {str(error)[:300]}", []]
+        sys.stdout.write(json.dumps(said) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
