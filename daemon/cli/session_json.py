@@ -9,7 +9,7 @@ from runward.daemon.cli.launched_command import launched_command
 from runward.daemon.cli.output import iso
 from runward.daemon.store.reading import SessionRow, StatusChange
 from runward.daemon.store.reading_files import KeptFile
-from runward.handlers.contracts.verify import RULES
+from runward.handlers.contracts.artifact_facts import RULES
 
 
 def summary_of(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, JsonValue]:

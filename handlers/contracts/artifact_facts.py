@@ -1,9 +1,12 @@
 """What lies where artifacts are expected. A leaf of the imports, for commands and launchers start with it."""
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from runward.config.artifact_rules import ArtifactRules
+
+RULES: Final = "rules"
+"""The key of the stored verification that ADR-0029's object doesn't have."""
 
 FileState: TypeAlias = Literal["file", "absent", "empty", "not_regular", "outside", "denied", "unfit"]
 """`unfit` is there, and breaks a rule of its entry."""

@@ -11,13 +11,10 @@ from pydantic_core import to_json
 from runward.config.contract import Contract, ContractEntry
 from runward.config.json_value import JsonValue
 from runward.config.problem import printable
-from runward.handlers.contracts.artifact_facts import FileFact, Match, Produced, RootFacts, RuleFact
+from runward.handlers.contracts.artifact_facts import RULES, FileFact, Match, Produced, RootFacts, RuleFact
 
 VerificationStatus: TypeAlias = Literal["passed", "failed", "warning"]
 DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
-
-RULES: Final = "rules"
-"""The key of the stored verification that ADR-0029's object doesn't have."""
 
 _ABSENT: Final = "absent"
 _NO_ROOT: Final = "the artifacts' directory is missing"

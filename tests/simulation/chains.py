@@ -120,6 +120,8 @@ class Chains:
         self._dice = random.Random(f"{universe.seed}/chains")
         self._there = {chain.name: chain for chain in map(_read, (_TEXT, _OTHER, _GATED))}
         self._is_timed = False
+        self.watching = 0
+        """How many people have yet to answer an approval."""
         self.answered: Counter[str] = Counter()
         """How often somebody approved of an approval, by its id."""
         self.left: dict[str, JsonValue] = {}
@@ -165,7 +167,10 @@ class Chains:
         if self._dice.random() < 0.5:
             self._universe.timeline.after(self._dice.uniform(0.0, 12.0), lambda: self._cancel(people))
         for _ in range(3):
-            self._universe.timeline.after(self._dice.uniform(0.0, 40.0), lambda: self._answer(people))
+            self.watching += 1
+            self._universe.timeline.after(
+                self._dice.uniform(0.0, 40.0), lambda: self._answer(people, looks=6)
+            )
         event = EventOccurred(people.uuid(), now, ASKED, "some", fields)
         people.request(event)
         if kind > 0.7:
@@ -179,13 +184,21 @@ class Chains:
             run = str(runs[0][0] if self._dice.random() < 0.9 else self._dice.choice(runs)[0])
             people.request(ChainRunCancelRequested(people.uuid(), self._universe.clock.now(), run, "enough"))
 
-    def _answer(self, people: "People") -> None:
-        """Somebody approves or denies what waits, perhaps what was decided before."""
-        asked = self._universe.peek("select id, run from approvals order by status <> 'asked', id")
-        if not asked:
+    def _answer(self, people: "People", looks: int) -> None:
+        """Somebody approves or denies what waits, perhaps what was decided before.
+
+        If nothing waits yet, that person looks again, `looks` times at most.
+        """
+        known = self._universe.peek("select id, run, status from approvals order by status <> 'asked', id")
+        if looks and (not known or known[0][2] != "asked"):
+            again = self._dice.uniform(3.0, 30.0)
+            self._universe.timeline.after(again, lambda: self._answer(people, looks - 1))
             return
-        approval, run = asked[0] if self._dice.random() < 0.9 else self._dice.choice(asked)
-        decision: Literal["approved", "denied"] = "approved" if self._dice.random() < 0.8 else "denied"
+        self.watching -= 1
+        if not known:
+            return
+        approval, run, _ = known[0] if self._dice.random() < 0.9 else self._dice.choice(known)
+        decision: Literal["approved", "denied"] = "approved" if self._dice.random() < 0.6 else "denied"
         self.answered[str(approval)] += decision == "approved"
         at = self._universe.clock.now()
         people.request(ApprovalRequested(people.uuid(), at, str(approval), str(run), decision))

@@ -167,7 +167,7 @@ class Ending:
         open_jobs += universe.peek("select count(*) from starts where state = 'owed'")
         open_jobs += universe.peek("select count(*) from prunings where ended_at is null")
         open_jobs += universe.peek(f"select count(*) from ({NOT_OVER} union all {STILL_RUNNING})")
-        busy = busy or universe.launchers.busy()
+        busy = busy or universe.launchers.busy() or universe.chains.watching
         return not busy and not doubted and sum(count for (count,) in open_jobs) == 0
 
     def _look_again(self) -> None:

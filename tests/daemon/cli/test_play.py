@@ -104,7 +104,7 @@ def test_the_same_id_in_playbook_and_profile_is_no_duplicate(place: Place) -> No
 
 def test_unknown_keys_of_an_entry_are_warned_of_and_stop_nothing(place: Place) -> None:
     (place.directory / "playbooks/own.playbook.yaml").write_text(
-        "artifacts:\n  expected:\n    - {id: a, path: a.md, note: false, mime_type: text/plain}\n"
+        "artifacts:\n  expected:\n    - {id: a, path: a.md, note: false, colour: blue}\n"
     )
     checked = place.call("play", "check", "own", "--json")
     assert checked.code == 0
