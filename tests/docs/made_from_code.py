@@ -163,7 +163,8 @@ def _key(kind: type) -> str:
     assert isinstance(function, ast.FunctionDef)
     (returned,) = (node.value for node in ast.walk(function) if isinstance(node, ast.Return))
     if not isinstance(returned, ast.JoinedStr):
-        assert isinstance(returned, ast.Attribute) and returned.attr == "request"
+        assert isinstance(returned, ast.Attribute)
+        assert returned.attr == "request"
         return "the inbox file's name"
     pieces = [
         str(each.value) if isinstance(each, ast.Constant) else f"<{ast.unparse(each).strip('{}')}>"
