@@ -14,7 +14,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, Parsed, has_errors, kind, quoted
 from runward.config.shape import Complain
 from runward.config.step import Callables, Step, check_text, steps_of
-from runward.config.trigger import Trigger, read_trigger
+from runward.config.trigger import Surroundings, Trigger, read_trigger
 from runward.config.yaml_document import read_yaml
 
 CHAIN_SUFFIX: Final = ".yaml"
@@ -81,8 +81,8 @@ def _chain(document: Document, callables: Callables | None, complain: Complain) 
     description = root.get("description")
     if description is not None and not isinstance(description, str):
         complain(Complaint(("description",), f"is {kind(description)}, not a text", None))
-    zone = "UTC" if callables is None else callables.zone
-    trigger = read_trigger(root.get("trigger"), zone, complain)
+    surroundings = Surroundings() if callables is None else Surroundings(callables.zone, callables.directory)
+    trigger = read_trigger(root.get("trigger"), surroundings, complain)
     concurrency = _concurrency(root.get("concurrency"), complain)
     timeout = duration(root.get("timeout"), ("timeout",), complain)
     ids: list[str] = []

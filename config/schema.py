@@ -37,6 +37,18 @@ def _flow() -> Mapping[str, JsonValue]:
     return FLOW_SCHEMA
 
 
+def _chain() -> Mapping[str, JsonValue]:
+    from runward.config.chain_schema import CHAIN_SCHEMA
+
+    return CHAIN_SCHEMA
+
+
+def _outcome() -> Mapping[str, JsonValue]:
+    from runward.config.outcome_schema import outcome_schema
+
+    return outcome_schema()
+
+
 def _run() -> Mapping[str, JsonValue]:
     from runward.config.run_schema import RUN_SCHEMA
 
@@ -55,6 +67,8 @@ _MAKERS: Final[Mapping[str, Callable[[], Mapping[str, JsonValue]]]] = MappingPro
         "playbook": _playbook,
         "agent": _agent,
         "flow": _flow,
+        "chain": _chain,
+        "outcome": _outcome,
         "run": _run,
         "exit": _exit,
     }

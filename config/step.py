@@ -46,11 +46,15 @@ NOT_STARTED: Final = "run.failed.not_started"
 
 
 class Callables(NamedTuple):
-    """What chains refer to: the names of the playbooks and actions that there are, and the machine's time zone."""
+    """What chains refer to: the names of the playbooks and actions that there are, the machine's time zone, and where paths start.
+
+    `directory` is that of the settings file.
+    """
 
     skills: Collection[str] = ()
     actions: Collection[str] = ()
     zone: str = "UTC"
+    directory: str = "/"
 
 
 class Retry(NamedTuple):

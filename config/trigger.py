@@ -1,34 +1,87 @@
-"""What fires a chain: an event, a schedule, or a person alone."""
+"""What fires a chain: an event, a schedule, a person alone, or a composite of events and schedules."""
 
+import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config import schedule as schedules
-from runward.config.chain_checks import check_keys
+from runward.config.chain_checks import check_keys, duration
 from runward.config.event_filter import check_filter
+from runward.config.glob_rule import GlobError, check_path_glob
 from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, kind, quoted
 from runward.config.schedule import Schedule, read_schedule
 from runward.config.shape import Complain
 
+Composite: TypeAlias = Literal["all_of", "sequence", "any_of"]
+
+FILE_CHANGED: Final = "file.changed"
+
+WITHIN: Final = 86_400.0
+"""Seconds within which all that a composite waits for must happen, where the file does not say."""
+
+MOST_LEVELS: Final = 3
+"""Composites inside one another."""
+
+MOST_ITEMS: Final = 32
+"""Events and schedules of one trigger, in all of its composites together."""
+
 _EVENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_KINDS: Final = ("event", "schedule", "manual")
-_NOT_YET: Final = ("all_of", "sequence", "any_of")
-_BESIDE: Final = {"event": ("filter",), "schedule": schedules.KEYS, "manual": ()}
+_COMPOSITES: Final[tuple[Composite, ...]] = ("all_of", "sequence", "any_of")
+_KINDS: Final = ("event", "schedule", "manual", *_COMPOSITES)
+_BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
+    "event": ("filter", "path"),
+    "schedule": schedules.KEYS,
+    "manual": (),
+    "all_of": ("within",),
+    "sequence": ("within",),
+    "any_of": (),
+}
 """The keys that each kind of trigger may have."""
 
+_ALONE: Final = ("overlap",)
+"""Keys of a schedule that fires a chain by itself, and not as an item of a composite."""
+
 _FIX: Final = 'write trigger: {event: NAME}, {schedule: "0 2 * * *"} or {manual: true}'
+_ITEM_FIX: Final = 'write {event: NAME}, {schedule: "0 2 * * *"} or another composite'
+
+
+class Surroundings(NamedTuple):
+    """What a trigger means by itself: the machine's time zone, and the directory of the settings file."""
+
+    zone: str = "UTC"
+    directory: str = "/"
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """What fires a chain: an event of a name that passes the filter, a schedule, or a person alone (neither)."""
+    """What fires a chain: an event of a name that passes the filter, a schedule, a composite of `items`, or a person.
+
+    All that a composite uses must happen within so many seconds; `any_of` has no such limit. `path` is the absolute glob of
+    the files that `file.changed` is about.
+    """
 
     event: str | None = None
     filter: Mapping[str, JsonValue] = field(default_factory=dict)
     schedule: Schedule | None = None
+    composite: Composite | None = None
+    items: tuple["Trigger", ...] = ()
+    within: float = WITHIN
+    path: str | None = None
+
+    @property
+    def leaves(self) -> tuple["Trigger", ...]:
+        """The events and schedules in it, in the order of the file; itself where it is no composite."""
+        if self.composite is None:
+            return (self,)
+        return tuple(leaf for item in self.items for leaf in item.leaves)
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """All schedules in it."""
+        return tuple(leaf.schedule for leaf in self.leaves if leaf.schedule is not None)
 
 
 def is_event_name(text: str) -> bool:
@@ -36,8 +89,8 @@ def is_event_name(text: str) -> bool:
     return _EVENT.fullmatch(text) is not None
 
 
-def read_trigger(value: JsonValue, machines_zone: str, complain: Complain) -> Trigger | None:
-    """The trigger of a chain; None after a complaint. Schedules without a time zone are in the machine's."""
+def read_trigger(value: JsonValue, surroundings: Surroundings, complain: Complain) -> Trigger | None:
+    """The trigger of a chain; None after a complaint. Schedules without a time zone are in that of the surroundings."""
     loc: Location = ("trigger",)
     if not isinstance(value, dict) or not value:
         said = (
@@ -45,12 +98,25 @@ def read_trigger(value: JsonValue, machines_zone: str, complain: Complain) -> Tr
         )
         complain(Complaint(loc if value is not None else (), f"the trigger {said}", _FIX))
         return None
+    trigger = _read(value, loc, 0, surroundings, complain)
+    count = 0 if trigger is None else len(trigger.leaves)
+    if count > MOST_ITEMS:
+        said = f"waits for {count} events and schedules, at most {MOST_ITEMS} are possible"
+        complain(Complaint(loc, said, "split the chain"))
+    return trigger
+
+
+def _read(
+    value: Mapping[str, JsonValue], loc: Location, level: int, surroundings: Surroundings, complain: Complain
+) -> Trigger | None:
+    """A trigger, or an item of one inside so many composites."""
     kinds = [each for each in _KINDS if each in value]
-    known = tuple(key for each in _KINDS for key in _BESIDE[each])
-    check_keys(value, loc, (*_KINDS, *known), _NOT_YET, complain)
+    known = tuple(dict.fromkeys(key for each in _KINDS for key in _BESIDE[each]))
+    check_keys(value, loc, (*_KINDS, *known), (), complain)
     if len(kinds) != 1:
-        if not any(each in value for each in _NOT_YET):
-            complain(Complaint(loc, f"must have exactly one of {', '.join(_KINDS)}", _FIX))
+        named = _KINDS if level == 0 else tuple(each for each in _KINDS if each != "manual")
+        fix = _FIX if level == 0 else _ITEM_FIX
+        complain(Complaint(loc, f"must have exactly one of {', '.join(named)}", fix))
         return None
     (found,) = kinds
     for key in value:
@@ -58,16 +124,90 @@ def read_trigger(value: JsonValue, machines_zone: str, complain: Complain) -> Tr
             owner = next(each for each in _KINDS if key in _BESIDE[each])
             article = "an" if owner[0] in "aeiou" else "a"
             complain(Complaint((*loc, key), f"belongs to {article} {owner}", "leave it out", at_key=True))
+        elif key in _ALONE and level > 0:
+            said = "belongs to a schedule that fires its chain by itself, not to an item"
+            complain(Complaint((*loc, key), said, "leave it out, or use concurrency", at_key=True))
     if found == "manual":
+        if level > 0:
+            said = "can't be an item: a person can fire any chain"
+            complain(Complaint((*loc, "manual"), said, _ITEM_FIX, at_key=True))
+            return None
         if value["manual"] is not True:
             complain(Complaint((*loc, "manual"), f"must be true, not {quoted(value['manual'])}", _FIX))
         return Trigger()
     if found == "schedule":
-        schedule = read_schedule(value, loc, machines_zone, complain)
+        schedule = read_schedule(value, loc, surroundings.zone, complain)
         return None if schedule is None else Trigger(schedule=schedule)
+    if found == "event":
+        return _event(value, loc, surroundings, complain)
+    composite = next(each for each in _COMPOSITES if each == found)
+    return _composite(composite, value, loc, level, surroundings, complain)
+
+
+def _event(
+    value: Mapping[str, JsonValue], loc: Location, surroundings: Surroundings, complain: Complain
+) -> Trigger | None:
     event = value["event"]
     if not isinstance(event, str) or not _EVENT.fullmatch(event):
         said = f"{quoted(event)} is not the name of an event"
         complain(Complaint((*loc, "event"), said, "as in pr.opened"))
         return None
-    return Trigger(event, check_filter(value.get("filter"), (*loc, "filter"), complain))
+    wanted = check_filter(value.get("filter"), (*loc, "filter"), complain)
+    return Trigger(event, wanted, path=_path(value, event, loc, surroundings, complain))
+
+
+def _path(
+    value: Mapping[str, JsonValue], event: str, loc: Location, surroundings: Surroundings, complain: Complain
+) -> str | None:
+    """The absolute glob of the files whose changes fire the chain."""
+    path, fix = value.get("path"), "write path: work/*.md, absolute or relative to the settings file"
+    if event != FILE_CHANGED:
+        if path is not None:
+            said = f"belongs to the event {FILE_CHANGED}"
+            complain(Complaint((*loc, "path"), said, "leave it out, or write a filter", at_key=True))
+        return None
+    if path is None:
+        complain(Complaint((*loc, "event"), f"{FILE_CHANGED} has no 'path', a glob of files", fix))
+        return None
+    if not isinstance(path, str) or not path or "\0" in path:
+        complain(Complaint((*loc, "path"), f"{quoted(path)} is not a path", fix))
+        return None
+    try:
+        check_path_glob(path)
+    except GlobError as error:
+        complain(Complaint((*loc, "path"), f"{quoted(path)} {error}", error.fix))
+        return None
+    return "/" + posixpath.normpath(posixpath.join(surroundings.directory, path)).lstrip("/")
+
+
+def _composite(
+    composite: Composite,
+    value: Mapping[str, JsonValue],
+    loc: Location,
+    level: int,
+    surroundings: Surroundings,
+    complain: Complain,
+) -> Trigger | None:
+    place: Location = (*loc, composite)
+    if level >= MOST_LEVELS:
+        said = f"composites can be {MOST_LEVELS} deep, and this is one more"
+        complain(Complaint(place, said, "take its items out, or split the chain", at_key=True))
+        return None
+    within = duration(value.get("within"), (*loc, "within"), complain)
+    items = value[composite]
+    if not isinstance(items, list) or not items:
+        said = f"must be a list of triggers, not {kind(items) if items else 'empty'}"
+        complain(Complaint(place, said, f"write {composite}: [{{event: A}}, {{event: B}}]"))
+        return None
+    found: list[Trigger | None] = []
+    for number, each in enumerate(items):
+        if isinstance(each, dict) and each:
+            found.append(_read(each, (*place, number), level + 1, surroundings, complain))
+            continue
+        said = "is empty" if each == {} else f"is {kind(each)}, not a table"
+        complain(Complaint((*place, number), f"this item {said}", _ITEM_FIX))
+        found.append(None)
+    right = tuple(each for each in found if each is not None)
+    if len(right) != len(found):
+        return None
+    return Trigger(composite=composite, items=right, within=WITHIN if within is None else within)

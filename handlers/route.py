@@ -12,7 +12,19 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from runward.handlers.approvals import answer, expire, show
 from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.asking import Given
-from runward.handlers.chains import advance, approved, begun, finished, fire, match, order, rang, status, turn
+from runward.handlers.chains import (
+    advance,
+    approved,
+    begun,
+    finished,
+    fire,
+    gather,
+    match,
+    order,
+    rang,
+    status,
+    turn,
+)
 from runward.handlers.chains import cancel as cancel_chain
 from runward.handlers.chains.events import (
     ChainFired,
@@ -22,6 +34,7 @@ from runward.handlers.chains.events import (
     ChainRunTurn,
     ChainStatusRequested,
     EventOccurred,
+    TriggerMatched,
     chain_run_of,
 )
 from runward.handlers.contracts import hashes, planned
@@ -148,6 +161,7 @@ ROUTES: Final = (
         RunLaunched, "sessions/deadline", deadline.decide, _deadline, lambda event: deadline.due(event) or 0.0
     ),
     _route(EventOccurred, "chains/match", match.decide),
+    _route(TriggerMatched, "chains/gather", gather.decide),
     _route(ChainFireRequested, "chains/order", order.decide),
     _route(ChainStatusRequested, "chains/status", status.decide),
     _route(ChainRunCancelRequested, "chains/cancel", cancel_chain.decide),

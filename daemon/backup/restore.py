@@ -140,6 +140,9 @@ def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: flo
     )
     # Times that came since the backup may have been followed: schedules wait for the next one from now on.
     connection.execute("update schedules set timer = ? where words is not null", (LOST,))
+    # What was held may have fired its chain since, and a file's change may have been told: both begin anew.
+    for table in ("held_events", "watched_files", "watched_globs"):
+        connection.execute(f"delete from {table}")  # noqa: S608 # our own words
     own_journals.have_compared(connection, state)
     own_journals.write_packed(connection, state)
     connection.execute("commit")

@@ -12,6 +12,7 @@ from runward.config.contract_rules import rule_for
 from runward.config.notification import Recipient
 from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, read_playbook
 from runward.config.problem import Parsed
+from runward.config.schedule import Schedule
 from runward.config.settings import Settings
 from runward.config.settings_keys import AUTO
 from runward.daemon.configuration.settings import (
@@ -26,6 +27,7 @@ from runward.daemon.configuration.settings import (
 )
 from runward.handlers.facts import CoveringRoot, Declarations, Play, RootOf, Ruled, RuledPlaybook
 from runward.handlers.schedules.due import PATIENCE
+from runward.handlers.schedules.events import chain_and_item, schedule_of_item
 from runward.handlers.schedules.facts import Scheduled
 
 NO_ROOT: Final = "no root of the settings has the layout 'native', for new runs to go to"
@@ -165,7 +167,9 @@ class Declarer:
 
     def listening(self, event: str) -> tuple[Chain, ...]:
         """The right chains that an event of this name may fire, by name."""
-        return tuple(each for each in self._right_chains() if each.trigger.event == event)
+        return tuple(
+            each for each in self._right_chains() if any(leaf.event == event for leaf in each.trigger.leaves)
+        )
 
     def _right_chains(self) -> list[Chain]:
         """The right chains, by name. Their files are read again once one of them, or what they can name, changed."""
@@ -182,22 +186,27 @@ class Declarer:
         return chains
 
     def scheduled(self, name: str) -> Scheduled | None:
-        """The schedule that the chain of this name has, if it is right."""
-        chain = self.chain(name)
-        if isinstance(chain, str) or chain.trigger.schedule is None:
-            return None
-        return Scheduled(chain.trigger.schedule, _words(chain), self.patience)
+        """The schedule of this name: that of the chain of this name, or an item of its trigger."""
+        called, _ = chain_and_item(name)
+        chain = self.chain(called)
+        found = {} if isinstance(chain, str) else _schedules(chain)
+        return Scheduled(*found[name], self.patience) if name in found else None
 
     def schedules(self) -> dict[str, str]:
-        """What the files of all right chains with a schedule say of it, by the names of the chains.
+        """What the files of all right chains with schedules say of them, by the names of the schedules.
 
         It is the very same object for as long as no file changes.
         """
         chains = self._right_chains()
         if self._schedules[0] is not chains:
-            said = {each.name: _words(each) for each in chains if each.trigger.schedule is not None}
-            self._schedules = chains, said
+            found = {name: words for each in chains for name, (_, words) in _schedules(each).items()}
+            self._schedules = chains, found
         return self._schedules[1]
+
+    def watched_paths(self) -> tuple[str, ...]:
+        """The globs of the files whose changes fire right chains."""
+        leaves = [leaf for each in self._right_chains() for leaf in each.trigger.leaves]
+        return tuple(sorted({leaf.path for leaf in leaves if leaf.path is not None}))
 
     def chain(self, name: str) -> Chain | str:
         """The chain of this name, or why none can be fired. Mostly its file has its name, too."""
@@ -265,12 +274,25 @@ def _signature(entry: os.DirEntry[str]) -> tuple[int, ...]:
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _words(chain: Chain) -> str:
-    """What a chain's file says of its schedule, with the time zone that this means."""
-    root, schedule = chain.document.root if chain.document is not None else None, chain.trigger.schedule
-    zone = None if schedule is None else schedule.times.zone
-    trigger = root.get("trigger") if isinstance(root, dict) else None
-    return json.dumps({"trigger": trigger, "zone": zone}, sort_keys=True)
+def _schedules(chain: Chain) -> dict[str, tuple[Schedule, str]]:
+    """The schedules in a chain's trigger, each with the words of the file, and the time zone that these mean."""
+    trigger = chain.trigger
+    if trigger.schedule is not None:
+        root = chain.document.root if chain.document is not None else None
+        said = root.get("trigger") if isinstance(root, dict) else None
+        words = json.dumps({"trigger": said, "zone": trigger.schedule.times.zone}, sort_keys=True)
+        return {chain.name: (trigger.schedule, words)}
+    return {
+        schedule_of_item(chain.name, number): (leaf.schedule, _words(leaf.schedule))
+        for number, leaf in enumerate(trigger.leaves)
+        if leaf.schedule is not None
+    }
+
+
+def _words(schedule: Schedule) -> str:
+    """What a schedule in a composite says; the rest of the trigger does not count."""
+    rules = (schedule.misfire, schedule.jitter, schedule.max_runs)
+    return json.dumps([schedule.times.text, schedule.times.zone, *rules])
 
 
 def _why_not(names: Callable[[], Iterable[str]], read: Callable[[str], object]) -> list[str]:

@@ -283,7 +283,14 @@ def callables(settings: Settings) -> Callables:
     from runward.config.step import Callables
 
     actions = tuple(each.name for each in settings.actions)
-    return Callables(playbook_names(settings), actions, machines_zone())
+    return Callables(playbook_names(settings), actions, machines_zone(), _directory(settings))
+
+
+def _directory(settings: Settings) -> str:
+    """Where relative paths of chains start: next to the settings file, as the default directory of chains is."""
+    if settings.files:
+        return os.path.dirname(settings.files[0][0])
+    return os.path.dirname(settings.chains[0]) if settings.chains else "/"
 
 
 @lru_cache(maxsize=1)

@@ -174,6 +174,7 @@ def _world(state: Path, declarer: Declarer, inotify: Inotify, listener: "Listene
         messenger,
         troubles,
         http,
+        directories=inotify.directories,
     )
 
 

@@ -7,7 +7,7 @@ outbox carried out and synced, the store closed, the lock let go.
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +36,7 @@ from runward.daemon.store import journals
 from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import journal_lines
+from runward.daemon.store.tables.table import Rows
 from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.exits import Exits
@@ -44,6 +45,7 @@ from runward.daemon.watch.keeping import WatchKeeping
 from runward.daemon.watch.notifications import Notifications
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
+from runward.daemon.watch.watched_directories import WatchedDirectories
 from runward.daemon.web.report import HttpReport
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.answering import (
@@ -59,6 +61,7 @@ from runward.daemon.worker.answering import (
     no_rules,
 )
 from runward.daemon.worker.background import Background
+from runward.daemon.worker.changed_files import ChangedFiles
 from runward.daemon.worker.clock_trust import ClockTrust
 from runward.daemon.worker.comparison import Comparison
 from runward.daemon.worker.deciding import Answers, Decider
@@ -75,6 +78,7 @@ from runward.daemon.worker.reactions import Reactions
 from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import StoppedInTrouble, Worker
 from runward.daemon.worker.verdicts import Verdicts
+from runward.handlers.chains.events import EventOccurred
 from runward.handlers.effects import (
     AppendLines,
     EndAttempt,
@@ -125,6 +129,8 @@ class World:
     """What is wrong with the operator's files, for `status`."""
     http: Callable[[], HttpReport | None] = lambda: None
     """Where it listens, for `status`."""
+    directories: WatchedDirectories = field(default_factory=WatchedDirectories)
+    """What the notifications watch beside the roots."""
 
 
 class SettingsNotTaken(Exception):
@@ -181,6 +187,10 @@ class Supervisor:
         self.watch = WatchKeeping(
             world.notifications, self.roots, self.rounds, self.hints, self.coverage, log
         )
+        self.changed_files = ChangedFiles(
+            *(store, world.clock, log, world.chains.watched_paths, self._file_changed, world.directories),
+            *(self.watch.watch_again, lambda: self._settings.scan.period),
+        )
         self.agents = AgentsInRuns(store, self.roots)
         self.verdicts = Verdicts(world.clock)
         decider = Decider(self._make_answers(), world.clock)
@@ -201,6 +211,7 @@ class Supervisor:
             self.starts,
             self.notices,
             self.schedules,
+            self.changed_files,
             self.pruner,
             self.packer,
         )
@@ -451,6 +462,7 @@ class Supervisor:
             await self.rounds.check_roots()
             await self.rounds.scan()
             await self.schedules.carry_out()
+            await self.changed_files.look_once()
             while not self.is_stopping:
                 while await self._step():
                     pass
@@ -544,6 +556,12 @@ class Supervisor:
     def _found(self, event: JournalDamaged | StartFailed | ScheduleChanged) -> None:
         """Something of ours found out a fact, which is recorded as any other."""
         self.worker.findings.append(Observation(event.key, (event,)))
+        self.wake()
+
+    def _file_changed(self, event: EventOccurred | None, rows: Sequence[Rows]) -> None:
+        """A file that chains name changed, or what is watched did; what is kept of it goes with it."""
+        subject = "watched files" if event is None else event.key
+        self.worker.findings.append(Observation(subject, () if event is None else (event,), rows))
         self.wake()
 
     def _run_begun(self, order: StartRun) -> None:

@@ -1,7 +1,10 @@
 """The store as commands read what sessions found out."""
 
+import json
 import sqlite3
 from typing import NamedTuple
+
+from runward.config.json_value import JsonValue
 
 
 class ArtifactRow(NamedTuple):
@@ -43,6 +46,16 @@ def artifacts(connection: sqlite3.Connection, wanted: Wanted) -> list[ArtifactRo
         tuple(wanted),
     )
     return [ArtifactRow(*row) for row in rows]
+
+
+def latest_outcome(connection: sqlite3.Connection, session_key: str) -> dict[str, JsonValue] | None:
+    """The outcome of a registered kind that a session produced last."""
+    found = connection.execute(
+        "select content from artifacts where is_known and session_key = ? order by updated_at desc, place desc limit 1",
+        (session_key,),
+    ).fetchone()
+    content: JsonValue = None if found is None else json.loads(found[0])
+    return content if isinstance(content, dict) else None
 
 
 def artifacts_called(connection: sqlite3.Connection, text: str) -> list[ArtifactRow]:

@@ -1,5 +1,6 @@
 """The store as commands read what chains did."""
 
+import json
 import sqlite3
 from typing import NamedTuple
 
@@ -93,6 +94,28 @@ def chain_statuses(connection: sqlite3.Connection) -> dict[str, ChainStatusRow]:
     """What was ever said of chains, by their names."""
     rows = connection.execute("select name, status, since, note, said_by from chains")
     return {name: ChainStatusRow(*row) for name, *row in rows}
+
+
+class HeldRow(NamedTuple):
+    """An event that is held for the composite trigger of a chain: when it happened, and which items it is meant for."""
+
+    event: str
+    event_id: str
+    at: float
+    items: tuple[int, ...]
+    trigger: str
+
+
+def held_events(connection: sqlite3.Connection, chain: str) -> list[HeldRow]:
+    """What is held for the composite trigger of a chain, the oldest first."""
+    rows = connection.execute(
+        "select event, event_id, at, items, trigger_hash from held_events where chain = ? order by id",
+        (chain,),
+    )
+    return [
+        HeldRow(event, known, at, tuple(json.loads(items)), digest)
+        for event, known, at, items, digest in rows
+    ]
 
 
 def last_runs(connection: sqlite3.Connection) -> dict[str, ChainRunRow]:

@@ -22,6 +22,7 @@ import anyio.to_thread
 from runward.daemon.watch.directories import Directories, Overflow
 from runward.daemon.watch.hints import ITSELF, Target
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.watch.watched_directories import WatchedDirectories
 from runward.handlers.layouts.native import is_untelling
 from runward.handlers.layouts.places import is_storable
 
@@ -98,6 +99,8 @@ class Inotify:
         self.debounce = debounce_ms
         self._limit_share = limit_share
         self._plan_period = plan_period
+        self.directories = WatchedDirectories()
+        """What is watched beside the roots."""
         self._limiter = anyio.CapacityLimiter(2)
         self.pulse: Pulse | None = None
         self._refused_until = 0.0
@@ -139,20 +142,30 @@ class Inotify:
             self._refused = f"{error}; {error.fix}"
             plan, _ = self.plan(roots, pulse)
             directories = self._watched(plan, pulse)
-        watching = Watching(plan.watches, plan.flat_names, plan.why)
+        watching = Watching(plan.watches + len(self._beside(plan)), plan.flat_names, plan.why)
         return directories, watching, self._next_plan(began, watching)
 
     def _watched(self, plan: "Plan", pulse: Pulse) -> Directories:
         deep, flat = [root.path for root in plan.deep], [root.path for root in plan.flat]
         limit, name = watch_limit() or OLDEST_LIMIT
         try:
-            most = max(int(limit * self._limit_share), 1 + len(flat))
-            return Directories(deep, [self.inbox, *flat], most, pulse.beat)
+            beside = self._beside(plan)
+            most = max(int(limit * self._limit_share), 1 + len(flat) + len(beside))
+            return Directories(deep, [self.inbox, *flat, *beside], most, pulse.beat)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise CannotWatch(error.strerror or str(error)) from error
             why = f"no more than {limit} directories can be watched, by all programs of this user together"
             raise CannotWatch(why, f"raise it by {_more(name, limit)}", for_long=True) from error
+
+    def _beside(self, plan: "Plan") -> list[str]:
+        """The directories beside the roots that no root watches to the bottom anyway."""
+        deep = [os.path.realpath(root.path) for root in plan.deep]
+        return sorted(
+            each
+            for each in self.directories.paths
+            if not any(f"{os.path.realpath(each)}/".startswith(f"{root}/") for root in deep)
+        )
 
     def plan(self, roots: Sequence[WatchedRoot], pulse: Pulse) -> tuple["Plan", float]:
         """What to watch how, and when to think of it again: it never takes more than 1 % of a core."""
@@ -162,7 +175,8 @@ class Inotify:
         flat: dict[str, str] = {}
         if began < self._refused_until:
             flat = dict.fromkeys((root.name for root in roots), self._refused)
-        plan = plan_watches(roots, int(limit * self._limit_share), fix, pulse.beat, flat)
+        allowed = int(limit * self._limit_share) - len(self.directories.paths)
+        plan = plan_watches(roots, allowed, fix, pulse.beat, flat)
         return plan, self._next_plan(began, Watching(0, plan.flat_names))
 
     def _next_plan(self, began: float, watching: Watching) -> float:
@@ -230,6 +244,11 @@ class _Watch:
         if not changes or self.stop.is_set():
             return
         self._changed = True
+        beside = self._inotify.directories
+        if beside.paths and any(
+            path in beside.paths or os.path.dirname(path) in beside.paths for path in changes
+        ):
+            anyio.from_thread.run_sync(beside.changed)
         targets, in_inbox = self._translate(changes)
         if targets:
             anyio.from_thread.run_sync(self._hint, targets)

@@ -65,6 +65,9 @@ class Chains(Protocol):
     def schedules(self) -> Mapping[str, str]:
         """What the files of all right chains with a schedule say of it, by the names of the chains."""
 
+    def watched_paths(self) -> tuple[str, ...]:
+        """The absolute globs of the files whose changes fire right chains."""
+
 
 GoOn: TypeAlias = Callable[[int], bool]
 """Asked while files are hashed, with the bytes that were read; a job that is halted so is put back."""
@@ -97,6 +100,9 @@ class NoChains:
 
     def schedules(self) -> Mapping[str, str]:
         return {}
+
+    def watched_paths(self) -> tuple[str, ...]:
+        return ()
 
 
 NO_CHAINS: Final = NoChains()

@@ -60,6 +60,7 @@ class Position(NamedTuple):
     deadline: float | None
     ending: Ending | None = None
     fired_at: float = 0.0
+    cause: JsonValue = None
 
     def step(self, index: int) -> Step:
         """The step of this number."""
@@ -83,7 +84,9 @@ def position_of(run: ChainRunStanding, secret: str) -> Position:
     ending = Ending(run.reason_code, run.reason_summary) if is_ending else None
     chain = chain_of(run.definition)
     return Position(
-        run.id, chain, run.trigger, run.fired_by, secret, run.steps, run.deadline, ending, run.created_at
+        *(run.id, chain, run.trigger, run.fired_by, secret, run.steps, run.deadline, ending),
+        fired_at=run.created_at,
+        cause=run.cause,
     )
 
 
@@ -250,10 +253,12 @@ def _timeout(position: Position, own: float | None, at: float) -> float | None:
 
 
 def _about(position: Position) -> dict[str, JsonValue]:
+    """What expressions see of the run itself; runs of an older Runward keep nothing of their cause."""
+    cause = position.cause if isinstance(position.cause, dict) else {"event": position.chain.trigger.event}
     return {
+        **cause,
         "name": position.chain.name,
         "run_id": position.run,
-        "event": position.chain.trigger.event,
         "fired_at": in_utc(position.fired_at),
     }
 

@@ -48,6 +48,8 @@ class OpenChainRun(NamedTuple):
     turn: str | None = None
     """Runs of a chain with the same one begin one after the other."""
     waits: bool = False
+    cause: JsonValue = None
+    """What `chain` tells of the event that fired it: `event`, `event_id`, `due_at` and `events`."""
 
 
 class SetStep(NamedTuple):
@@ -89,4 +91,30 @@ class RecordFiring(NamedTuple):
     due_at: float | None = None
 
 
-ChainEffect: TypeAlias = SetChainStatus | OpenChainRun | SetStep | SetChainRun | RecordFiring
+class HoldEvent(NamedTuple):
+    """Keep an event that the composite trigger of a chain has seen, until the rest of it happens.
+
+    `items` are the numbers of the events and schedules that it is meant for in the trigger with the hash `trigger`.
+    """
+
+    chain: str
+    key: str
+    at: float
+    items: tuple[int, ...]
+    trigger: str
+    event: str
+    event_id: str
+    fields: JsonValue
+    by_run: str | None = None
+
+
+class ReleaseEvents(NamedTuple):
+    """Hold these events for the trigger of a chain no more: they were used, or are too old."""
+
+    chain: str
+    keys: tuple[str, ...]
+
+
+ChainEffect: TypeAlias = (
+    SetChainStatus | OpenChainRun | SetStep | SetChainRun | RecordFiring | HoldEvent | ReleaseEvents
+)

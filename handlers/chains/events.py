@@ -1,13 +1,13 @@
 """What can happen to chains."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeAlias
 
 from pydantic import JsonValue
 
 from runward.handlers.chains.effects import ChainRunStatus, ChainStatus
-from runward.handlers.event_kinds import Request
+from runward.handlers.event_kinds import AfterTime, Request
 
 _STEP: Final = re.compile(r"(?:.*/)?(cr_[0-9a-f]{12})-[0-9]{1,3}-[0-9]{1,6}")
 
@@ -116,10 +116,45 @@ class ChainFired:
     by_run: str | None = None
     result: str = "firing.fired.event"
     due_at: float | None = None
+    events: list[JsonValue] = field(default_factory=list)
+    """All events that fired it together, where its trigger is a composite; the last one is this one."""
 
     @property
     def key(self) -> str:
         return f"{self.chain}@{self.fired_by}"
+
+    @property
+    def lane(self) -> str:
+        return f"chain:{self.chain}"
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerMatched(AfterTime):
+    """Something happened that the composite trigger of a chain waits for: an event, or the time of a schedule.
+
+    `items` are the numbers of the events and schedules in the trigger that it is meant for. The other fields are those
+    of `ChainFired`. It begins a new line of causes: what comes of it lies behind a chain run, and those count their own depth.
+    """
+
+    type: ClassVar[str] = "TriggerMatched"
+    version: ClassVar[int] = 1
+
+    chain: str
+    at: float
+    fired_by: str
+    event: str
+    event_id: str
+    fields: dict[str, JsonValue]
+    definition: JsonValue
+    items: tuple[int, ...]
+    said_by: str = ""
+    by_run: str | None = None
+    result: str = "firing.fired.event"
+    due_at: float | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.chain}@{self.fired_by}/matched"
 
     @property
     def lane(self) -> str:
@@ -170,6 +205,7 @@ class ChainRunTurn:
 
 ChainEvent: TypeAlias = (
     EventOccurred
+    | TriggerMatched
     | ChainFireRequested
     | ChainStatusRequested
     | ChainRunCancelRequested

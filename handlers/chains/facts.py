@@ -69,6 +69,7 @@ class ChainRunStanding(NamedTuple):
     depth: int = 1
     turn: str | None = None
     created_at: float = 0.0
+    cause: JsonValue = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +105,33 @@ class FiringsOf(Question["tuple[float, ...]"]):
     chain: str
 
 
-QUESTIONS: Final = (ListenersTo, ChainNamed, ChainFiresNow, ChainRunOf, OpenRunsOf, FiringsOf)
+class Held(NamedTuple):
+    """An event that is held for the composite trigger of a chain, but for what it tells; the fields are those of `HoldEvent`."""
+
+    key: str
+    at: float
+    items: tuple[int, ...]
+    trigger: str
+    event: str
+    event_id: str
+    by_run: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFor(Question["tuple[Held, ...]"]):
+    """Question: which events are held for the composite trigger of a chain. Answer: these, as they were recorded."""
+
+    chain: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToldBy(Question["Mapping[str, JsonValue]"]):
+    """Question: what the events tell that are held for a chain. Answer: their fields, by the keys of the events."""
+
+    chain: str
+
+
+QUESTIONS: Final = (
+    *(ListenersTo, ChainNamed, ChainFiresNow, ChainRunOf, OpenRunsOf, FiringsOf),
+    *(HeldFor, ToldBy),
+)

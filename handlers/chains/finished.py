@@ -22,9 +22,10 @@ def decide(event: ChainRunFinished, given: Given) -> Deciding:
             effects.append(Emit(ChainRunTurn(run.id, given.at, event.run)))
     if event.status in ("failed", "timed_out"):
         chain = yield from ask(ChainNamed(event.chain))
-        schedule = None if isinstance(chain, str) else chain.trigger.schedule
+        schedules = () if isinstance(chain, str) else chain.trigger.schedules
+        pauses = any(each.pause_on_failure for each in schedules)
         fires = yield from ask(ChainFiresNow(event.chain))
-        if schedule is not None and schedule.pause_on_failure and (fires is None or fires.status == "active"):
+        if pauses and (fires is None or fires.status == "active"):
             why = f"{event.run} ended {event.status}, and its file says pause_on_failure"
             effects += [
                 SetChainStatus(event.chain, given.at, "paused", why, "pause_on_failure"),

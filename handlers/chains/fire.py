@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 from runward.config.chain import Chain, chain_of
 from runward.config.expression import ExpressionError, Missing, Value
+from runward.config.json_value import JsonValue
 from runward.config.step import NAMES
 from runward.handlers.asking import Asking, Given, ask
 from runward.handlers.chains.advancing import WAITS, Position, onward, over, run_id
@@ -21,6 +22,7 @@ from runward.handlers.chains.rang import DEADLINE
 from runward.handlers.chains.stepping import given_to
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.timers.events import TimerSet
+from runward.handlers.timestamps import in_utc
 
 MOST_DEEP: Final = 8
 """Chain runs that may fire one another."""
@@ -60,8 +62,16 @@ def decide(event: ChainFired, given: Given) -> Deciding:
     parent = None if event.by_run is None else (yield from ask(ChainRunOf(event.by_run)))
     depth = 1 if parent is None else parent.depth + 1
     deadline = None if chain.timeout is None else given.at + chain.timeout
+    cause: JsonValue = {
+        "event": event.event,
+        "event_id": event.event_id,
+        "due_at": None if event.due_at is None else in_utc(event.due_at),
+        "events": event.events,
+    }
     position = Position(
-        *(run, chain, event.fields, event.fired_by, given.event_hash, {}, deadline), fired_at=given.at
+        *(run, chain, event.fields, event.fired_by, given.event_hash, {}, deadline),
+        fired_at=given.at,
+        cause=cause,
     )
     others = yield from ask(OpenRunsOf(event.chain))
     turn = _turn(chain, event, others)
@@ -72,6 +82,7 @@ def decide(event: ChainFired, given: Given) -> Deciding:
         depth=depth,
         turn=turn.by if isinstance(turn, Turn) else None,
         waits=isinstance(turn, Turn) and bool(turn.waits_for),
+        cause=cause,
     )
     if depth > MOST_DEEP:
         why = f"{MOST_DEEP} chain runs have fired one another, the last one {event.by_run}"

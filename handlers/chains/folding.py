@@ -27,6 +27,7 @@ def folded(
             effect.depth,
             effect.turn,
             effect.at,
+            effect.cause,
         )
     if run is None:
         return None

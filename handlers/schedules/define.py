@@ -4,7 +4,7 @@ from runward.handlers.asking import Given, ask
 from runward.handlers.effects import Deciding, Explain
 from runward.handlers.schedules.awaiting import until
 from runward.handlers.schedules.effects import SetSchedule
-from runward.handlers.schedules.events import ScheduleChanged
+from runward.handlers.schedules.events import ScheduleChanged, chain_and_item
 from runward.handlers.schedules.facts import ScheduleIn, ScheduleOf
 from runward.handlers.timestamps import in_utc
 
@@ -13,7 +13,7 @@ def decide(event: ScheduleChanged, given: Given) -> Deciding:
     """Wait for what the file says now, which may have changed again since. The same words are counted on."""
     standing = yield from ask(ScheduleOf(event.chain))
     found = yield from ask(ScheduleIn(event.chain))
-    subject = f"chain {event.chain}"
+    subject = f"chain {chain_and_item(event.chain)[0]}"
     if found is None:
         if standing is None or standing.words is None:
             return ()

@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, Given, ask
 from runward.handlers.chains.effects import RecordFiring
-from runward.handlers.chains.events import ChainFired
+from runward.handlers.chains.events import ChainFired, TriggerMatched
 from runward.handlers.chains.facts import ChainNamed
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.schedules.awaiting import until
 from runward.handlers.schedules.effects import SetSchedule
-from runward.handlers.schedules.events import LANE
+from runward.handlers.schedules.events import LANE, chain_and_item
 from runward.handlers.schedules.facts import Scheduled, ScheduleIn, ScheduleOf
 from runward.handlers.timers.events import TimerRang
 from runward.handlers.timestamps import in_utc
@@ -44,7 +44,7 @@ def decide(event: TimerRang, given: Given) -> Deciding:
     found = yield from ask(ScheduleIn(chain))
     if found is None:
         gone = SetSchedule(chain, given.at, None, given.at, None, None)
-        return gone, Explain(f"chain {chain}", "refused", "it is due, and its file has no right schedule")
+        return gone, Explain(_about(chain), "refused", "it is due, and its file has no right schedule")
     came = times_until(found, standing.due, standing.since, given.at)
     fired, missed = _dealt(found, chain, came, standing.since, given.at)
     limit = found.schedule.max_runs
@@ -100,20 +100,29 @@ def _fire(
 ) -> Asking[tuple[Effect, ...]]:
     if not fired:
         return ()
-    there = yield from ask(ChainNamed(chain))
+    name, item = chain_and_item(chain)
+    there = yield from ask(ChainNamed(name))
     if isinstance(there, str):
-        return (Explain(f"chain {chain}", "refused", there),)
+        return (Explain(_about(chain), "refused", there),)
     assert there.document is not None
     effects: list[Effect] = []
     for due, code in fired:
         said = in_utc(due)
         fields: dict[str, JsonValue] = {"due_at": said, "schedule": found.schedule.times.text}
-        key = f"schedule@{said}"
-        order = ChainFired(
-            chain, given.at, key, EVENT, said, fields, there.document.root, result=code, due_at=due
-        )
-        effects.append(Emit(order))
+        told = (name, given.at, _key(item, due), EVENT, said, fields, there.document.root)
+        if item is None:
+            effects.append(Emit(ChainFired(*told, result=code, due_at=due)))
+        else:
+            effects.append(Emit(TriggerMatched(*told, (item,), result=code, due_at=due)))
     return tuple(effects)
+
+
+def _key(item: int | None, due: float) -> str:
+    return f"schedule{'' if item is None else f'#{item}'}@{in_utc(due)}"
+
+
+def _about(chain: str) -> str:
+    return f"chain {chain_and_item(chain)[0]}"
 
 
 def _miss(chain: str, found: Scheduled, missed: list[float], came: Came, given: Given) -> tuple[Effect, ...]:
@@ -125,7 +134,8 @@ def _miss(chain: str, found: Scheduled, missed: list[float], came: Came, given: 
     why = f"it was due at {in_utc(missed[-1])}{many}, and found more than {PATIENCE:g} s late"
     if missed[-1] != came.times[-1]:
         why = f"it was due at {in_utc(missed[-1])}{many}, and a later time has come"
+    name, item = chain_and_item(chain)
     return (
-        RecordFiring(chain, given.at, f"schedule@{in_utc(missed[-1])}", EVENT, MISSED, why, None, missed[-1]),
-        Explain(f"chain {chain}", "refused", f"a firing is missed: {why}", {"reason": MISSED}),
+        RecordFiring(name, given.at, _key(item, missed[-1]), EVENT, MISSED, why, None, missed[-1]),
+        Explain(_about(chain), "refused", f"a firing is missed: {why}", {"reason": MISSED}),
     )

@@ -82,7 +82,25 @@ STEP = "  - {id: one, skill: review}\n"
         ("name: a\nsteps:\n" + STEP, "the trigger is missing"),
         ("name: a\ntrigger: {}\nsteps:\n" + STEP, "c.yaml:2:10: trigger: the trigger is empty"),
         ("name: a\ntrigger: {event: x, manual: true}\nsteps:\n" + STEP, "must have exactly one of event, schedule, manual"),
-        ("name: a\ntrigger: {any_of: []}\nsteps:\n" + STEP, "trigger.any_of: is not supported by this version yet"),
+        ("name: a\ntrigger: {event: file.changed}\nsteps:\n" + STEP, "c.yaml:2:18: trigger.event: file.changed has no 'path'"),
+        ("name: a\ntrigger: {event: file.changed, path: 1}\nsteps:\n" + STEP, "trigger.path: 1 is not a path"),
+        ("name: a\ntrigger: {event: file.changed, path: ../x}\nsteps:\n" + STEP, "trigger.path: '../x' has a '..' in it"),
+        ("name: a\ntrigger: {event: file.changed, path: 'a**'}\nsteps:\n" + STEP, "trigger.path: 'a**' has '**' beside other characters"),
+        ("name: a\ntrigger: {event: x, path: a}\nsteps:\n" + STEP, "trigger.path: belongs to the event file.changed"),
+        ("name: a\ntrigger: {manual: true, path: a}\nsteps:\n" + STEP, "trigger.path: belongs to an event"),
+        ("name: a\ntrigger: {any_of: []}\nsteps:\n" + STEP, "c.yaml:2:19: trigger.any_of: must be a list of triggers, not empty"),
+        ("name: a\ntrigger: {all_of: {event: a}}\nsteps:\n" + STEP, "trigger.all_of: must be a list of triggers, not a table"),
+        ("name: a\ntrigger: {all_of: [a]}\nsteps:\n" + STEP, "trigger.all_of[0]: this item is a text, not a table"),
+        ("name: a\ntrigger: {all_of: [{}]}\nsteps:\n" + STEP, "trigger.all_of[0]: this item is empty"),
+        ("name: a\ntrigger: {sequence: [{manual: true}]}\nsteps:\n" + STEP, "c.yaml:2:23: trigger.sequence[0].manual: can't be an item"),
+        ("name: a\ntrigger: {sequence: [{within: 1h}]}\nsteps:\n" + STEP, "sequence[0]: must have exactly one of event, schedule, all_of, sequence, any_of"),
+        ("name: a\ntrigger: {any_of: [{event: a}], within: 1h}\nsteps:\n" + STEP, "trigger.within: belongs to an all_of"),
+        ("name: a\ntrigger: {all_of: [{event: a}], within: 90}\nsteps:\n" + STEP, "trigger.within: is a number, not a duration"),
+        ("name: a\ntrigger: {all_of: [{event: a}], within: 0s}\nsteps:\n" + STEP, "trigger.within: '0s' must be at least 1us"),
+        ("name: a\ntrigger: {all_of: [{event: a, filter: 1}]}\nsteps:\n" + STEP, "trigger.all_of[0].filter: is a number, not a table of keys"),
+        ("name: a\ntrigger: {all_of: [{schedule: '@daily', overlap: allow}]}\nsteps:\n" + STEP, "all_of[0].overlap: belongs to a schedule that fires its chain by itself"),
+        ("name: a\ntrigger: {all_of: [{any_of: [{all_of: [{any_of: [{event: a}]}]}]}]}\nsteps:\n" + STEP, "all_of[0].any_of: composites can be 3 deep"),
+        ("name: a\ntrigger: {any_of: [" + "{event: a}, " * 33 + "]}\nsteps:\n" + STEP, "waits for 33 events and schedules, at most 32 are possible"),
         ("name: a\ntrigger: {schedule: 1}\nsteps:\n" + STEP, "trigger.schedule: is a number, not a text"),
         ("name: a\ntrigger: {schedule: '0 5-1 * * *'}\nsteps:\n" + STEP, "'5-1' is a reversed range in the hour"),
         ("name: a\ntrigger: {schedule: '0 0 30 2 *'}\nsteps:\n" + STEP, "never comes: there is no such day"),
@@ -121,3 +139,26 @@ def test_a_wrong_chain_has_one_message_with_its_place(text: str, problem: str) -
     (found,) = read(text)
     assert problem in found
     assert read_chain(text, "c.yaml", Callables(("review",), ("merge",))).value is None
+
+
+def test_a_composite_has_its_items_in_the_order_of_the_file() -> None:
+    trigger = (
+        "{sequence: [{event: a}, {any_of: [{schedule: '@daily'}, {event: b, filter: {x: 1}}]}], within: 2h}"
+    )
+    chain = read_chain(f"name: a\ntrigger: {trigger}\nsteps:\n{STEP}", "c.yaml", Callables(("review",))).value
+    assert chain is not None
+    found = chain.trigger
+    assert (found.composite, found.within, found.items[1].composite) == ("sequence", 7200.0, "any_of")
+    assert [each.event for each in found.leaves] == ["a", None, "b"]
+    assert [each.times.text for each in found.schedules] == ["@daily"]
+
+
+@pytest.mark.parametrize(
+    ("path", "glob"),
+    [("/srv/*.md", "/srv/*.md"), ("work/**", "/etc/runward/work/**"), ("./a", "/etc/runward/a")],
+)
+def test_the_path_of_a_trigger_is_relative_to_the_settings_file(path: str, glob: str) -> None:
+    text = f"name: a\ntrigger: {{event: file.changed, path: '{path}'}}\nsteps:\n{STEP}"
+    chain = read_chain(text, "c.yaml", Callables(("review",), directory="/etc/runward")).value
+    assert chain is not None
+    assert chain.trigger.path == glob

@@ -19,6 +19,7 @@ from runward.handlers.chains.events import (
     ChainRunTurn,
     ChainStatusRequested,
     EventOccurred,
+    TriggerMatched,
 )
 from runward.handlers.events import (
     AttemptEnded,
@@ -85,6 +86,7 @@ EXAMPLES: list[Event] = [
     ChainStatusRequested("r", 1.0, "pr", "paused", "why", "ann"),
     ChainRunCancelRequested("r", 1.0, "cr_0", "why", "ann"),
     ChainFired("pr", 1.0, "r", "pr.opened", "id", {"pr": 12}, {"name": "pr", "steps": [{"id": "a"}]}),
+    TriggerMatched("pr", 1.0, "r", "pr.opened", "id", {"pr": 12}, {"name": "pr"}, (0, 2), "ann", "cr_0"),
     ChainRunFinished("cr_0", "pr", 9.0, "completed", "chain.completed.ok"),
     ChainRunTurn("cr_1", 9.0, "cr_0"),
     ScheduleChanged("pr", 1.0, '{"schedule": "@daily"}'),

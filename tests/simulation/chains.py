@@ -143,6 +143,9 @@ class Chains:
     def schedules(self) -> dict[str, str]:
         return {name: name for name in self._there if self.scheduled(name) is not None}
 
+    def watched_paths(self) -> tuple[str, ...]:
+        return ()
+
     def moments(self, length: float) -> list[float]:
         """When somebody emits an event, or fires a chain. In some histories there is a chain with a schedule, too."""
         dice = random.Random(f"{self._universe.seed}/schedules")

@@ -3,7 +3,7 @@
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -13,6 +13,7 @@ from runward.config.chain import CHAIN_SUFFIX, Chain
 from runward.config.json_value import JsonValue
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
+from runward.daemon.cli.chain.trigger import held_as_json, in_short, in_words, tree
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
@@ -32,7 +33,14 @@ from runward.daemon.cli.terminal.output import (
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.configuration.settings import NotFound, chain_names, find_chain
 from runward.daemon.disk.durable import write_durably
-from runward.daemon.store.reading_chains import ChainRunRow, ChainStatusRow, chain_statuses, last_runs
+from runward.daemon.store.reading_chains import (
+    ChainRunRow,
+    ChainStatusRow,
+    HeldRow,
+    chain_statuses,
+    held_events,
+    last_runs,
+)
 from runward.handlers.chains.effects import ChainStatus
 
 RUN_STATUSES: Final = (
@@ -140,7 +148,7 @@ def _row(name: str, parsed: Parsed[Chain], known: Known) -> tuple[str, ...]:
     wrong = f"wrong: `runward chain show {name}` says why"
     return (
         safe(name),
-        safe(_trigger(found)) if found is not None else "-",
+        safe(in_short(found.trigger)) if found is not None else "-",
         str(len(found.steps)) if found is not None else "-",
         coloured("failed", wrong) if found is None else _state(known.status(found.name)),
         _last(known.last_runs.get(found.name)) if found is not None else "-",
@@ -153,12 +161,6 @@ def _state(status: str) -> str:
 
 def _last(row: ChainRunRow | None) -> str:
     return "-" if row is None else f"{coloured(row.status)} {ago(row.created_at, time.time())}"
-
-
-def _trigger(found: Chain) -> str:
-    """What fires it, in a word or two."""
-    trigger = found.trigger
-    return trigger.event or (trigger.schedule.times.text if trigger.schedule is not None else "a person")
 
 
 @chain.command()
@@ -180,21 +182,31 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
         definition = (
             parsed.value.document.root if parsed.value is not None and parsed.value.document else None
         )
-        print_json({**_summary(name, parsed, _known(settings)), "definition": definition})
+        held = held_as_json(_held(settings, parsed.value)) if parsed.value is not None else []
+        print_json({**_summary(name, parsed, _known(settings)), "definition": definition, "seen": held})
     else:
         complain(parsed.problems)
         if parsed.value is not None:
-            click.echo("\n".join(_lines(parsed.value)))
+            click.echo("\n".join(_lines(parsed.value, _held(settings, parsed.value))))
     if parsed.value is None:
         sys.exit(WRONG_USAGE)
 
 
-def _lines(found: Chain) -> list[str]:
-    trigger = found.trigger
-    fired = f"the event {trigger.event}" if trigger.event is not None else "a person"
-    if trigger.schedule is not None:
-        fired = f"the schedule {trigger.schedule.times.text!r} in {trigger.schedule.times.zone}"
-    lines = [f"{safe(found.name)}: fired by {safe(fired)}"]
+def _held(settings: Settings, found: Chain) -> list[HeldRow]:
+    """What the chain's trigger, as its file says it now, has seen and not used yet."""
+    from runward.daemon.store import reading
+    from runward.handlers.chains.gather import digest
+
+    if found.trigger.composite is None:
+        return []
+    assert found.document is not None
+    with reading.reading(settings.state_dir) as connection:
+        rows = held_events(connection, found.name)
+    return [each for each in rows if each.trigger == digest(found.document.root)]
+
+
+def _lines(found: Chain, held: Sequence[HeldRow]) -> list[str]:
+    lines = [f"{safe(found.name)}: fired by {safe(in_words(found.trigger))}", *tree(found.trigger, held)]
     if found.description:
         lines.append(safe(found.description))
     for step in (*found.steps, *found.on_failure):
@@ -236,6 +248,13 @@ def _summary(name: str, parsed: Parsed[Chain], known: Known) -> dict[str, JsonVa
     metavar="FILE",
     help="A JSON list: the outcome of each step in order, null for none.",
 )
+@click.option(
+    "--against",
+    multiple=True,
+    metavar="SESSION...",
+    shell_complete=completing.sessions,
+    help="Sessions in step order whose recorded outcomes count, - for none.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def fire(
@@ -246,6 +265,7 @@ def fire(
     wait: bool,
     event: str | None,
     outcomes: str | None,
+    against: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Have the daemon fire a chain, whatever its trigger, or show what it would do (--dry-run, without a daemon).
@@ -258,13 +278,21 @@ def fire(
     Example:
       runward chain fire pr-review pr_number:=12
       runward chain fire pr-review pr_number:=12 --dry-run --outcomes outcomes.json
+      runward chain fire pr-review pr_number:=12 --dry-run --against @last
     """
-    from runward.daemon.cli.chain.trial import given_outcomes, given_trigger, print_trial, try_out
+    from runward.daemon.cli.chain.trial import (
+        given_outcomes,
+        given_trigger,
+        print_trial,
+        recorded_outcomes,
+        try_out,
+    )
 
     settings = settings_in_force(context)
     if not dry_run:
-        if outcomes is not None:
-            fail("--outcomes belongs to --dry-run: real steps have their own outcomes", WRONG_USAGE)
+        for option, is_given in (("--outcomes", outcomes is not None), ("--against", bool(against))):
+            if is_given:
+                fail(f"{option} belongs to --dry-run: real steps have their own outcomes", WRONG_USAGE)
         from runward.daemon.cli.chain import firing as chain_firing
 
         found = _right(settings, name)
@@ -273,9 +301,25 @@ def fire(
         return
     if wait:
         fail("--wait has nothing to wait for with --dry-run: it starts nothing", WRONG_USAGE)
+    if against:
+        against, values = _sessions_among(against, values)
+        if outcomes is not None:
+            fail("--outcomes and --against both say the outcomes: leave one of them out", WRONG_USAGE)
     found = _right(settings, name)
-    trial = try_out(settings, found, given_trigger(values, event), given_outcomes(outcomes))
+    trigger = given_trigger(values, event)
+    known = recorded_outcomes(settings, against) if against else given_outcomes(outcomes)
+    trial = try_out(settings, found, trigger, known)
     print_trial(trial, as_json=as_json)
+
+
+def _sessions_among(
+    against: tuple[str, ...], words: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The sessions of `--against`, and the KEY=VALUE words. What has no `=` goes on with the list of sessions."""
+    more = tuple(word for word in words if "=" not in word)
+    if more and len(against) > 1:
+        fail(f"{more[0]} is not KEY=VALUE: write all sessions after one --against", WRONG_USAGE)
+    return (*against, *more), tuple(word for word in words if "=" in word)
 
 
 def _refuse_if_paused(settings: Settings, name: str) -> None:

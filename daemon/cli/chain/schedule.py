@@ -17,6 +17,7 @@ from runward.daemon.cli.terminal.output import ago, fail, iso, local, print_json
 from runward.daemon.cli.terminal.times import Moment
 
 if TYPE_CHECKING:
+    from runward.config.chain import Chain
     from runward.config.schedule import Schedule, Times
     from runward.daemon.store.reading_schedules import FiringRow, ScheduleRow
 
@@ -111,9 +112,14 @@ def list_schedules(context: click.Context, as_json: bool) -> None:
         known = reading_schedules.schedules(connection)
         for name in chain_names(settings):
             chain = find_chain(settings, name).value
-            if chain is not None and chain.trigger.schedule is not None:
-                last = reading_schedules.last_firing(connection, chain.name, is_scheduled=True)
-                found.append((chain.name, chain.trigger.schedule, known.get(chain.name), last))
+            if chain is None or not chain.trigger.schedules:
+                continue
+            last = reading_schedules.last_firing(connection, chain.name, is_scheduled=True)
+            found += [
+                (chain.name, leaf.schedule, known.get(_called(chain, number)), last)
+                for number, leaf in enumerate(chain.trigger.leaves)
+                if leaf.schedule is not None
+            ]
     if as_json:
         print_json([_as_json(*each, now=now) for each in found])
     elif not found:
@@ -121,6 +127,13 @@ def list_schedules(context: click.Context, as_json: bool) -> None:
     else:
         rows = [_row(*each, now=now) for each in found]
         print_table(("CHAIN", "SCHEDULE", "ZONE", "NEXT", "LAST"), rows)
+
+
+def _called(chain: "Chain", number: int) -> str:
+    """What the schedule with this number in the chain's trigger is called."""
+    from runward.handlers.schedules.events import schedule_of_item
+
+    return chain.name if chain.trigger.composite is None else schedule_of_item(chain.name, number)
 
 
 def _due(each: "Schedule", row: "ScheduleRow | None", now: float) -> float | None:

@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
@@ -19,6 +19,9 @@ from runward.daemon.cli.play.run import values_of
 from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, safe
 from runward.daemon.configuration.declarations import Declarer
 from runward.handlers.chains.stepping import NotStarted, command_of, given_to, judge
+
+NO_SESSION: Final = "-"
+"""What stands for a step without a session, in a list of sessions."""
 
 
 class Tried(NamedTuple):
@@ -53,8 +56,45 @@ def given_outcomes(file: str | None) -> Sequence[Mapping[str, JsonValue] | None]
     for number, each in enumerate(found):
         if each is not None and not isinstance(each, dict):
             note(f"{file}: outcome {number} is {kind(each)}, not an object: it counts as not produced")
-        outcomes.append(each if isinstance(each, dict) else None)
+        outcomes.append(_valid(each, f"{file}: outcome {number}") if isinstance(each, dict) else None)
     return outcomes
+
+
+def _valid(outcome: Mapping[str, JsonValue], where: str) -> Mapping[str, JsonValue] | None:
+    """The outcome as it would be kept. One that says its kind and is invalid counts as not produced."""
+    from runward.config.outcome import CheckedOutcome, check_outcome
+
+    if "outcome_kind" not in outcome:
+        return outcome
+    checked = check_outcome(dict(outcome))
+    if isinstance(checked, CheckedOutcome):
+        return checked.value
+    note(
+        f"{where} counts as not produced: {'; '.join(f'{each.field} {each.message}'.strip() for each in checked)}"
+    )
+    return None
+
+
+def recorded_outcomes(
+    settings: Settings, sessions: Sequence[str]
+) -> Sequence[Mapping[str, JsonValue] | None]:
+    """The outcome of a registered kind that each of these sessions produced last; None for one without, and for `-`."""
+    from runward.daemon.cli.shell.context import store_to_read
+    from runward.daemon.cli.shell.finding import recorded_session
+    from runward.daemon.store.reading_artifacts import latest_outcome
+
+    found: list[Mapping[str, JsonValue] | None] = []
+    with store_to_read(settings) as connection:
+        for each in sessions:
+            if each == NO_SESSION:
+                found.append(None)
+                continue
+            row = recorded_session(connection, settings, each)
+            outcome = latest_outcome(connection, row.key)
+            if outcome is None:
+                note(f"{each} has no outcome of a registered kind")
+            found.append(outcome)
+    return found
 
 
 def _json(file: str) -> JsonValue:

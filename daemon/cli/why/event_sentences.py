@@ -104,6 +104,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "ChainStatusRequested": _status_requested,
     "ChainRunCancelRequested": _cancel_requested,
     "ChainFired": "{event} fired the chain {chain}",
+    "TriggerMatched": "the trigger of {chain} waits for {event}",
     "ChainRunFinished": "the chain run ended {status}: {reason_code}",
     "ChainRunTurn": "it is the turn of {run}, after {after}",
     "ApprovalWanted": "step {step} waits for a person",

@@ -12,6 +12,7 @@ from runward.daemon.store.tables.decisions import DECISIONS
 from runward.daemon.store.tables.events import EVENTS
 from runward.daemon.store.tables.files import FILES
 from runward.daemon.store.tables.firings import FIRINGS
+from runward.daemon.store.tables.held_events import HELD_EVENTS
 from runward.daemon.store.tables.hooks import HOOKS
 from runward.daemon.store.tables.jobs import JOBS
 from runward.daemon.store.tables.journal_lines import JOURNAL_LINES
@@ -26,6 +27,7 @@ from runward.daemon.store.tables.schedules import SCHEDULES
 from runward.daemon.store.tables.sessions import SESSIONS
 from runward.daemon.store.tables.starts import STARTS
 from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table, Write
+from runward.daemon.store.tables.watched_files import WATCHED_FILES
 from runward.handlers.asking import Question
 from runward.handlers.effects import Effect
 
@@ -44,6 +46,7 @@ TABLES: Final[tuple[Table, ...]] = (
     CHAIN_RUNS,
     APPROVALS,
     FIRINGS,
+    HELD_EVENTS,
     SCHEDULES,
     NOTICES,
     DECISIONS,
@@ -52,6 +55,7 @@ TABLES: Final[tuple[Table, ...]] = (
     JOURNAL_LINES,
     FILES,
     HOOKS,
+    WATCHED_FILES,
 )
 
 WRITES: Final[tuple[Write, ...]] = tuple(write for table in TABLES for write in table.writes)

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 OPEN: Final = Write(
     "insert into chain_runs (id, chain, event, fired_by, definition, trigger_event, status, reason_code, reason_summary,"
-    " current_step, created_at, updated_at, deadline, said_by, depth, turn)"
-    " values (?, ?, ?, ?, ?, ?, 'running', 'chain.running.started', 'it was fired', 0, ?, ?, ?, ?, ?, ?)"
+    " current_step, created_at, updated_at, deadline, said_by, depth, turn, cause)"
+    " values (?, ?, ?, ?, ?, ?, 'running', 'chain.running.started', 'it was fired', 0, ?, ?, ?, ?, ?, ?, ?)"
 )
 STEP: Final = Write(
     "insert into chain_steps (run, step, attempt, status, reason_code, reason_summary, value, session_key, outcome,"
@@ -97,6 +97,7 @@ def _open(batch: "Batch", job: Job, effect: OpenChainRun) -> None:
             effect.said_by,
             effect.depth,
             effect.turn,
+            None if effect.cause is None else to_json(effect.cause).decode(),
         ),
     )
 
@@ -132,7 +133,7 @@ async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStan
         )
     rows = await store.read(
         "select id, chain, status, definition, trigger_event, fired_by, reason_code, reason_summary, deadline, said_by,"
-        " depth, turn, created_at from chain_runs"
+        " depth, turn, created_at, cause from chain_runs"
         " where id in (select value from json_each(?))",
         (keys,),
     )
@@ -152,8 +153,9 @@ async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStan
             as_int(depth),
             None if turn is None else str(turn),
             as_float(created_at),
+            None if cause is None else json.loads(str(cause)),
         )
-        for run, chain, status, definition, trigger, fired_by, code, summary, deadline, said_by, depth, turn, created_at in rows
+        for run, chain, status, definition, trigger, fired_by, code, summary, deadline, said_by, depth, turn, created_at, cause in rows
     }
 
 

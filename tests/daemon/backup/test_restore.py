@@ -115,6 +115,16 @@ def test_the_epoch_is_higher_than_any_before_in_the_store_and_beside_it(state: P
     assert rows(state / "runward.db", "select head_seq, epoch from restores") == [(0, 11)]
 
 
+def test_what_chains_have_seen_and_know_of_files_begins_anew(state: Path, backup: Path) -> None:
+    held = "insert into held_events (chain, key, at, items, trigger_hash, event, event_id, fields) values"
+    change(backup, f"{held} ('c', 'k', 1.0, '[0]', 'h', 'e', 'i', '{{}}')")
+    change(backup, "insert into watched_globs values ('/a/*', 1.0)")
+    change(backup, "insert into watched_files values ('/a/*', '/a/b', '1:2:3')")
+    carry_out(state, backup)
+    for table in ("held_events", "watched_globs", "watched_files"):
+        assert rows(state / "runward.db", f"select * from {table}") == []
+
+
 def test_the_current_store_is_kept_whole_with_what_only_its_log_has(state: Path, backup: Path) -> None:
     with closing(sqlite3.connect(state / "runward.db", isolation_level=None)) as connection:
         connection.execute("insert into problems (path, message, since) values ('a', 'b', 0)")

@@ -371,3 +371,61 @@ def test_a_paused_chain_skips_what_comes_and_fires_again_once_it_is_resumed(firi
     assert "is skipped: it is paused, as" in told
     assert "asked: a freeze" in told
     assert firing.call("why", "chain nobody").code == 3
+
+
+COMPOSITE = """\
+name: both
+trigger: {all_of: [{event: ci.passed, filter: {pr: 7}}, {sequence: [{event: asked}, {event: done}], within: 1h}]}
+steps:
+  - {skill: touch, condition: "{{ chain.events[0].fields.by == 'ann' and trigger.pr == 7 }}"}
+"""
+
+
+def test_events_fire_a_chain_together_over_a_restart_of_the_daemon(firing: Place) -> None:
+    (firing.directory / "both.yaml").write_text(COMPOSITE)
+    assert firing.call("chain", "define", "both.yaml").code == 0
+    listed = firing.call("chain", "list").out
+    assert "ci.passed + (asked > done)" in listed
+
+    def seen() -> list[object]:
+        return [each["event"] for each in firing.call("chain", "show", "both", "--json").items("seen")]
+
+    assert firing.call("event", "emit", "asked", "by=ann", "--id", "a").code == 0
+    assert firing.call("event", "emit", "ci.passed", "pr:=8").code == 0
+    with firing.daemon():
+        wait_for(lambda: seen() == ["asked"], "the first event to be seen")
+        assert firing.call("event", "emit", "done").code == 0
+        wait_for(lambda: seen() == ["asked", "done"], "the second event to be seen")
+        shown = firing.call("chain", "show", "both").out
+        assert "all of these within 1d, in any order" in shown
+        assert "- the event asked: seen a at " in shown
+    with firing.daemon():
+        assert firing.call("event", "emit", "ci.passed", "pr:=7").code == 0
+        wait_for(lambda: over(firing, 1), "the chain run")
+    (run,) = runs_of(firing)
+    assert (run["chain"], run["status"]) == ("both", "completed")
+    assert steps_of(firing) == [("step0", "completed")]
+    assert seen() == []
+    assert "asked, done, ci.passed fire it together" in firing.call("why", "chain both").out
+
+
+def test_a_changed_file_fires_a_chain_also_where_it_changed_while_no_daemon_ran(firing: Place) -> None:
+    work = firing.directory / "work"
+    work.mkdir()
+    (work / "old.md").write_text("old")
+    (firing.directory / "files.yaml").write_text(
+        f"name: files\ntrigger: {{event: file.changed, path: '{work}/*.md'}}\n"
+        "steps:\n  - {skill: touch, condition: \"{{ trigger.change == 'created' }}\"}\n"
+    )
+    assert firing.call("chain", "define", "files.yaml").code == 0
+    assert f"fired by changes of {work}/*.md" in firing.call("chain", "show", "files").out
+    firing.daemon_once()
+    (work / "new.md").write_text("new")
+    firing.daemon_once()
+    assert len(runs_of(firing)) == 1
+    assert steps_of(firing) == [("step0", "completed")]
+    with firing.daemon():
+        (work / "new.md").unlink()
+        wait_for(lambda: over(firing, 2), "the second chain run")
+    shown = firing.call("chain", "run", "show", "@last", "--json").object()
+    assert shown["trigger_event"] == {"path": f"{work}/new.md", "change": "deleted"}

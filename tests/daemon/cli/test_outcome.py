@@ -76,3 +76,25 @@ def test_a_session_shows_its_outcomes_and_why_says_what_is_wrong_with_the_others
     told = judged.call("why", "run-1", "--json").out
     assert "gate_passed: is missing" in told
     assert "outcomes/bad.json" in told
+
+
+def test_a_chain_is_tried_over_recorded_outcomes(judged: Place) -> None:
+    (judged.directory / "playbooks/look.playbook.yaml").write_text("command: [look]\n")
+    (judged.directory / "c.yaml").write_text(
+        "name: c\ntrigger: {manual: true}\nsteps:\n  - {id: one, skill: look}\n"
+        "  - {id: two, skill: look}\n"
+        "  - {id: three, skill: look, condition: \"{{ steps.two.outcome.outcome_kind in ['review_verdict', 'test_result'] }}\"}\n"
+        "  - {id: four, skill: look, condition: \"{{ steps.one.outcome.summary == 'x' }}\"}\n"
+    )
+
+    def would_run(*words: str) -> list[object]:
+        steps = judged.call("chain", "fire", "c.yaml", "--dry-run", *words, "--json").items("steps")
+        return [each["would_run"] for each in steps]
+
+    for words in (["-", "run-1"], ["-", "--against", "run-1"]):
+        assert would_run("--against", *words) == [True, True, True, False]
+    assert would_run("--against", "run-2", "run-2", "pr=1") == [True, True, False, False]
+    for words in (["--against", "a", "--against", "b", "c"], ["--against", "run-1", "--outcomes", "c.yaml"]):
+        assert judged.call("chain", "fire", "c.yaml", "--dry-run", *words).code == 2
+    assert judged.call("chain", "fire", "c.yaml", "--against", "run-1").code == 2
+    assert judged.call("chain", "fire", "c.yaml", "--dry-run", "--against", "nobody").code == 3

@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE_S
 from runward.daemon.watch import notifications
 from runward.daemon.watch.directories import Directories, Overflow
 from runward.daemon.watch.hints import Target
-from runward.daemon.watch.notifications import Inotify, Plan, Watching, plan_watches
+from runward.daemon.watch.notifications import Inotify, Plan, Pulse, Watching, plan_watches
 from runward.daemon.watch.roots import WatchedRoot
 
 
@@ -262,3 +262,36 @@ async def test_what_overflows_the_kernel_s_queue_has_the_watch_set_up_anew_and_i
                 await anyio.sleep(0.01)
         (Path(root.path) / "new").mkdir()
         await told.wait(lambda: ("runs", "new") in told.targets)
+
+
+async def test_a_change_in_a_directory_beside_the_roots_is_told_and_counts_as_a_watch(
+    tmp_path: Path, root: WatchedRoot
+) -> None:
+    beside, inside = tmp_path / "beside", Path(root.path) / "inside"
+    for each in (beside, inside):
+        each.mkdir()
+    (tmp_path / "inbox").mkdir()
+    told = Told()
+    changes: list[int] = []
+    watcher = Inotify(tmp_path / "inbox", 5, 20, 0.5, 30.0)
+    watcher.directories.paths = frozenset({str(beside), str(inside)})
+
+    def changed() -> None:
+        changes.append(1)
+        told.in_inbox()
+
+    watcher.directories.changed = changed
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watcher.watch, [root], told.stand, told.hint, told.in_inbox)
+        with anyio.fail_after(PATIENCE_S):
+            await told.stands.wait()
+        for number, each in enumerate((beside, inside)):
+            (each / "file").write_text("x")
+            await told.wait(lambda: len(changes) > number)  # noqa: B023 - it is awaited here
+            changes[:] = [1] * (number + 1)
+        tasks.cancel_scope.cancel()
+    assert ("runs", "inside") in told.targets
+    plan, _ = watcher.plan([root], Pulse())
+    directories, watching, _ = watcher.set_up([root], Pulse())
+    directories.close()
+    assert watching.watched == plan.watches + 1, "the one inside a root is watched with the root"

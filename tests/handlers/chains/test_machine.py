@@ -115,6 +115,16 @@ def test_an_event_fires_each_chain_whose_filter_it_passes() -> None:
     assert decided(match.decide(occurred(), GIVEN), {ListenersTo("pr.opened"): ()}) == ()
 
 
+def test_a_changed_file_fires_the_chains_whose_path_it_matches() -> None:
+    text = TEXT.replace("{event: pr.opened, filter: {base: main}}", "{event: file.changed, path: /w/*.md}")
+    chain = read_chain(text, "pr.yaml", Callables(("review", "merge", "tell"))).value
+    assert chain is not None
+    for path, count in (("/w/a.md", 1), ("/w/a.txt", 0), ("/w/b/a.md", 0), (7, 0)):
+        event = EventOccurred("request", 1.0, "file.changed", "id", {"path": path, "change": "created"})
+        effects = decided(match.decide(event, GIVEN), {ListenersTo("file.changed"): (chain,)})
+        assert len(of(Emit, effects)) == count
+
+
 def test_a_person_fires_a_chain_whatever_its_trigger() -> None:
     event = ChainFireRequested("request", 1.0, "pr", {"pr": 7}, "ada")
     (emitted,) = of(Emit, decided(order.decide(event, GIVEN), {ChainNamed("pr"): CHAIN}))

@@ -10,6 +10,7 @@ from runward.config.schedule import Misfire, Schedule, parse_times
 from runward.config.step import Callables
 from runward.handlers.asking import Given
 from runward.handlers.chains.effects import RecordFiring
+from runward.handlers.chains.events import TriggerMatched
 from runward.handlers.chains.facts import ChainNamed
 from runward.handlers.effects import Emit
 from runward.handlers.schedules import define, due
@@ -129,3 +130,19 @@ def test_other_times_are_counted_anew_and_the_same_ones_on() -> None:
     (kept,) = of(SetSchedule, changed(old, None))
     assert (kept.words, kept.due, kept.timer) == (None, None, None)
     assert changed(None, None) == ()
+
+
+def test_the_time_of_a_schedule_inside_a_composite_is_one_of_the_events_that_it_waits_for() -> None:
+    schedule = Schedule(parse_times("every 1min", "UTC"))
+    answers: dict[Any, object] = {
+        ScheduleOf("tick#1"): ScheduleStanding("w", SINCE, SINCE + 60, "it", 0, None),
+        ScheduleIn("tick#1"): Scheduled(schedule, "w", due.PATIENCE),
+        ChainNamed("tick"): CHAIN,
+    }
+    now = SINCE + 60
+    effects = decided(due.decide(TimerRang("schedule:tick#1", "it", now), Given("hash", now)), answers)
+    (matched,) = [each.event for each in of(Emit, effects) if isinstance(each.event, TriggerMatched)]
+    assert (matched.chain, matched.items, matched.event) == ("tick", (1,), "schedule.fired")
+    assert (matched.fired_by, matched.due_at) == ("schedule#1@1970-01-01T00:17:40Z", now)
+    (kept,) = of(SetSchedule, effects)
+    assert (kept.chain, kept.due) == ("tick#1", now + 60)

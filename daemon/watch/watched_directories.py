@@ -1,0 +1,12 @@
+"""What is watched beside the roots."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class WatchedDirectories:
+    """Directories that the watcher watches for somebody else, flat, and whom it tells of a change there."""
+
+    paths: frozenset[str] = frozenset()
+    changed: Callable[[], None] = lambda: None

@@ -1,0 +1,187 @@
+"""Files whose changes fire chains: each change is told once, when the file has been unchanged for 2 s.
+
+Notifications only say when to look. What a look finds is compared with what the store kept of the last change that was
+told, so a change is found, too, that happened while no daemon ran. What was there when a glob was first seen is not told.
+"""
+
+import math
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, NamedTuple
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from runward.config.trigger import FILE_CHANGED
+from runward.daemon.ports.clock import Clock
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import watched_files
+from runward.daemon.store.tables.table import Rows
+from runward.daemon.watch.matching_files import Matching, matching
+from runward.daemon.watch.watched_directories import WatchedDirectories
+from runward.daemon.worker.part import Part
+from runward.handlers.chains.events import EventOccurred
+
+SETTLED: Final = 2.0
+"""Seconds for which a file must be unchanged."""
+
+GLOBS_PERIOD: Final = 5.0
+"""Seconds between two looks at which globs chains name."""
+
+LOOKS_APART: Final = 0.25
+"""Seconds between two looks at least: a file that is written to all the time is notified all the time."""
+
+Tell = Callable[[EventOccurred | None, Sequence[Rows]], None]
+"""Has a change recorded, with what is kept of it in the same transaction."""
+
+
+class _Unsettled(NamedTuple):
+    """How a file is (None: gone) that is not as it was told of, and since when (monotonic clock)."""
+
+    signature: str | None
+    since: float
+
+
+@dataclass(slots=True)
+class ChangedFiles(Part):
+    """Looks at the files that chains name, and tells of those that changed."""
+
+    store: Store
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    globs: Callable[[], tuple[str, ...]]
+    tell: Tell
+    watched: WatchedDirectories
+    watch_again: Callable[[], None]
+    period: Callable[[], float]
+    """Seconds between two looks though nothing was notified."""
+    _known: dict[str, dict[str, str]] | None = None
+    _unsettled: dict[str, _Unsettled] = field(default_factory=dict)
+    _problems: tuple[str, ...] = ()
+    _asked: bool = True
+    _seen: tuple[str, ...] = ()
+    _looked: float = -math.inf
+
+    is_owed: ClassVar[bool] = False
+
+    def degraded(self) -> list[str]:
+        """What can't be watched, for `status`."""
+        return [f"file.changed: {each}" for each in self._problems]
+
+    def wake(self) -> None:
+        """Something changed."""
+        self._asked = True
+        Part.wake(self)
+
+    async def begin(self) -> None:
+        """Be told by the watcher."""
+        self.watched.changed = self.wake
+
+    async def carry_out(self) -> bool:
+        """Look, where that is due, at most every `LOOKS_APART` seconds."""
+        now = self.clock.monotonic()
+        if now - self._looked < LOOKS_APART:
+            return False
+        globs = await anyio.to_thread.run_sync(self.globs)
+        if globs != self._seen or self._asked or self._unsettled or now - self._looked >= self.period():
+            self._asked, self._seen, self._looked = False, globs, now
+            await self.look(globs)
+        return False
+
+    def pause(self) -> float:
+        """Until the next file may have settled, or chains may name other globs."""
+        now = self.clock.monotonic()
+        soon = [each.since + SETTLED - now for each in self._unsettled.values()]
+        if self._asked:
+            soon.append(self._looked + LOOKS_APART - now)
+        return max(0.05, min(GLOBS_PERIOD, *soon)) if soon else GLOBS_PERIOD
+
+    async def look_once(self) -> None:
+        """Look at everything, and once more where files may still be written to: for a daemon that works once."""
+        await self.look(await anyio.to_thread.run_sync(self.globs))
+        if self._unsettled:
+            await anyio.sleep(SETTLED + 0.1)
+            await self.look(await anyio.to_thread.run_sync(self.globs))
+
+    async def look(self, globs: Sequence[str]) -> None:
+        """Compare the files with what is known of them."""
+        try:
+            if self._known is None:
+                self._known = await watched_files.known_files(self.store)
+        except sqlite3.Error as error:
+            self.log.warning("files.not_compared", why=str(error))
+            return
+        if not globs and not self._known:
+            return
+        found = await anyio.to_thread.run_sync(lambda: {glob: matching(glob) for glob in globs})
+        self._note_problems(found)
+        self._define(found, self._known)
+        self._compare({glob: each.files for glob, each in found.items() if each.problem is None}, self._known)
+        directories = frozenset(path for each in found.values() for path in each.directories)
+        if directories != self.watched.paths:
+            self.watched.paths = directories
+            self.watch_again()
+
+    def _note_problems(self, found: dict[str, Matching]) -> None:
+        problems = tuple(each.problem for each in found.values() if each.problem is not None)
+        for problem in problems:
+            if problem not in self._problems:
+                self.log.warning("files.not_watched", why=problem)
+        self._problems = problems
+
+    def _define(self, found: dict[str, Matching], known: dict[str, dict[str, str]]) -> None:
+        """Keep what is there where a glob is new, and forget what nobody asks for any more."""
+        for glob in [each for each in known if each not in found]:
+            del known[glob]
+            self.tell(
+                None,
+                (Rows(watched_files.UNWATCH, [(glob,)]), Rows(watched_files.UNWATCH_FILES, [(glob,)])),
+            )
+        for glob, each in found.items():
+            if glob in known or each.problem is not None:
+                continue
+            known[glob] = dict(each.files)
+            rows = [(glob, path, signature) for path, signature in each.files.items()]
+            since = Rows(watched_files.WATCH, [(glob, self.clock.now())])
+            self.tell(None, (since, Rows(watched_files.KEEP, rows)))
+            self.log.info("files.watched", glob=glob, files=len(rows))
+
+    def _compare(self, found: dict[str, dict[str, str]], known: dict[str, dict[str, str]]) -> None:
+        now = self.clock.monotonic()
+        differing: dict[str, list[str]] = {}
+        for glob, files in found.items():
+            for path in files.keys() | known[glob].keys():
+                if files.get(path) != known[glob].get(path):
+                    differing.setdefault(path, []).append(glob)
+        unsettled: dict[str, _Unsettled] = {}
+        for path, globs in sorted(differing.items()):
+            signature = found[globs[0]].get(path)
+            before = self._unsettled.get(path)
+            since = before.since if before is not None and before.signature == signature else now
+            if now - since < SETTLED:
+                unsettled[path] = _Unsettled(signature, since)
+                continue
+            self._tell_of(path, globs, signature, known)
+        self._unsettled = unsettled
+
+    def _tell_of(
+        self, path: str, globs: list[str], signature: str | None, known: dict[str, dict[str, str]]
+    ) -> None:
+        """Tell of one change, once for all globs."""
+        was_known = any(path in known[glob] for glob in globs)
+        change = "deleted" if signature is None else "modified" if was_known else "created"
+        at = self.clock.now()
+        identifier = f"{path}@{at!r}"
+        event = EventOccurred(
+            f"{FILE_CHANGED}/{identifier}", at, FILE_CHANGED, identifier, {"path": path, "change": change}
+        )
+        for glob in globs:
+            if signature is None:
+                del known[glob][path]
+            else:
+                known[glob][path] = signature
+        gone = [(glob, path) for glob in globs if signature is None]
+        kept = [(glob, path, signature) for glob in globs if signature is not None]
+        self.tell(event, (Rows(watched_files.GONE, gone), Rows(watched_files.KEEP, kept)))
