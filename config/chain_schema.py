@@ -124,6 +124,22 @@ _STEP: Final[JsonValue] = {
         "condition": _text("Exactly one expression. The step runs if it is true."),
         "timeout": _duration("In place of the playbook's or the action's."),
         "grace": _duration("The time between TERM and KILL."),
+        "start_within": _duration("The longest that it may wait for a slot or for its run's turn."),
+        "stale_after": _duration("The silence after which it is ended."),
+        "worktree": {
+            "type": "object",
+            "required": ["repo", "ref"],
+            "additionalProperties": False,
+            "description": "A fresh git worktree, in which the command starts.",
+            "properties": {
+                "repo": _text("The repository: an absolute path."),
+                "ref": _text("The branch, tag or commit."),
+                "keep": {
+                    "enum": ["never", "on_failure", "always"],
+                    "description": "When it stays after the end. Default: on_failure.",
+                },
+            },
+        },
         "continue_on_failure": _flag("The run continues after the step failed."),
         "retry": {
             "type": "object",

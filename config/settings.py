@@ -23,6 +23,7 @@ from runward.config.settings_keys import (
     DEFAULT_SCAN_PERIOD_S,
     DEFAULT_SETTLE_S,
     DEFAULT_STEP_MS,
+    DEFAULT_STEPS_AT_ONCE,
 )
 from runward.config.settings_layers import (
     DEFAULT,
@@ -107,6 +108,7 @@ class Settings(NamedTuple):
     chains: tuple[str, ...] = ()
     actions: tuple[Action, ...] = ()
     notify: tuple[Recipient, ...] = ()
+    steps_at_once: int = DEFAULT_STEPS_AT_ONCE
     http: Http | None = None
     github_secret_file: str | None = None
 
@@ -168,6 +170,7 @@ def settings_to_json(settings: Settings) -> JsonValue:
         "roots": roots,
         "contracts": [{"match": dict(rule.match), "playbook": rule.playbook} for rule in settings.contracts],
         "batch": settings.batch,
+        "steps_at_once": settings.steps_at_once,
         "retention": settings.retention,
         "low_disk": settings.low_disk,
         "log_limit": settings.log_limit,
@@ -195,6 +198,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
             "roots": list(roots),
             "contracts": list(contracts),
             "batch": int(batch),
+            "steps_at_once": int(steps_at_once),
             "retention": int() | float() | None as retention,
             "low_disk": int(low_disk),
             "log_limit": int(log_limit),
@@ -220,6 +224,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
                 chains=_texts(chains),
                 actions=tuple(action_of(name, each) for name, each in actions.items()),
                 notify=tuple(recipient_of(each) for each in notify),
+                steps_at_once=steps_at_once,
                 http=http_of(http or {}),
                 github_secret_file=github_secret_file_of(webhooks.get("github")),
             )
@@ -242,6 +247,7 @@ def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: s
         "agents": [posixpath.join(base, "agents")],
         "chains": [posixpath.join(base, "chains")],
         "batch": DEFAULT_BATCH,
+        "steps_at_once": DEFAULT_STEPS_AT_ONCE,
         "retention": DEFAULT_RETENTION_S,
         "low_disk": DEFAULT_LOW_DISK,
         "log_limit": DEFAULT_LOG_LIMIT,
@@ -292,6 +298,7 @@ def _settings(merged: Layer) -> Settings:
         roots=tuple(_root(placed.value) for placed in roots.values()),
         chains=_texts(values["chains"]),
         batch=int(_number(values["batch"])),
+        steps_at_once=int(_number(values["steps_at_once"])),
         retention=None if values["retention"] == NEVER else _number(values["retention"]),
         low_disk=int(_number(values["low_disk"])),
         log_limit=int(_number(values["log_limit"])),

@@ -36,6 +36,7 @@ FOREIGN_ROOT_KEYS: Final = ("settle", "stale_after", "start_within")
 
 DEFAULT_SETTLE_S: Final = 2.0
 DEFAULT_BATCH: Final = 256
+DEFAULT_STEPS_AT_ONCE: Final = 16
 DEFAULT_STEP_MS: Final = 2
 DEFAULT_DEBOUNCE_MS: Final = 5
 DEFAULT_LIMIT_SHARE: Final = 0.5
@@ -162,6 +163,11 @@ _KEYS: Final[dict[str, Shape]] = {
     ),
     "contracts": ListOf("Playbooks for the sessions of other tools' agents.", _RULE, _MOST_RULES),
     "batch": WholeNumber("The most jobs that one turn of the worker takes. Default: 256.", 1, 256),
+    "steps_at_once": WholeNumber(
+        "Steps of chains that may run at the same time; the others wait in firing order. Default: 16.",
+        1,
+        1000,
+    ),
     "retention": DurationText(
         "How long the record of a session is kept after its end, or 'never' to prune none. Default: 365d.",
         3600.0,

@@ -12,6 +12,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, kind, nearest, quoted
 from runward.config.shape import Complain
 from runward.config.template import NAME as VALUE_NAME
+from runward.config.worktree import Worktree, read_worktree
 
 MOST_STEPS: Final = 100
 NAMES: Final = ("trigger", "steps", "outcome", "chain")
@@ -33,9 +34,8 @@ _KEYS: Final = (
         "env",
         "cwd",
     ),
-    *("requires_approval", "approval"),
+    *("requires_approval", "approval", "start_within", "stale_after", "worktree"),
 )
-_KEYS_NOT_YET: Final = ("start_within", "stale_after", "worktree")
 _MOST_ATTEMPTS: Final = 100
 DEFAULT_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 600.0
@@ -89,7 +89,8 @@ class Step:
 
     One without an id is called by its number, as in `step0`. `values`, `env` and `cwd` are as they were written, texts with expressions in them. Without a `condition` it always
     runs. `timeout` and `grace` are in seconds, in place of the playbook's or the action's. With an `approval` a person
-    is asked before it runs.
+    is asked before it runs. `start_within` are the seconds that it may wait for a slot or its run's turn, `stale_after`
+    those of silence that end it.
     """
 
     index: int
@@ -105,6 +106,9 @@ class Step:
     env: Mapping[str, JsonValue] = field(default_factory=dict)
     cwd: str | None = None
     approval: ApprovalRule | None = None
+    start_within: float | None = None
+    stale_after: float | None = None
+    worktree: Worktree | None = None
 
     @property
     def name(self) -> str:
@@ -150,7 +154,7 @@ def _step(
             Complaint(loc, f"is {kind(value)}, not a table of keys", "write skill: NAME, or action: NAME")
         )
         return None
-    check_keys(value, loc, _KEYS, _KEYS_NOT_YET, complain)
+    check_keys(value, loc, _KEYS, (), complain)
     identifier, skill, action = value.get("id"), value.get("skill"), value.get("action")
     if identifier is None:
         identifier = f"step{index}"
@@ -178,6 +182,9 @@ def _step(
         _env(value.get("env"), (*loc, "env"), before, complain),
         _cwd(value.get("cwd"), (*loc, "cwd"), before, complain),
         _approval(value, loc, complain),
+        duration(value.get("start_within"), (*loc, "start_within"), complain),
+        duration(value.get("stale_after"), (*loc, "stale_after"), complain),
+        _worktree(value, loc, before, complain),
     )
 
 
@@ -255,6 +262,18 @@ def _cwd(value: JsonValue, loc: Location, before: list[str], complain: Complain)
         complain(Complaint(loc, f"{quoted(value)} is not an absolute path", fix))
     check_text(value, loc, before, complain)
     return value
+
+
+def _worktree(
+    step: Mapping[str, JsonValue], loc: Location, before: list[str], complain: Complain
+) -> Worktree | None:
+    at = (*loc, "worktree")
+    if step.get("worktree") is not None and step.get("cwd") is not None:
+        fix = "leave one of the two out: a step with a worktree starts in it"
+        complain(Complaint((*loc, "cwd"), "stands beside 'worktree'", fix, at_key=True))
+    return read_worktree(
+        step.get("worktree"), at, lambda text, where: check_text(text, where, before, complain), complain
+    )
 
 
 def _approval(step: Mapping[str, JsonValue], loc: Location, complain: Complain) -> ApprovalRule | None:

@@ -244,6 +244,10 @@ class StartRun(NamedTuple):
     timeout: float | None = None
     grace: float | None = None
     metadata: tuple[tuple[str, JsonValue], ...] = ()
+    stale_after: float | None = None
+    """The seconds of silence that end it."""
+    worktree: tuple[str, str] | None = None
+    """A git repository (its path) and what of it is checked out: the command starts there, and not in `cwd`."""
 
 
 class NoteHook(NamedTuple):

@@ -15,7 +15,7 @@ class OfSession:
 
 
 class AfterTime:
-    """What happens because time has passed: its cause lies behind it, and it begins a new line of causes."""
+    """What happens because time has passed, or others ended: its cause lies behind it, and it begins a new line."""
 
     __slots__ = ()
 

@@ -20,6 +20,7 @@ from runward.handlers.chains import (
     fire,
     gather,
     match,
+    offered,
     order,
     rang,
     status,
@@ -34,6 +35,7 @@ from runward.handlers.chains.events import (
     ChainRunTurn,
     ChainStatusRequested,
     EventOccurred,
+    SlotOffered,
     TriggerMatched,
     chain_run_of,
 )
@@ -168,6 +170,7 @@ ROUTES: Final = (
     _route(ChainFired, "chains/fire", fire.decide),
     _route(ChainRunFinished, "chains/finished", finished.decide),
     _route(ChainRunTurn, "chains/turn", turn.decide),
+    _route(SlotOffered, "chains/offered", offered.decide),
     _route(ScheduleChanged, "schedules/define", define.decide),
     _route(StartFailed, "starts/failed", failed.decide),
     _route(StartFailed, "chains/advance", advance.decide, _chain_run),

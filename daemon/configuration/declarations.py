@@ -208,6 +208,10 @@ class Declarer:
         leaves = [leaf for each in self._right_chains() for leaf in each.trigger.leaves]
         return tuple(sorted({leaf.path for leaf in leaves if leaf.path is not None}))
 
+    def steps_at_once(self) -> int:
+        """How many steps of chains may run at the same time."""
+        return self._settings.steps_at_once
+
     def chain(self, name: str) -> Chain | str:
         """The chain of this name, or why none can be fired. Mostly its file has its name, too."""
         try:

@@ -66,6 +66,7 @@ from runward.daemon.worker.clock_trust import ClockTrust
 from runward.daemon.worker.comparison import Comparison
 from runward.daemon.worker.deciding import Answers, Decider
 from runward.daemon.worker.following import Follower
+from runward.daemon.worker.free_slots import FreeSlots
 from runward.daemon.worker.hook_hints import HookHints
 from runward.daemon.worker.look import Looker
 from runward.daemon.worker.notices import NOBODY, Messenger, Notices
@@ -78,7 +79,8 @@ from runward.daemon.worker.reactions import Reactions
 from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import StoppedInTrouble, Worker
 from runward.daemon.worker.verdicts import Verdicts
-from runward.handlers.chains.events import EventOccurred
+from runward.daemon.worker.worktrees import Worktrees
+from runward.handlers.chains.events import EventOccurred, SlotOffered
 from runward.handlers.effects import (
     AppendLines,
     EndAttempt,
@@ -177,7 +179,9 @@ class Supervisor:
         self.starts = Starts(
             world.processes, world.files, store, world.clock, log, self._run_begun, self._found
         )
+        self.worktrees = Worktrees(world.processes, store, world.clock, log)
         self.notices = Notices(world.messenger, store, world.clock, log)
+        self.free_slots = FreeSlots(store, world.clock, log, world.chains.steps_at_once, self._found)
         self.schedules = Schedules(store, world.clock, log, world.chains.schedules, self._found)
         self.comparison = Comparison(
             world.files, store, world.clock, log, self.outbox, self._found, self.outbox.busy
@@ -209,6 +213,8 @@ class Supervisor:
         self.parts: tuple[Part, ...] = (
             self.orders,
             self.starts,
+            self.worktrees,
+            self.free_slots,
             self.notices,
             self.schedules,
             self.changed_files,
@@ -553,7 +559,7 @@ class Supervisor:
         except (CommitUnknown, sqlite3.Error) as error:
             self._log.warning("stop.not_recorded", why=str(error))
 
-    def _found(self, event: JournalDamaged | StartFailed | ScheduleChanged) -> None:
+    def _found(self, event: JournalDamaged | StartFailed | ScheduleChanged | SlotOffered) -> None:
         """Something of ours found out a fact, which is recorded as any other."""
         self.worker.findings.append(Observation(event.key, (event,)))
         self.wake()

@@ -46,6 +46,8 @@ class Ordered(NamedTuple):
     timeout: float | None
     grace: float | None
     metadata: list[tuple[str, JsonValue]]
+    stale_after: float | None = None
+    worktree: list[str] | None = None
 
 
 class Answer:
@@ -130,6 +132,7 @@ def _launch(ordered: Ordered, state: Path, claim: "Claim", answer: Answer) -> No
 def _order(ordered: Ordered, state: Path) -> "Order":
     from runward.daemon.launch.launch import Order
     from runward.daemon.launch.record import START
+    from runward.daemon.launch.worktree import place_of
 
     order = Order(
         command=tuple(ordered.command),
@@ -139,7 +142,9 @@ def _order(ordered: Ordered, state: Path) -> "Order":
         agent=ordered.agent,
         contract=ordered.contract,
         timeout=ordered.timeout,
-        cwd=ordered.cwd,
+        stale_after=ordered.stale_after,
+        cwd=ordered.cwd if ordered.worktree is None else place_of(str(state), ordered.name),
+        worktree=None if ordered.worktree is None else (ordered.worktree[0], ordered.worktree[1]),
         metadata={**dict(ordered.metadata), START: ordered.key},
         state=str(state),
         root_name=ordered.session.removeprefix("native:").removesuffix(f"/{ordered.name}"),

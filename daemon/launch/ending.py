@@ -22,6 +22,8 @@ BY_THE_SYSTEM = frozenset({signal.SIGTERM, signal.SIGHUP})
 """What a system that shuts down sends, as a person may."""
 SHUTDOWN = "shutdown"
 """The error of a run that the system's shutdown ended (the native layout)."""
+STALE = "stale"
+"""The error of a run that was timed out because it was silent (the native layout)."""
 
 
 class Cancellation(Value):
@@ -60,6 +62,7 @@ def ending_of(
     cancelled_by: int | None,
     cancellation: Cancellation | None = None,
     timed_out: bool,
+    is_stale: bool = False,
     finished_at: float,
     duration_s: float,
 ) -> Ending:
@@ -67,7 +70,8 @@ def ending_of(
     code = os.waitstatus_to_exitcode(status)
     exit_code, by_signal = (code, None) if code >= 0 else (None, -code)
     if timed_out:
-        return Ending("timed_out", exit_code, by_signal, finished_at, duration_s)
+        error = STALE if is_stale else None
+        return Ending("timed_out", exit_code, by_signal, finished_at, duration_s, error=error)
     if cancellation is not None:
         return Ending("cancelled", None, None, finished_at, duration_s, error=cancellation.order)
     if cancelled_by is not None:

@@ -46,8 +46,10 @@ class Order(Value):
     """What to launch. `root` is where run directories lie, `artifacts` absolute or None for the run's own.
 
     `state` is the state directory of the daemon that watches the root, which it calls `root_name`; None for nobody's.
-    `cwd` is the command's directory, None for the launcher's own. `metadata` is for `run.json`,
-    `low_disk` the setting, where there are settings, `log_limit` the bytes of each log.
+    `cwd` is the command's directory, None for the launcher's own; it is made as a `worktree` of a git repository at a
+    ref, where there is one. `metadata` is for `run.json`,
+    `stale_after` are the seconds of silence that end it. `low_disk` is the setting, where there are settings,
+    `log_limit` the bytes of each log.
     """
 
     command: tuple[str, ...]
@@ -58,9 +60,11 @@ class Order(Value):
     contract: JsonValue = None
     artifacts: str | None = None
     timeout: float | None = None
+    stale_after: float | None = None
     grace: float = 5.0
     containment: str = "auto"
     cwd: str | None = None
+    worktree: tuple[str, str] | None = None
     metadata: Mapping[str, JsonValue] | None = None
     low_disk: int | None = None
     log_limit: int = DEFAULT_LOG_LIMIT
@@ -208,15 +212,24 @@ class _Launch:
         try:
             self._directory.write_json(record.PROCESS, record.process_json(identity_of(command.pid)))
             point("launch.process_json")
+            why_not = self._make_worktree()
+            if why_not is not None:
+                command.abandon()
+                return self._not_started(why_not)
             self._before_release()
         except OSError as error:
             command.abandon()
-            return self._not_started(StartFailure(NOT_EXECUTABLE, f"it can't be written down: {error}"))
+            return self._not_started(self._failure(f"it can't be written down: {error}"))
         failure = command.release()
         if failure is not None:
             command.wait()
-            return self._not_started(failure)
+            return self._not_started(failure._replace(message=self._failure(failure.message).message))
         point("launch.released")
+        silence = None
+        if self._order.stale_after is not None:
+            from runward.daemon.launch.silence import Silence  # nothing for those without
+
+            silence = Silence(self._order.stale_after, self._directory.descriptor)
         supervision = Supervision(
             command,
             signals=self._signals,
@@ -226,6 +239,7 @@ class _Launch:
             grace=self._order.grace,
             is_interactive=os.isatty(0) and os.isatty(1),
             read_order=lambda: read_word(self._directory.descriptor),
+            silence=silence,
         )
         try:
             return supervision.run()
@@ -233,6 +247,22 @@ class _Launch:
             killed = containment.kill()
             message = f"the launcher failed: {type(error).__name__}: {error}"
             return Ending("exited", _OUR_MISTAKE, None, time.time(), 0.0, error=message), killed.left
+
+    def _failure(self, message: str) -> StartFailure:
+        return StartFailure(NOT_EXECUTABLE, f"{record.as_text(self._order.command[0])}: {message}")
+
+    def _make_worktree(self) -> StartFailure | None:
+        """Makes the directory in which the command starts, where it is a worktree; returns why it can't be."""
+        order = self._order
+        if order.worktree is None or order.cwd is None:
+            return None
+        from runward.daemon.launch.worktree import GitFailed, make  # nothing for those without
+
+        try:
+            make(*order.worktree, order.cwd)
+        except GitFailed as error:
+            return StartFailure(NOT_EXECUTABLE, f"its worktree can't be made: {error}")
+        return None
 
     def _fork(self, streams: Mapping[int, int]) -> GatedCommand:
         order, mask = self._order, self._signals.caller_mask
@@ -281,8 +311,7 @@ class _Launch:
     def _not_started(self, failure: StartFailure) -> tuple[Ending, frozenset[int]]:
         for stream in self._streams:
             stream.close_source()
-        message = f"{record.as_text(self._order.command[0])}: {failure.message}"
-        ending = Ending("not_started", failure.exit_code, None, time.time(), 0.0, error=message)
+        ending = Ending("not_started", failure.exit_code, None, time.time(), 0.0, error=failure.message)
         return ending, frozenset()
 
     def _finish(self, ending: Ending) -> list[str]:

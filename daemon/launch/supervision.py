@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from runward.daemon.launch.ending import Cause
     from runward.daemon.launch.protocols import Containment
+    from runward.daemon.launch.silence import Silence
 
 
 _SETTLE_S = 0.2
@@ -45,6 +46,7 @@ class Supervision:
         grace: float,
         is_interactive: bool,
         read_order: Callable[[], str | None],
+        silence: Silence | None = None,
     ) -> None:
         self._command = command
         self._signals = signals
@@ -57,7 +59,9 @@ class Supervision:
         self._deadline = self._started + timeout if timeout is not None else None
         self._kill_at: float | None = None
         self._asked_at: float | None = None
+        self._silence = silence
         self._timed_out = False
+        self._is_stale = False
         self._cancelled_by: int | None = None
         self._cancellation: Cancellation | None = None
         self._interrupted_at: float | None = None
@@ -101,7 +105,8 @@ class Supervision:
         poll.poll(self._milliseconds_left())
         for stream in self._streams:
             if stream.wants_input:
-                stream.take_in()
+                if stream.take_in() and self._silence is not None:
+                    self._silence.hear(time.monotonic())
             else:
                 stream.pass_on()
 
@@ -111,7 +116,11 @@ class Supervision:
         return max(0.0, (min(due) - time.monotonic()) * 1000) if due else None
 
     def _next_deadline(self) -> float | None:
-        return self._deadline if self._status is None and self._asked_at is None else None
+        if self._status is not None or self._asked_at is not None:
+            return None
+        if self._silence is None:
+            return self._deadline
+        return self._silence.due if self._deadline is None else min(self._deadline, self._silence.due)
 
     def _note_exits(self, exits: dict[int, int]) -> None:
         if self._status is None and (status := self._command.status_among(exits)) is not None:
@@ -172,8 +181,11 @@ class Supervision:
 
     def _keep_deadline(self, now: float) -> None:
         deadline = self._next_deadline()
-        if deadline is not None and now >= deadline:
-            self._timed_out = True
+        if deadline is None or now < deadline:
+            return
+        is_late = self._deadline is not None and now >= self._deadline
+        if is_late or (self._silence is not None and self._silence.is_over(now)):
+            self._timed_out, self._is_stale = True, not is_late
             self._ask_all(now)
 
     def _ending(self) -> Ending:
@@ -182,6 +194,7 @@ class Supervision:
         return ending_of(
             self._status,
             timed_out=self._timed_out,
+            is_stale=self._is_stale,
             cancelled_by=self._cancelled_by or self._interruption(),
             cancellation=self._cancellation,
             finished_at=self._finished_at,

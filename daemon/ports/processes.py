@@ -53,6 +53,12 @@ WriterOf: TypeAlias = "Callable[[str, str, str], Writer]"
 """What is known now of the process that writes a session: by its layout, the path of its log or directory, and its id."""
 
 
+class NotRemoved(NamedTuple):
+    """A worktree could not be removed: it is worth another try."""
+
+    why: str
+
+
 class Processes(Protocol):
     """What the machine knows of processes that were recorded by pid, start time and boot; and runs to be started."""
 
@@ -96,3 +102,7 @@ class Processes(Protocol):
     def start(self, order: StartRun, epoch: int) -> Begun | NotBegun: ...
 
     def forget_starts(self, owed: Collection[str]) -> None: ...
+
+    def remove_worktree(self, name: str, repo: str) -> str | NotRemoved | None:
+        """Remove the worktree of the run of this name, if it is there; what git said if `repo` still lists it."""
+        ...

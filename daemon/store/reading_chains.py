@@ -133,6 +133,14 @@ def runs_by_status(connection: sqlite3.Connection) -> dict[str, JsonValue]:
     return dict(connection.execute("select status, count(*) from chain_runs group by status order by status"))
 
 
+def steps_by_standing(connection: sqlite3.Connection) -> dict[str, JsonValue]:
+    """How many steps run, and how many wait: for a slot, their run's turn, or their next try."""
+    rows = connection.execute(
+        "select status, count(*) from chain_steps where status in ('running', 'waiting') group by status"
+    )
+    return {"running": 0, "waiting": 0, **dict(rows)}
+
+
 class ApprovalRow(NamedTuple):
     """An approval. Times are Unix seconds; `shown` and `definition` are JSON texts."""
 

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from runward.config.chain import Chain
+from runward.config.settings_keys import DEFAULT_STEPS_AT_ONCE
 from runward.daemon.ports.files import Files
 from runward.daemon.ports.processes import Processes
 from runward.daemon.store.store import Store
@@ -12,7 +13,7 @@ from runward.daemon.store.tables import all as tables
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.deciding import Answers
 from runward.daemon.worker.notices import NOBODY, Messenger
-from runward.handlers.chains.facts import ChainNamed, ListenersTo
+from runward.handlers.chains.facts import ChainNamed, ListenersTo, StepsAtOnce
 from runward.handlers.facts import (
     QUESTIONS,
     ActionOf,
@@ -68,6 +69,9 @@ class Chains(Protocol):
     def watched_paths(self) -> tuple[str, ...]:
         """The absolute globs of the files whose changes fire right chains."""
 
+    def steps_at_once(self) -> int:
+        """How many steps may run at the same time."""
+
 
 GoOn: TypeAlias = Callable[[int], bool]
 """Asked while files are hashed, with the bytes that were read; a job that is halted so is put back."""
@@ -103,6 +107,9 @@ class NoChains:
 
     def watched_paths(self) -> tuple[str, ...]:
         return ()
+
+    def steps_at_once(self) -> int:
+        return DEFAULT_STEPS_AT_ONCE
 
 
 NO_CHAINS: Final = NoChains()
@@ -140,6 +147,7 @@ def answers_of_the_world(
     answers.at_once(RootOf, covering)
     answers.at_once(ListenersTo, lambda asked: chains.listening(asked.event))
     answers.at_once(ChainNamed, lambda asked: chains.chain(asked.name))
+    answers.at_once(StepsAtOnce, lambda asked: chains.steps_at_once())
     answers.at_once(ScheduleIn, lambda asked: chains.scheduled(asked.chain))
     answers.at_once(RecipientsOf, lambda asked: messenger.recipients(asked.kind))
     answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path, asked.named))

@@ -199,6 +199,7 @@ class _Batch:
             self._known[question] = answer
         for lane in self._lanes.values():
             if lane.question is not None and lane.question in answered:
+                self._fold()  # two lanes may have asked the same
                 self._send(lane, self._known[lane.question])
             if lane.jobs:
                 self._advance(lane)

@@ -11,10 +11,10 @@ from typing import Final
 
 from pydantic_core import to_json
 
-from runward.daemon.launch import detached
+from runward.daemon.launch import detached, worktree
 from runward.daemon.launch.ticket import throw_away
 from runward.daemon.ports.journals import EpochPassed
-from runward.daemon.ports.processes import Begun, NotBegun
+from runward.daemon.ports.processes import Begun, NotBegun, NotRemoved
 from runward.daemon.world.machine import RealProcesses
 from runward.handlers.effects import StartRun
 
@@ -76,6 +76,13 @@ class StartingProcesses(RealProcesses):
     def forget_starts(self, owed: Collection[str]) -> None:
         """Tickets of other starts than these are of no use any more: this daemon's epoch has begun."""
         throw_away(self._state, owed)
+
+    def remove_worktree(self, name: str, repo: str) -> str | NotRemoved | None:
+        """Remove the worktree that the launcher of this run made."""
+        try:
+            return worktree.remove(repo, worktree.place_of(str(self._state), name))
+        except worktree.GitFailed as failure:
+            return NotRemoved(str(failure))
 
     def _ask_launcher(self, order: StartRun, epoch: int) -> str | None:
         """What a new launcher answers: nothing where it ended without a word, None where it takes too long."""

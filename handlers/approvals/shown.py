@@ -41,6 +41,8 @@ def shown(position: Position, step: int) -> Asking[Shown | NotStarted]:
         "outcomes": outcomes,
         "artifacts": artifacts,
     }
+    if command.ready.worktree is not None:
+        value["worktree"] = list(command.ready.worktree)
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return Shown(value, hashlib.sha256(text.encode()).hexdigest())
 

@@ -8,9 +8,11 @@ from runward.handlers.chains.effects import SetStep, StepStatus
 from runward.handlers.chains.events import chain_run_of
 from runward.handlers.chains.facts import ChainRunOf, StepStanding
 from runward.handlers.chains.rang import TRY
+from runward.handlers.chains.slots import let_go
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.events import SessionFinished
 from runward.handlers.outcomes.facts import LatestOutcomeOf
+from runward.handlers.starts.effects import RemoveWorktree
 from runward.handlers.starts.events import StartFailed
 from runward.handlers.timers.events import TimerSet
 
@@ -22,16 +24,19 @@ def decide(event: SessionFinished | StartFailed, given: Given) -> Deciding:
     if run is None:
         return ()
     current = next((each for each in run.steps.values() if each.session_key == event.session_key), None)
-    if current is None or current.status != "running":
+    if current is None or (isinstance(event, SessionFinished) and event.status == "running"):
         return ()
+    position = position_of(run, given.event_hash)._replace(freed=1)
+    has_failed = isinstance(event, StartFailed) or event.status != "completed"
+    cleared = _cleared(position, current, event.session_key, has_failed)
+    if current.status != "running":
+        return cleared
     status: StepStatus
     outcome: JsonValue = None
     said: tuple[Effect, ...] = ()
     if isinstance(event, StartFailed):
         status, code, why = "failed", NOT_STARTED, event.why
         said = (Explain(run.id, "refused", f"step {current.step} is not started: {why}"),)
-    elif event.status == "running":
-        return ()
     else:
         status, code, why = event.status, event.reason_code, None
         found = yield from ask(LatestOutcomeOf(event.session_key))
@@ -40,14 +45,26 @@ def decide(event: SessionFinished | StartFailed, given: Given) -> Deciding:
     ended = SetStep(
         run.id, over.step, given.at, status, code, why, True, event.session_key, over.attempt, outcome
     )
+    said = (*said, *cleared)
     if run.status != "running":
-        return (ended, *said)
-    position = position_of(run, given.event_hash)
+        return (ended, *said, *(yield from let_go(run.id, 1, given.at, given.event_hash[:16])))
     again = _again(position, over, given.at)
     if again:
-        return (ended, *said, *again)
+        return (ended, *said, *again, *(yield from let_go(run.id, 1, given.at, given.event_hash[:16])))
     followed = yield from onward(position._replace(steps={**run.steps, over.step: over}), given.at)
     return (ended, *said, *followed)
+
+
+def _cleared(position: Position, current: StepStanding, session: str, has_failed: bool) -> tuple[Effect, ...]:
+    """Have the worktree of a run that is over removed, or say that it is kept."""
+    step = position.step(current.step)
+    if step.worktree is None:
+        return ()
+    name = session.rpartition("/")[2]
+    if not step.worktree.is_kept(has_failed):
+        return (RemoveWorktree(session),)
+    said = f"the worktree of step {step.id} is kept: worktrees/{name} in the state directory"
+    return (Explain(position.run, "decided", said),)
 
 
 def _again(position: Position, over: StepStanding, at: float) -> tuple[Effect, ...]:

@@ -12,11 +12,13 @@ from runward.handlers.approvals.events import ApprovalWanted
 from runward.handlers.asking import Asking, ask
 from runward.handlers.chains.effects import ChainRunStatus, SetChainRun, SetStep, StepStatus
 from runward.handlers.chains.events import ChainRunFinished
-from runward.handlers.chains.facts import ChainRunStanding, StepStanding
+from runward.handlers.chains.facts import WAITS_FOR_SLOT, ChainRunStanding, StepStanding, Waiter
+from runward.handlers.chains.slots import let_go, offer, room
 from runward.handlers.chains.stepping import NotStarted, Ready, command_of, given_to, judge
 from runward.handlers.effects import Effect, Emit, Explain, StartRun
 from runward.handlers.facts import ActionOf, Play, PlayOf
 from runward.handlers.layouts.native import session_key
+from runward.handlers.timers.events import TimerSet
 from runward.handlers.timestamps import in_utc
 
 FAILED_BY: Final[Mapping[StepStatus, str]] = {
@@ -42,6 +44,8 @@ OPEN: Final[tuple[StepStatus, ...]] = ("waiting", "waiting_approval", "running")
 """How a step stands that is not over."""
 
 LATE: Final = Ending("chain.timed_out.deadline", "the time for the whole run is over")
+BEGIN: Final = "begin "
+"""How the timers are called that end a step's wait to begin."""
 
 
 class Position(NamedTuple):
@@ -61,6 +65,10 @@ class Position(NamedTuple):
     ending: Ending | None = None
     fired_at: float = 0.0
     cause: JsonValue = None
+    freed: int | None = None
+    """The slots that are let go of on the way here; 0: one that was offered. None: there is no slot to pass on."""
+    has_waited: bool = False
+    """Whether the first step waited for the run's turn: the time in which it must begin is counted from then."""
 
     def step(self, index: int) -> Step:
         """The step of this number."""
@@ -84,9 +92,9 @@ def position_of(run: ChainRunStanding, secret: str) -> Position:
     ending = Ending(run.reason_code, run.reason_summary) if is_ending else None
     chain = chain_of(run.definition)
     return Position(
-        *(run.id, chain, run.trigger, run.fired_by, secret, run.steps, run.deadline, ending),
-        fired_at=run.created_at,
+        *(run.id, chain, run.trigger, run.fired_by, secret, run.steps, run.deadline, ending, run.created_at),
         cause=run.cause,
+        has_waited=run.reason_code == WAITS,
     )
 
 
@@ -115,10 +123,10 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
             continue
         command = yield from _command(step, given)
         if not isinstance(command, NotStarted):
-            followed = (
-                begin(position, step, command, 1, at) if step.approval is None else _ask(position, step, at)
-            )
-            return (*effects, *followed)
+            if step.approval is None:
+                return (*effects, *(yield from begin(position, step, command, 1, at)))
+            left = yield from let_go(position.run, position.freed, at, position.secret[:16])
+            return (*effects, *_ask(position, step, at), *left)
         effects += [
             SetStep(position.run, step.index, at, "failed", NOT_STARTED, command.why, attempt=1),
             Explain(position.run, "refused", f"step {step.id} is not started: {command.why}"),
@@ -127,7 +135,20 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
     code, said = position.ending or Ending("chain.completed.ok", "all steps are over")
     status: ChainRunStatus = code.split(".")[1]  # type: ignore[assignment] # the codes of `FAILED_BY`
     last = max(position.steps, default=0)
-    return (*effects, *over(position.run, position.chain.name, at, status, code, said, last))
+    left = yield from let_go(position.run, position.freed, at, position.secret[:16])
+    return (*effects, *over(position.run, position.chain.name, at, status, code, said, last), *left)
+
+
+def ended(
+    position: Position, standing: StepStanding, status: StepStatus, code: str, why: str, at: float
+) -> Asking[tuple[Effect, ...]]:
+    """End a step that has not begun, and go on from it."""
+    over = standing._replace(status=status, reason=code)
+    end = SetStep(position.run, standing.step, at, status, code, why, True, None, standing.attempt)
+    followed = yield from onward(
+        position._replace(steps={**position.steps, standing.step: over}, has_waited=False), at
+    )
+    return (end, *followed)
 
 
 def over(
@@ -192,8 +213,45 @@ def _command(step: Step, given: Mapping[str, object]) -> Asking[Startable | NotS
     return ready if isinstance(ready, NotStarted) else Startable(ready, play)
 
 
-def begin(position: Position, step: Step, command: Startable, attempt: int, at: float) -> tuple[Effect, ...]:
-    """Have a try of the step started."""
+def begin(
+    position: Position, step: Step, command: Startable, attempt: int, at: float
+) -> Asking[tuple[Effect, ...]]:
+    """Have a try of the step started, or wait for a slot. It asks nothing after this."""
+    here = yield from room(position.run, position.freed)
+    if here.is_for(Waiter(position.fired_at, position.run, step.index, attempt)):
+        return _start(position, step, command, attempt, at)
+    offered = offer(here, at, position.secret[:16])
+    standing = position.steps.get(step.index)
+    if standing is not None and standing.reason == WAITS_FOR_SLOT:
+        return offered
+    return (*_wait(position, step, attempt, at), *offered)
+
+
+def _wait(position: Position, step: Step, attempt: int, at: float) -> tuple[Effect, ...]:
+    """Have a try of the step wait for a slot, at most as long as it may."""
+    said = f"step {step.id} waits for a slot: as many steps run as may (steps_at_once)"
+    code, summary = position.ending or Ending(STARTED, said)
+    is_timed = position.has_waited and step.index == position.chain.steps[0].index
+    waits = SetStep(
+        *(position.run, step.index, at, "waiting", WAITS_FOR_SLOT, said, True, None, attempt),
+        fired_at=position.fired_at,
+    )
+    return (
+        waits,
+        SetChainRun(position.run, at, "running", code, summary, step.index),
+        Explain(position.run, "decided", said),
+        *(() if is_timed else begin_within(position.run, step, attempt, at)),
+    )
+
+
+def begin_within(run: str, step: Step, attempt: int, at: float) -> tuple[Effect, ...]:
+    """Set the time in which a step that waits must begin."""
+    if step.start_within is None:
+        return ()
+    return (Emit(TimerSet(run, f"{BEGIN}{step.index} {attempt}", at, at + step.start_within)),)
+
+
+def _start(position: Position, step: Step, command: Startable, attempt: int, at: float) -> tuple[Effect, ...]:
     play, playbook = command.play, command.play.playbook
     assert playbook is not None, "its command is known"
     name = f"{position.run}-{step.index}-{attempt}"
@@ -212,6 +270,8 @@ def begin(position: Position, step: Step, command: Startable, attempt: int, at: 
         contract=None if contract is None else contract_to_json(contract),
         timeout=_timeout(position, step.timeout or playbook.timeout, at),
         grace=playbook.grace if step.grace is None else step.grace,
+        stale_after=step.stale_after,
+        worktree=command.ready.worktree,
         metadata=(
             ("chain_run_id", position.run),
             ("step_index", step.index),
@@ -228,8 +288,20 @@ def begin(position: Position, step: Step, command: Startable, attempt: int, at: 
             position.run,
             "decided",
             f"step {step.id} is started as {name}",
-            {"command": list(command.argv), "unused": list(command.ready.unused)},
+            {
+                "command": list(command.argv),
+                "unused": list(command.ready.unused),
+                **_checked_out(command.ready),
+            },
         ),
+    )
+
+
+def _checked_out(ready: Ready) -> dict[str, JsonValue]:
+    return (
+        {}
+        if ready.worktree is None
+        else {"worktree": dict(zip(("repo", "ref"), ready.worktree, strict=True))}
     )
 
 

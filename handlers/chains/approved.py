@@ -33,7 +33,7 @@ def decide(event: ApprovalDecided, given: Given) -> Deciding:
         if isinstance(command, NotStarted):
             return (yield from onward(without(position, event.step), given.at))
         said = Explain(run.id, "decided", f"step {step.id} is approved by {by}")
-        return (said, *begin(position, step, command, 1, given.at))
+        return (said, *(yield from begin(position, step, command, 1, given.at)))
     code = DENIED if event.decision == "denied" else EXPIRED
     why = f"step {step.id} is denied by {by}" if event.decision == "denied" else f"step {step.id}: {by}"
     over = standing._replace(status="aborted", reason=code)

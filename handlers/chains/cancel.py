@@ -5,6 +5,7 @@ from runward.handlers.chains.advancing import over
 from runward.handlers.chains.effects import SetStep
 from runward.handlers.chains.events import ChainRunCancelRequested
 from runward.handlers.chains.facts import ChainRunOf, StepStanding
+from runward.handlers.chains.slots import let_go
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.events import SessionCancelRequested
 from runward.handlers.facts import SessionOf
@@ -38,9 +39,11 @@ def decide(event: ChainRunCancelRequested, given: Given) -> Deciding:
                 # Also where it is no session yet: the job that opens it may be under way, and then comes before this.
                 attempt = 1 if session is None else session.attempt
                 effects.append(Emit(_order(event, f"{event.key}/step", step.session_key, attempt, given.at)))
+    freed = sum(isinstance(each, WithdrawStart) for each in effects)
     last = max(run.steps, default=0)
     code = "chain.cancelled.superseded" if event.superseded else "chain.cancelled.user"
-    return (*effects, *over(run.id, run.chain, given.at, "cancelled", code, order, last))
+    ended = over(run.id, run.chain, given.at, "cancelled", code, order, last)
+    return (*effects, *ended, *(yield from let_go(run.id, freed or None, given.at, given.event_hash[:16])))
 
 
 def _withdraw(run: str, step: StepStanding, session: str, at: float) -> list[Effect]:

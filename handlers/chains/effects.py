@@ -65,6 +65,8 @@ class SetStep(NamedTuple):
     session_key: str | None = None
     attempt: int = 0
     outcome: JsonValue = None
+    fired_at: float = 0.0
+    """When its run was fired, of a step that waits for a slot."""
 
 
 class SetChainRun(NamedTuple):

@@ -203,6 +203,31 @@ class ChainRunTurn:
         return self.run
 
 
+@dataclass(frozen=True, slots=True)
+class SlotOffered(AfterTime):
+    """There is a slot for a try of a step that waits for one; `by` tells one offer from the next.
+
+    Where it does not wait any more, the slot is offered to the next. So each offer begins a new line of causes.
+    """
+
+    type: ClassVar[str] = "SlotOffered"
+    version: ClassVar[int] = 1
+
+    run: str
+    step: int
+    attempt: int
+    at: float
+    by: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.run}/{self.step}/{self.attempt}/slot/{self.by}"
+
+    @property
+    def lane(self) -> str:
+        return self.run
+
+
 ChainEvent: TypeAlias = (
     EventOccurred
     | TriggerMatched
@@ -212,6 +237,7 @@ ChainEvent: TypeAlias = (
     | ChainFired
     | ChainRunFinished
     | ChainRunTurn
+    | SlotOffered
 )
 
 

@@ -131,7 +131,44 @@ class ToldBy(Question["Mapping[str, JsonValue]"]):
     chain: str
 
 
+WAITS_FOR_SLOT: Final = "step.waiting.slot"
+"""The reason of a step that waits because as many steps run as may."""
+
+
+class Waiter(NamedTuple):
+    """A step that waits for a slot. Their order is the one in which their runs were fired."""
+
+    fired_at: float
+    run: str
+    step: int
+    attempt: int
+
+
+class SlotsStanding(NamedTuple):
+    """The steps that have a slot, by run and number, and those that wait for one, in order.
+
+    Of those that wait, the first are named, as many as can matter in a batch.
+    """
+
+    running: frozenset[tuple[str, int]] = frozenset()
+    waiters: tuple[Waiter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsNow(Question[SlotsStanding]):
+    """Question: which steps of all chains run or wait for a slot. Answer: `SlotsStanding`.
+
+    It is asked last. What is decided by the answer is seen by whoever asks next, so no slot is taken twice.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class StepsAtOnce(Question[int]):
+    """Question: how many slots there are, by the settings in force. Answer: their number."""
+
+
 QUESTIONS: Final = (
     *(ListenersTo, ChainNamed, ChainFiresNow, ChainRunOf, OpenRunsOf, FiringsOf),
     *(HeldFor, ToldBy),
+    *(SlotsNow, StepsAtOnce),
 )

@@ -7,7 +7,7 @@ from runward.config.expression import ExpressionError, Missing, Value
 from runward.config.json_value import JsonValue
 from runward.config.step import NAMES
 from runward.handlers.asking import Asking, Given, ask
-from runward.handlers.chains.advancing import WAITS, Position, onward, over, run_id
+from runward.handlers.chains.advancing import WAITS, Position, begin_within, onward, over, run_id
 from runward.handlers.chains.effects import OpenChainRun, RecordFiring, SetChainRun, SetStep
 from runward.handlers.chains.events import ChainFired, ChainRunCancelRequested
 from runward.handlers.chains.facts import (
@@ -140,11 +140,12 @@ def _turn(chain: Chain, event: ChainFired, others: tuple[OpenRun, ...]) -> Turn 
 
 def _wait(position: Position, turn: Turn, at: float) -> tuple[Effect, ...]:
     said = f"it waits until {', '.join(turn.waits_for[:3])} is over"
-    first = position.chain.steps[0].index
+    first = position.chain.steps[0]
     return (
-        SetStep(position.run, first, at, "waiting", None, said, attempt=1),
-        SetChainRun(position.run, at, "running", WAITS, said, first),
+        SetStep(position.run, first.index, at, "waiting", None, said, attempt=1),
+        SetChainRun(position.run, at, "running", WAITS, said, first.index),
         Explain(position.run, "decided", said),
+        *begin_within(position.run, first, 1, at),
     )
 
 

@@ -3,7 +3,13 @@
 from typing import assert_never
 
 from runward.handlers.chains.effects import OpenChainRun, SetChainRun, SetStep
-from runward.handlers.chains.facts import ChainRunStanding, StepStanding
+from runward.handlers.chains.facts import (
+    WAITS_FOR_SLOT,
+    ChainRunStanding,
+    SlotsStanding,
+    StepStanding,
+    Waiter,
+)
 
 
 def folded(
@@ -47,3 +53,16 @@ def folded(
                 status=effect.status, reason_code=effect.reason_code, reason_summary=effect.reason_summary
             )
     assert_never(effect)
+
+
+def slots_after(slots: SlotsStanding, effect: SetStep) -> SlotsStanding:
+    """Who has a slot and who waits for one after the effect."""
+    place = (effect.run, effect.step)
+    running, waiters = slots.running - {place}, slots.waiters
+    waiters = tuple(each for each in waiters if (each.run, each.step) != place)
+    if effect.status == "running":
+        running |= {place}
+    elif effect.status == "waiting" and effect.reason_code == WAITS_FOR_SLOT:
+        waiter = Waiter(effect.fired_at, effect.run, effect.step, effect.attempt)
+        waiters = tuple(sorted((*waiters, waiter)))
+    return SlotsStanding(running, waiters)

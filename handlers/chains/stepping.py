@@ -25,7 +25,7 @@ class Judged(NamedTuple):
 class Ready(NamedTuple):
     """The step runs this command, with these variables, in this directory (None: where its artifacts go).
 
-    `values` are those of `with`; `unused` are the ones that the command takes no notice of.
+    With a `worktree` (a git repository, and what is checked out) it starts there. `values` are those of `with`; `unused` are the ones that the command takes no notice of.
     """
 
     argv: tuple[str, ...]
@@ -33,6 +33,7 @@ class Ready(NamedTuple):
     environment: tuple[tuple[str, str], ...] = ()
     cwd: str | None = None
     unused: tuple[str, ...] = ()
+    worktree: tuple[str, str] | None = None
 
 
 class NotStarted(NamedTuple):
@@ -92,12 +93,15 @@ def command_of(step: Step, play: Play, given: Given) -> Ready | NotStarted:
     directory = _directory(step, given)
     if isinstance(directory, NotStarted):
         return directory
+    worktree = _worktree(step, given)
+    if isinstance(worktree, NotStarted):
+        return worktree
     if play.shell is not None:
         script = {f"WITH_{_upper(key)}": _text(each) for key, each in values.items()}
         if any("\0" in each for each in script.values()):
             return NotStarted("a value of with has a NUL character in it")
         argv: tuple[str, ...] = ("sh", "-c", play.shell)
-        return Ready(argv, values, tuple({**script, **variables}.items()), directory)
+        return Ready(argv, values, tuple({**script, **variables}.items()), directory, (), worktree)
     used = {key: each for key, each in values.items() if key in playbook.takes}
     filled = fill_command(playbook, used)
     if filled.value is None:
@@ -106,7 +110,7 @@ def command_of(step: Step, play: Play, given: Given) -> Ready | NotStarted:
     if option is not None:
         return NotStarted(option)
     unused = tuple(key for key in values if key not in used)
-    return Ready(filled.value, values, tuple(variables.items()), directory, unused)
+    return Ready(filled.value, values, tuple(variables.items()), directory, unused, worktree)
 
 
 def _table(written: Mapping[str, JsonValue], key: str, given: Given) -> dict[str, JsonValue] | NotStarted:
@@ -133,6 +137,20 @@ def _directory(step: Step, given: Given) -> str | NotStarted | None:
     if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
         return NotStarted(f"cwd is not an absolute path: {_text(path)}")
     return path
+
+
+def _worktree(step: Step, given: Given) -> tuple[str, str] | NotStarted | None:
+    if step.worktree is None:
+        return None
+    found = _table({"repo": step.worktree.repo, "ref": step.worktree.ref}, "worktree", given)
+    if isinstance(found, NotStarted):
+        return found
+    repo, ref = _text(found["repo"]), _text(found["ref"])
+    if not repo.startswith("/") or "\0" in repo:
+        return NotStarted(f"worktree.repo is not an absolute path: {repo}")
+    if not ref or ref.startswith("-") or "\0" in ref:
+        return NotStarted(f"worktree.ref is not a branch, a tag or a commit: {ref}")
+    return repo, ref
 
 
 def _text(value: JsonValue) -> str:

@@ -242,6 +242,8 @@ def _conclusion(
     match cause:
         case "not_started":
             return "failed", "run.failed.not_started", f"it could not be started{said}"
+        case "timed_out" if error == "stale":
+            return "timed_out", "run.timed_out.stale", "it was silent for longer than it may (stale_after)"
         case "timed_out":
             return "timed_out", "run.timed_out.deadline", f"its deadline passed{said}"
         case "signalled":

@@ -23,6 +23,10 @@ MEANINGS: Final[Mapping[str, tuple[Status, str]]] = {
     "run.failed.limit_reached": ("failed", "the agent's own limit: turns, cost, context or format"),
     "run.failed.not_started": ("failed", "it could not be started"),
     "run.timed_out.deadline": ("timed_out", "Runward's deadline"),
+    "run.timed_out.stale": (
+        "timed_out",
+        "no output and no change in its run directory for longer than it may",
+    ),
     "run.aborted.user": ("aborted", "a person interrupted it"),
     "run.aborted.process_gone": ("aborted", "its process is gone and it never said why"),
     "run.aborted.vanished": ("aborted", "its directory is gone while it ran"),

@@ -19,4 +19,10 @@ class GiveUpStart(NamedTuple):
     why: str
 
 
-StartEffect: TypeAlias = GiveUpStart | WithdrawStart
+class RemoveWorktree(NamedTuple):
+    """Have the worktree of a run that is over removed, if it has one."""
+
+    session_key: str
+
+
+StartEffect: TypeAlias = GiveUpStart | WithdrawStart | RemoveWorktree

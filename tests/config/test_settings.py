@@ -122,6 +122,7 @@ period = "1min"
         "agents": f"{FILE}:3",
         "chains": "default",
         "batch": f"{FILE}:4",
+        "steps_at_once": "default",
         "retention": f"{FILE}:5",
         "low_disk": f"{FILE}:6",
         "log_limit": f"{FILE}:7",
@@ -226,6 +227,7 @@ def test_an_own_state_directory_brings_its_runs_along() -> None:
         ('[[roots]]\npath = "a"\nstale_after = "1d"', "3:15: roots[0].stale_after: 'stale_after' holds for nothing here: native runs say themselves when they end (leave it out, or name the root's layout)"),
         ('[[roots]]\npath = "a"\nhistory = "none"', "3:11: roots[0].history: 'none' is not known (one of: live, record)"),
         ('[[roots]]\npath = "a"\nignore = ["a/b"]', "3:11: roots[0].ignore[0]: 'a/b' has '/' in it (write it without /)"),
+        ("steps_at_once = 1001", "1:17: steps_at_once: must be a whole number from 1 to 1000, not 1001 (write a number within these bounds)"),
         ("batch = 1\nbatch = 2", "2:10: is no TOML: cannot overwrite a value (correct it; texts and durations stand in quotes)"),
     ],
 )  # fmt: skip
@@ -384,6 +386,7 @@ def test_the_settings_as_json_hold_every_key() -> None:
         ],
         "contracts": [],
         "batch": 256,
+        "steps_at_once": 16,
         "retention": 365 * 86_400.0,
         "low_disk": 256 << 20,
         "log_limit": 100 << 20,

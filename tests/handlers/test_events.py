@@ -19,6 +19,7 @@ from runward.handlers.chains.events import (
     ChainRunTurn,
     ChainStatusRequested,
     EventOccurred,
+    SlotOffered,
     TriggerMatched,
 )
 from runward.handlers.events import (
@@ -89,6 +90,7 @@ EXAMPLES: list[Event] = [
     TriggerMatched("pr", 1.0, "r", "pr.opened", "id", {"pr": 12}, {"name": "pr"}, (0, 2), "ann", "cr_0"),
     ChainRunFinished("cr_0", "pr", 9.0, "completed", "chain.completed.ok"),
     ChainRunTurn("cr_1", 9.0, "cr_0"),
+    SlotOffered("cr_1", 0, 1, 9.0, "ab"),
     ScheduleChanged("pr", 1.0, '{"schedule": "@daily"}'),
     TimerSet("cr_0", "try 0 2", 1.0, 61.0),
     TimerRang("cr_0", "try 0 2", 61.0),

@@ -40,7 +40,7 @@ name: other
 trigger: {event: asked}
 concurrency: same
 steps:
-  - {id: only, skill: nothing, with: {n: "{{ trigger.n }}"}}
+  - {id: only, skill: nothing, with: {n: "{{ trigger.n }}"}, start_within: 60s}
 """
 _GATED: Final = """\
 name: gated
@@ -84,7 +84,7 @@ OPEN_JOBS: Final = (
 )
 """The jobs that somebody has to do; a timer of what is over is nobody's. Firings of a chain wait behind one that a restore holds: a person decides on it."""
 
-NOT_OVER: Final = (
+_NOT_OVER: Final = (
     "select id, current_step from chain_runs where status in ('running', 'waiting_approval')"
     " and not exists (select 1 from jobs j where (j.lane in (chain_runs.id, 'files:' || chain_runs.id)"
     "  or j.lane glob 'timer:' || chain_runs.id || '/*') and j.state in ('held', 'discarded'))"
@@ -94,6 +94,9 @@ NOT_OVER: Final = (
     "  and o.turn = chain_runs.turn and o.status in ('running', 'waiting_approval') and (o.reason_code <> 'chain.running.waits'"
     "  or exists (select 1 from jobs j where j.lane = o.id and j.state in ('held', 'discarded'))))"
     "  or exists (select 1 from jobs j where j.lane = 'chain:' || chain_runs.chain and j.state in ('held', 'discarded'))))"
+    " and not (exists (select 1 from chain_steps s where s.run = chain_runs.id and s.reason_code = 'step.waiting.slot'"
+    "  and s.status = 'waiting') and ((select count(*) from chain_steps where status = 'running') >= SLOTS"
+    "  or exists (select 1 from jobs j where j.handler glob 'chains/*' and j.state in ('held', 'discarded'))))"
 )
 _BADLY_FIRED: Final = (
     "select id from chain_runs r where (select count(*) from firings where run = r.id) <> 1"
@@ -120,6 +123,7 @@ class Chains:
         self._dice = random.Random(f"{universe.seed}/chains")
         self._there = {chain.name: chain for chain in map(_read, (_TEXT, _OTHER, _GATED))}
         self._is_timed = False
+        self.slots = random.Random(f"{universe.seed}/slots").choice((1, 2, 16))
         self.watching = 0
         """How many people have yet to answer an approval."""
         self.answered: Counter[str] = Counter()
@@ -139,6 +143,17 @@ class Chains:
     def scheduled(self, name: str) -> Scheduled | None:
         schedule = self._there[name].trigger.schedule if self._is_timed and name in self._there else None
         return None if schedule is None else Scheduled(schedule, name, PATIENCE)
+
+    def steps_at_once(self) -> int:
+        ((running,),) = self._universe.peek("select count(*) from chain_steps where status = 'running'")
+        if running > self.slots:
+            raise Broken(f"{running} steps run at once, and {self.slots} may")
+        return self.slots
+
+    @property
+    def not_over(self) -> str:
+        """Asks for the chain runs that nothing keeps from being over."""
+        return _NOT_OVER.replace("SLOTS", str(self.slots))
 
     def schedules(self) -> dict[str, str]:
         return {name: name for name in self._there if self.scheduled(name) is not None}
@@ -216,7 +231,7 @@ class Chains:
     def at_rest(self) -> None:
         """Each run is over, its steps are those of the model, and each event fired what listens once."""
         peek = self._universe.peek
-        if left := peek(NOT_OVER):
+        if left := peek(self.not_over):
             raise Broken(f"these chain runs are not over: {left}")
         if left := peek(STILL_RUNNING):
             raise Broken(f"these steps are said to run, and their chain runs are over: {left}")
@@ -251,6 +266,15 @@ class Chains:
         if status in ("running", "waiting_approval"):
             return  # a person gave its job up, or a restore holds it
         reached[f"a chain run that is {status}"] += 1
+        reached["a step that waited for a slot"] += bool(
+            peek(
+                "select 1 from decisions where subject = ? and summary glob 'step * waits for a slot*'",
+                (run,),
+            )
+        )
+        reached["a step that could not begin in time"] += any(
+            reason == "step.timed_out.start_within" for _, reason, _ in steps.values()
+        )
         reached["a chain run that waited for another"] += bool(
             peek("select 1 from decisions where subject = ? and summary glob 'it waits until *'", (run,))
         )

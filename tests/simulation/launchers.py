@@ -403,6 +403,9 @@ class SimulatedProcesses:
             return understood(launcher.answer)
         return understood("") if launcher.over else NotBegun(f"has not begun after {PATIENCE} s")
 
+    def remove_worktree(self, name: str, repo: str) -> str | None:
+        raise AssertionError("no run here has a worktree")
+
     def forget_starts(self, owed: Collection[str]) -> None:
         ticket.throw_away(STATE, owed)
 

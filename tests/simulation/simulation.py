@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.simulation.agent_laws import count_rare_sessions
 from tests.simulation.broken import Broken
-from tests.simulation.chains import NOT_OVER, OPEN_JOBS, STILL_RUNNING
+from tests.simulation.chains import OPEN_JOBS, STILL_RUNNING
 from tests.simulation.laws import Laws
 from tests.simulation.ports import INBOX, journal_path
 from tests.simulation.standing_in import simulated
@@ -166,7 +166,9 @@ class Ending:
         open_jobs = universe.peek(f"select count(*) from ({OPEN_JOBS})")
         open_jobs += universe.peek("select count(*) from starts where state = 'owed'")
         open_jobs += universe.peek("select count(*) from prunings where ended_at is null")
-        open_jobs += universe.peek(f"select count(*) from ({NOT_OVER} union all {STILL_RUNNING})")
+        open_jobs += universe.peek(
+            f"select count(*) from ({universe.chains.not_over} union all {STILL_RUNNING})"
+        )
         busy = busy or universe.launchers.busy() or universe.chains.watching
         return not busy and not doubted and sum(count for (count,) in open_jobs) == 0
 

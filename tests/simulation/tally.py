@@ -6,6 +6,8 @@ from typing import Final
 
 RARE_PATHS: Final = (
     "a step that was tried again",
+    "a step that waited for a slot",
+    "a step that could not begin in time",
     "a chain run that waited for another",
     "firing.fired.due",
     "firing.fired.recovery",

@@ -171,6 +171,8 @@ WITHOUT_ROWID: Final = (
     "artifacts",
     "chains",
     "schedules",
+    "watched_files",
+    "watched_globs",
     "chain_runs",
     "chain_steps",
     "approvals",

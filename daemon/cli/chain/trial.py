@@ -37,6 +37,9 @@ class Tried(NamedTuple):
     argv: tuple[str, ...] | None
     unused: tuple[str, ...] = ()
     needs_approval: bool = False
+    worktree: tuple[str, str] | None = None
+    start_within: float | None = None
+    stale_after: float | None = None
 
 
 def given_trigger(words: Sequence[str], file: str | None) -> Mapping[str, JsonValue]:
@@ -130,6 +133,7 @@ def try_out(
         why = judged.why
         argv: tuple[str, ...] | None = None
         unused: tuple[str, ...] = ()
+        worktree: tuple[str, str] | None = None
         if stopped_by is not None:
             reason, why = NOT_STARTED, f"the run would end at step {stopped_by}"
         elif reason is None:
@@ -138,13 +142,16 @@ def try_out(
             if isinstance(command, NotStarted):
                 reason, why, stopped_by = NOT_STARTED, command.why, step.id
             else:
-                argv, unused = command.argv, command.unused
+                argv, unused, worktree = command.argv, command.unused, command.worktree
         asks = argv is not None and step.approval is not None
         tried.append(
             Tried(
                 *(step.index, step.id, step.name, step.condition, judged.value, reason, why, argv),
                 unused=unused,
                 needs_approval=asks,
+                worktree=worktree,
+                start_within=step.start_within,
+                stale_after=step.stale_after,
             )
         )
         runs = argv is not None
@@ -178,6 +185,13 @@ def print_trial(tried: Sequence[Tried], *, as_json: bool) -> None:
             click.echo(f"   command    {safe(shlex.join(each.argv))}")
         else:
             click.echo(f"   reason     {each.reason}{f': {safe(each.why)}' if each.why else ''}")
+        if each.worktree is not None:
+            repo, ref = each.worktree
+            click.echo(f"   worktree   {safe(ref)} of {safe(repo)}")
+        if each.start_within is not None:
+            click.echo(f"   begins     within {each.start_within:g} s, or it is timed out")
+        if each.stale_after is not None:
+            click.echo(f"   silence    of {each.stale_after:g} s ends it")
         if each.needs_approval:
             click.echo("   approval   a person is asked first")
         if each.unused:
@@ -196,4 +210,7 @@ def _as_json(each: Tried) -> JsonValue:
         "reason": each.reason,
         "why": each.why,
         "argv": None if each.argv is None else list(each.argv),
+        "worktree": None if each.worktree is None else dict(zip(("repo", "ref"), each.worktree, strict=True)),
+        "start_within": each.start_within,
+        "stale_after": each.stale_after,
     }

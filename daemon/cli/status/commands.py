@@ -129,6 +129,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "sessions": dict(reading.sessions_by_status(connection)),
             "chains": _chains(settings, connection),
             "chain_runs": reading_chains.runs_by_status(connection),
+            "steps": reading_chains.steps_by_standing(connection),
             "approvals": len(reading_chains.open_approvals(connection)),
             "notices": notices_by_state(connection),
             "queue": _queue(connection, now),

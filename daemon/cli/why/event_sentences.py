@@ -106,6 +106,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "ChainFired": "{event} fired the chain {chain}",
     "TriggerMatched": "the trigger of {chain} waits for {event}",
     "ChainRunFinished": "the chain run ended {status}: {reason_code}",
+    "SlotOffered": "there is a slot for step {step} of {run}",
     "ChainRunTurn": "it is the turn of {run}, after {after}",
     "ApprovalWanted": "step {step} waits for a person",
     "ApprovalRequested": _answered,

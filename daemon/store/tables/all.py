@@ -28,6 +28,7 @@ from runward.daemon.store.tables.sessions import SESSIONS
 from runward.daemon.store.tables.starts import STARTS
 from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table, Write
 from runward.daemon.store.tables.watched_files import WATCHED_FILES
+from runward.daemon.store.tables.worktrees import WORKTREES
 from runward.handlers.asking import Question
 from runward.handlers.effects import Effect
 
@@ -43,6 +44,7 @@ TABLES: Final[tuple[Table, ...]] = (
     ARTIFACTS,
     CANCELLATIONS,
     STARTS,
+    WORKTREES,
     CHAIN_RUNS,
     APPROVALS,
     FIRINGS,

@@ -1,7 +1,7 @@
 """Chain runs and the tries of their steps."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, get_args
 
 from pydantic_core import from_json, to_json
@@ -21,15 +21,19 @@ from runward.handlers.chains.effects import (
     StepStatus,
 )
 from runward.handlers.chains.facts import (
+    WAITS_FOR_SLOT,
     ChainFires,
     ChainFiresNow,
     ChainRunOf,
     ChainRunStanding,
     OpenRun,
     OpenRunsOf,
+    SlotsNow,
+    SlotsStanding,
     StepStanding,
+    Waiter,
 )
-from runward.handlers.chains.folding import folded
+from runward.handlers.chains.folding import folded, slots_after
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -173,6 +177,39 @@ async def open_runs(store: Store, chains: Iterable[str]) -> dict[str, tuple[Open
     return found
 
 
+MOST_WAITERS: Final = 2048
+"""Of the steps that wait for a slot, those that a batch of 256 jobs with 1,000 slots can come to."""
+
+WAITERS: Final = (
+    "from chain_steps s join chain_runs r on r.id = s.run where s.status in ('running', 'waiting')"  # our own words
+    f" and s.status = 'waiting' and s.reason_code = '{WAITS_FOR_SLOT}'"
+)
+
+
+async def slots(store: Store) -> SlotsStanding:
+    """Which steps run, and the first of those that wait for a slot."""
+    running = await store.read(
+        "select run, step from chain_steps where status in ('running', 'waiting') and status = 'running'"
+    )
+    waiters = await store.read(
+        f"select r.created_at, s.run, s.step, s.attempt {WAITERS} order by r.created_at, s.run, s.step limit ?",
+        (MOST_WAITERS,),
+    )
+    return SlotsStanding(
+        frozenset((str(run), as_int(step)) for run, step in running),
+        tuple(
+            Waiter(as_float(fired_at), str(run), as_int(step), as_int(attempt))
+            for fired_at, run, step, attempt in waiters
+        ),
+    )
+
+
+async def _slots(
+    store: Store, asked: Sequence[SlotsNow], jobs: Sequence[Job]
+) -> dict[SlotsNow, SlotsStanding]:
+    return dict.fromkeys(asked, await slots(store))
+
+
 CHAIN_RUNS: Final = Table(
     writes=(STATUS, OPEN, STEP, RUN),
     appliers={SetChainStatus: _status, OpenChainRun: _open, SetStep: _step, SetChainRun: _run},
@@ -190,12 +227,16 @@ CHAIN_RUNS: Final = Table(
                 lambda runs, effect: (*runs, OpenRun(effect.id, effect.turn, effect.waits)),
             ),
         ),
-        SetStep: (Fold(lambda effect: ChainRunOf(effect.run), folded),),
+        SetStep: (
+            Fold(lambda effect: ChainRunOf(effect.run), folded),
+            Fold(lambda effect: SlotsNow(), slots_after),
+        ),
         SetChainRun: (Fold(lambda effect: ChainRunOf(effect.run), folded),),
     },
     answers={
         ChainFiresNow: answers_by(firing, lambda asked: asked.chain),
         ChainRunOf: answers_by(standings, lambda asked: asked.run),
         OpenRunsOf: answers_by(open_runs, lambda asked: asked.chain, ()),
+        SlotsNow: _slots,
     },
 )

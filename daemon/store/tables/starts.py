@@ -79,6 +79,7 @@ def load_start(text: str) -> StartRun:
             "command": tuple(fields["command"]),
             "environment": tuple((name, value) for name, value in fields["environment"]),
             "metadata": tuple((name, value) for name, value in fields["metadata"]),
+            "worktree": tuple(fields["worktree"]) if fields.get("worktree") else None,
         }
     )
 

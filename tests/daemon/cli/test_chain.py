@@ -429,3 +429,66 @@ def test_a_changed_file_fires_a_chain_also_where_it_changed_while_no_daemon_ran(
         wait_for(lambda: over(firing, 2), "the second chain run")
     shown = firing.call("chain", "run", "show", "@last", "--json").object()
     assert shown["trigger_event"] == {"path": f"{work}/new.md", "change": "deleted"}
+
+
+SLOW = """\
+name: NAME
+trigger: {event: asked}
+steps:
+  - {id: one, skill: hold, start_within: WITHIN}
+  - {id: two, skill: hold}
+"""
+HOLD = """\
+command: [sh, -c, 'cd ../../../..; echo + >> said; while [ -e held ]; do sleep 0.02; done; echo - >> said']
+"""
+
+
+def slow_chains(place: Place, within: str = "1h") -> Place:
+    """Three chains that one event fires, whose steps go on for as long as a file is there; one runs at a time."""
+    settings = place.directory / "runward.toml"
+    settings.write_text("steps_at_once = 1\n" + settings.read_text())
+    (place.directory / "playbooks/hold.playbook.yaml").write_text(HOLD)
+    (place.directory / "held").touch()
+    for name in ("a", "b", "c"):
+        (place.directory / "c.yaml").write_text(SLOW.replace("NAME", name).replace("WITHIN", within))
+        assert place.call("chain", "define", "c.yaml").code == 0
+    return place
+
+
+def steps(place: Place) -> object:
+    return place.call("status", "--json").object()["steps"]
+
+
+def test_as_many_steps_run_at_once_as_may_and_each_runs_once_also_after_a_kill(place: Place) -> None:
+    slow_chains(place)
+    assert place.call("event", "emit", "asked").code == 0
+    with place.daemon() as daemon:
+        wait_for(lambda: steps(place) == {"running": 1, "waiting": 2}, "steps that wait")
+        waiting = next(each for each in runs_of(place) if "waits for a slot" in str(each["reason"]))
+        assert "waits for a slot" in place.call("why", str(waiting["chain_run_id"])).out
+        daemon.kill()
+    with place.daemon():
+        (place.directory / "held").unlink()
+        wait_for(lambda: over(place, 3), "three chain runs")
+        assert steps(place) == {"running": 0, "waiting": 0}
+    assert {each["status"] for each in runs_of(place)} == {"completed"}
+    assert (place.directory / "said").read_text() == "+\n-\n" * 6
+
+
+def test_a_step_that_waits_too_long_for_a_slot_is_timed_out(place: Place) -> None:
+    slow_chains(place, "300ms")
+    assert place.call("event", "emit", "asked").code == 0
+    with place.daemon():
+        wait_for(lambda: over(place, 2), "two runs that are late")
+        late = next(each for each in runs_of(place) if each["status"] == "timed_out")
+        (place.directory / "held").unlink()
+        wait_for(lambda: over(place, 3), "the run that began")
+    assert sorted(str(each["status"]) for each in runs_of(place)) == ["completed", "timed_out", "timed_out"]
+    (shown,) = place.call("chain", "run", "show", str(late["chain_run_id"]), "--json").items("steps")[:1]
+    assert (shown["status"], shown["reason"]) == (
+        "timed_out",
+        {
+            "code": "step.timed_out.start_within",
+            "summary": "step one could not begin within 0.3 s (start_within)",
+        },
+    )

@@ -125,6 +125,9 @@ class ToldProcesses:
         self.started.append(order)
         return self.refuse.get(order.key, Begun())
 
+    def remove_worktree(self, name: str, repo: str) -> str | None:
+        raise AssertionError("no run here has a worktree")
+
     def forget_starts(self, owed: Collection[str]) -> None:
         pass
 

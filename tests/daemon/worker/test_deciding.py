@@ -13,7 +13,8 @@ from runward.daemon.store.tables.jobs import Job, JobResult
 from runward.daemon.worker.deciding import LONGEST_WAIT, MOST_QUESTIONS, Answers, Asked, Decider
 from runward.handlers import route
 from runward.handlers.asking import Given, TryLater, ask
-from runward.handlers.chains.facts import ListenersTo
+from runward.handlers.chains.effects import SetStep
+from runward.handlers.chains.facts import ListenersTo, SlotsNow, SlotsStanding
 from runward.handlers.effects import Deciding, EndAttempt, Explain, OpenAttempt, OpenSession
 from runward.handlers.events import MAXIMUM_DEPTH, AttemptEnded, AttemptStarted, Event
 from runward.handlers.facts import (
@@ -115,6 +116,24 @@ async def test_a_question_of_many_jobs_is_one_question_to_the_store(told: Told) 
         [SessionOf(str(number)) for number in range(100)],
         [LinkedSessionsOf("0")],
     ]
+
+
+async def test_lanes_that_ask_the_same_see_what_the_one_before_decided(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slots(asked: Sequence[SlotsNow], jobs: Sequence[Job]) -> Mapping[SlotsNow, SlotsStanding]:
+        return dict.fromkeys(asked, SlotsStanding())
+
+    def take(lane: str) -> Deciding:
+        standing = yield from ask(SlotsNow())
+        seen.append(len(standing.running))
+        return (SetStep(lane, 0, 1.0, "running", None, None),)
+
+    seen: list[int] = []
+    told.answers.from_store(SlotsNow, slots)
+    with_handler(monkeypatch, lambda handler, event, given: take(event.lane))
+    await told.decide(jobs(started("a"), started("b"), started("c")))
+    assert seen == [0, 1, 2]
 
 
 async def test_what_another_lane_decided_in_the_batch_is_seen_however_late_it_is_asked(

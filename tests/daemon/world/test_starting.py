@@ -91,6 +91,23 @@ def starter(tmp_path: Path) -> Iterator[Starter]:
     made.close()
 
 
+@pytest.mark.parametrize("writes", ["echo", "echo 1 >> ../runs/RUN/artifacts/report"])
+def test_a_run_that_falls_silent_is_ended_with_its_tree(starter: Starter, writes: str) -> None:
+    loop = f"for i in 1 2 3 4 5 6 7 8; do {writes.replace('RUN', 'one')}; sleep 0.15; done"
+    starter.start("one", "sh", "-c", f"{loop}; echo $$ > ../said; sleep 60 & wait", stale_after=0.8)
+    end = starter.wait("one")
+    assert (end["cause"], end["error"], end["signal"]) == ("timed_out", "stale", signal.SIGTERM)
+    assert float(str(end["duration_s"])) >= 1.8, "it was not silent before"
+    assert not is_alive(int((starter.root.parent / "said").read_text()))
+    wait_for(lambda: not members(str(starter.root)), "the end of its tree")
+
+
+def test_a_deadline_comes_before_a_silence_that_is_not_over(starter: Starter) -> None:
+    starter.start("one", "sleep", "60", stale_after=50.0, timeout=0.2)
+    end = starter.wait("one")
+    assert (end["cause"], end["error"]) == ("timed_out", None)
+
+
 def test_a_run_begins_and_leaves_the_record_of_any_other_launch(starter: Starter) -> None:
     contract: JsonValue = {"expected": []}
     told = starter.start(

@@ -40,6 +40,9 @@ from runward.handlers.chains.facts import (
     FiringsOf,
     ListenersTo,
     OpenRunsOf,
+    SlotsNow,
+    SlotsStanding,
+    StepsAtOnce,
     StepStanding,
 )
 from runward.handlers.effects import Deciding, Effect, Emit, Explain, StartRun
@@ -89,6 +92,10 @@ def decided(deciding: Deciding, answers: Mapping[Any, object]) -> tuple[Effect, 
         match question:
             case PlayOf(playbook=name):
                 answer = answers.get(question, Play(PLAYBOOKS[name], root_name="runs", root_path="/runs"))
+            case StepsAtOnce():
+                answer = answers.get(question, 16)
+            case SlotsNow():
+                answer = answers.get(question, SlotsStanding())
             case _:
                 answer = answers[question]
 
@@ -168,6 +175,7 @@ def finished(
     definition: JsonValue = DEFINITION,
     code: str = "chain.running.started",
     deadline: float | None = None,
+    answers: Mapping[Any, object] | None = None,
 ) -> tuple[Effect, ...]:
     """What follows when the step's session has its verdict."""
     key = f"native:runs/{RUN}-{step}-1"
@@ -183,6 +191,7 @@ def finished(
             ChainRunOf(RUN): standing,
             SessionOf(key): session,
             LatestOutcomeOf(key): outcome,
+            **(answers or {}),
         },
     )
 

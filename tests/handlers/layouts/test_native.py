@@ -237,6 +237,7 @@ def test_the_command_is_named_by_process_json() -> None:
         ({"cause": "signalled"}, "failed", "run.failed.signal"),
         ({"cause": "timed_out", "signal": 15}, "timed_out", "run.timed_out.deadline"),
         ({"cause": "timed_out", "exit_code": 0}, "timed_out", "run.timed_out.deadline"),
+        ({"cause": "timed_out", "signal": 15, "error": "stale"}, "timed_out", "run.timed_out.stale"),
         ({"cause": "not_started", "error": "no such file"}, "failed", "run.failed.not_started"),
         ({"cause": "cancelled", "signal": 2}, "aborted", "run.aborted.user"),
         ({"cause": "cancelled", "signal": 15}, "cancelled", "run.cancelled.sigterm"),

@@ -64,6 +64,7 @@ WAYS = {
     "signal": WayOut("failed", "run.failed.signal"),
     "not_started": WayOut("failed", "run.failed.not_started"),
     "timed_out": WayOut("timed_out", "run.timed_out.deadline"),
+    "silent": WayOut("timed_out", "run.timed_out.stale"),
     "interrupted": WayOut("aborted", "run.aborted.user"),
     "cancelled by a person": WayOut("cancelled", "run.cancelled.user"),
     "cancelled by SIGTERM": WayOut("cancelled", "run.cancelled.sigterm"),

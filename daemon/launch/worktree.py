@@ -1,0 +1,93 @@
+"""A step's git worktree: made by its launcher before the command starts, removed by the daemon after the end.
+
+git runs without hooks, without a monitor of the file system and without a terminal, and for a bounded time. What
+lies in a worktree is the agent's: nothing of it is asked when it is removed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WORKTREES = "worktrees"
+"""The directory of worktrees in the state directory."""
+
+PATIENCE = 120.0
+"""Seconds that git may take."""
+
+_PATIENCE_TO_REMOVE = 600.0
+_GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+_LONGEST_SAID = 1000
+
+
+class GitFailed(Exception):
+    """What git said, or why it could not be asked."""
+
+
+def place_of(state: str, name: str) -> str:
+    """Where the worktree of the run of this name lies."""
+    return os.path.join(state, WORKTREES, name)
+
+
+def make(repo: str, ref: str, path: str) -> None:
+    """A checkout of `ref` of its own, at no branch. Raises GitFailed."""
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise GitFailed(f"{os.path.dirname(path)}: {error.strerror}") from None
+    umask = os.umask(0o077)
+    try:
+        _run((*_GIT, "-C", repo, "worktree", "add", "--quiet", "--detach", path, ref), PATIENCE)
+    finally:
+        os.umask(umask)
+
+
+def remove(repo: str, path: str) -> str | None:
+    """Remove a worktree that may be gone already. Returns what git said if its repository still lists it.
+
+    Raises GitFailed where the directory can't be removed.
+    """
+    if os.path.lexists(path):
+        try:
+            _run(("rm", "-rf", "--", path), _PATIENCE_TO_REMOVE)
+        except GitFailed:  # the agent may have taken its own rights away
+            _run(("chmod", "-R", "u+rwx", "--", path), _PATIENCE_TO_REMOVE)
+            _run(("rm", "-rf", "--", path), _PATIENCE_TO_REMOVE)
+    try:
+        _run((*_GIT, "-C", repo, "worktree", "remove", "--force", "--force", path), PATIENCE)
+    except GitFailed as failure:
+        return str(failure)
+    return None
+
+
+def _run(command: Sequence[str], patience: float) -> None:
+    """Raises GitFailed with what the program said, where it did not end well in time."""
+    import subprocess  # only for steps with a worktree
+
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment = {**inherited, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise GitFailed(f"{command[0]}: {error.strerror}") from None
+    try:
+        _, said = process.communicate(timeout=patience)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise GitFailed(f"{command[0]} did not end within {patience:g} s") from None
+    if process.returncode:
+        text = said.decode(errors="replace").strip()
+        raise GitFailed(text[-_LONGEST_SAID:] or f"{command[0]} ended with {process.returncode}")

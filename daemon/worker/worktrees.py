@@ -1,0 +1,79 @@
+"""Worktrees of steps that are over: removing those that are not kept, after the commit.
+
+What is owed is read from its table, so that a successor goes on where a daemon ended. A worktree that is gone
+already is removed all the same: a crash in between changes nothing. What the machine refuses is tried again, and
+shown.
+"""
+
+import sqlite3
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+import structlog
+
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.processes import NotRemoved, Processes
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.worktrees import REMOVED, OwedRemoval, owed_removals
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
+from runward.daemon.worker.part import Part
+from runward.handlers.starts.effects import RemoveWorktree
+
+_PERIOD: Final = 30.0
+"""Seconds between tries of what the machine refused."""
+
+
+@dataclass(slots=True)
+class Worktrees(Part):
+    """The worktrees that this daemon has to remove. One task does, one after another."""
+
+    wakes_on: ClassVar = (RemoveWorktree,)
+
+    processes: Processes
+    store: Store
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    _troubles: dict[str, str] = field(default_factory=dict)
+
+    def degraded(self) -> list[str]:
+        """What keeps worktrees from being removed, for `status`."""
+        return [f"worktree {name}: {why}" for name, why in sorted(self._troubles.items())]
+
+    def pause(self) -> float | None:
+        return _PERIOD if self._troubles else None
+
+    async def carry_out(self) -> bool:
+        """Remove whatever is owed and can be; returns whether anything was."""
+        troubles: dict[str, str] = {}
+        did = False
+        try:
+            for owed in await owed_removals(self.store):
+                why = await self._one(owed)
+                did = did or why is None
+                if why is not None:
+                    troubles[owed.name] = why
+        except EpochRefused:
+            raise
+        except (sqlite3.Error, CommitUnknown) as error:
+            troubles["of all"] = str(error)
+            did = False
+            self.log.error("worktrees.not_marked", why=str(error))
+        self._troubles = troubles
+        return did
+
+    async def _one(self, owed: OwedRemoval) -> str | None:
+        """Remove it; returns why it could not be."""
+        removed = await in_thread(self.processes.remove_worktree, owed.name, owed.repo)
+        if isinstance(removed, NotRemoved):
+            self.log.warning("worktree.not_removed", session=owed.session_key, why=removed.why)
+            return removed.why
+        try:
+            row = (self.clock.now(), removed, owed.session_key)
+            await self.store.run([Statement(REMOVED, [row], exact=True)], "worktree")
+        except EpochRefused:
+            raise
+        except Fenced:
+            pass  # marked already, by a commit that seemed to have failed
+        self.log.info("worktree.removed", session=owed.session_key, git=removed)
+        return None
