@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from runward.config.ctcp_profile import BY_PATH, CTCP
 from runward.config.glob_rule import GlobError, check_path_glob
 from runward.config.json_value import JsonValue
 from runward.config.path_rule import MAX_PATH_BYTES, PathRuleError, relative_parts
@@ -35,7 +36,7 @@ class ArtifactRules(NamedTuple):
     """The rules of one entry.
 
     It asks for the file at the entry's path, for `min_count` to `max_count` files that match `glob`, or, with
-    `is_outcome`, for an outcome. `schema` is a JSON Schema as text; `schema_file` is where a declaration has it from.
+    `is_outcome`, for an outcome. With a `profile` it is one of that profile's contracts. `schema` is a JSON Schema as text; `schema_file` is where a declaration has it from.
     """
 
     glob: str | None = None
@@ -49,6 +50,7 @@ class ArtifactRules(NamedTuple):
     schema: str | None = None
     schema_file: str | None = None
     fresh: bool = False
+    profile: str | None = None
 
     @property
     def path(self) -> str | None:
@@ -85,6 +87,7 @@ def read_rules(
         schema=reader.schema() if is_snapshot else None,
         schema_file=None if is_snapshot else reader.schema_file(),
         fresh=reader.flag("fresh"),
+        profile=reader.profile() if is_snapshot else None,
     )
     reader.check_together(rules)
     return None if has_errors(complaints[before:]) or rules == ArtifactRules() else rules
@@ -103,6 +106,7 @@ def rules_to_json(rules: ArtifactRules) -> dict[str, JsonValue]:
         "mime_type": rules.mime_type,
         "schema": None if rules.schema is None else json.loads(rules.schema),
         "fresh": rules.fresh or None,
+        "profile": rules.profile,
     }
     return {key: value for key, value in said.items() if value is not None}
 
@@ -140,6 +144,17 @@ class _Reader:
             return found
         self.refuse(key, f"must be true or false, not {kind(found)}", "write it without quotes")
         return False
+
+    def profile(self) -> str | None:
+        found = self.spec.get("profile")
+        if found is None:
+            return None
+        path = self.spec.get("path")
+        entry = BY_PATH.get(path) if isinstance(path, str) else None
+        if found != CTCP or entry is None or self.spec.get("id") != entry.id:
+            self.refuse("profile", f"{quoted(found)} has no such entry", "leave it to 'profile' of the block")
+            return None
+        return CTCP
 
     def count(self, key: str, default: int | None) -> int | None:
         found = self.spec.get(key, default)
@@ -230,6 +245,8 @@ class _Reader:
             self.refuse("outcome_kind", "is not a rule for globs", "give the entry a path, or kind: outcome")
         if rules.passed and rules.outcome_kind is None:
             self.refuse("passed", "is said by an outcome", "add 'outcome_kind'")
+        if rules.profile is not None and rules != ArtifactRules(profile=rules.profile):
+            self.refuse("profile", "stands beside other rules", "remove them")
         if rules.max_count is not None and rules.max_count < rules.min_count:
             self.refuse("max_count", "is less than min_count", "raise it")
 

@@ -5,7 +5,7 @@ and back. Whether an artifact is there is for `runward.handlers` to say. Plain P
 imports this module within its start-up budget, and a snapshot in a run directory is read once for every run.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
@@ -51,7 +51,7 @@ RULE_KEYS: Final = (
 
 _BLOCK_KEYS = ("expected", "profile")
 _DECLARED_KEYS = ("id", "path", "required", "description", *RULE_KEYS)
-_SNAPSHOT_KEYS = (*_DECLARED_KEYS, "source")
+_SNAPSHOT_KEYS = (*_DECLARED_KEYS, "source", "profile")
 
 
 class ExpectedArtifact(NamedTuple):
@@ -157,10 +157,36 @@ def declared_artifacts(
         complaints.append(_wrong_kind(loc, value, "a table of keys", "list the artifacts under 'expected'"))
         return None
     before = len(complaints)
-    found = list(_artifacts(value, loc, _DECLARED_KEYS, MAX_DECLARED, complaints))
+    listed = _artifacts(value, loc, _DECLARED_KEYS, MAX_DECLARED, complaints)
+    found = [artifact for _, _, artifact in listed if artifact is not None]
     if not any(key in value for key in _BLOCK_KEYS) and not has_errors(complaints[before:]):
         complaints.append(Complaint(loc, "has no 'expected'", "list the artifacts there; [] expects none"))
-    return tuple(artifact for _, _, artifact in found if artifact is not None)
+    return (*_of_profile(value.get("profile"), found, loc, complaints), *found)
+
+
+def _of_profile(
+    profile: JsonValue, listed: Sequence[ExpectedArtifact], loc: Location, complaints: list[Complaint]
+) -> tuple[ExpectedArtifact, ...]:
+    """The entries that a block's profile stands for."""
+    if profile is None:
+        return ()
+    from runward.config.ctcp_profile import CTCP, ENTRIES
+
+    if profile != CTCP:
+        message = f"{quoted(profile)} is not a profile that is checked"
+        complaints.append(Complaint((*loc, "profile"), message, f"write {CTCP!r}, or remove it", "warning"))
+        return ()
+    from runward.config.artifact_rules import ArtifactRules
+
+    taken = {each.id for each in listed} & {entry.id for entry in ENTRIES}
+    if taken:
+        message = f"has an entry {quoted(min(taken))} of its own, beside that in 'expected'"
+        complaints.append(Complaint((*loc, "profile"), message, "give that artifact another id"))
+    rules = ArtifactRules(profile=CTCP)
+    return tuple(
+        ExpectedArtifact(entry.id, entry.path, True, f"CTCP contract: {entry.description}", rules)
+        for entry in ENTRIES
+    )
 
 
 def _artifacts(
@@ -228,7 +254,7 @@ def _artifact(
 def _rules(
     spec: Mapping[str, JsonValue], loc: Location, complaints: list[Complaint], *, is_snapshot: bool
 ) -> "ArtifactRules | None":
-    if not any(key in spec for key in RULE_KEYS):
+    if not any(key in spec for key in RULE_KEYS) and not (is_snapshot and "profile" in spec):
         return None
     from runward.config.artifact_rules import read_rules
 

@@ -13,6 +13,10 @@ PATH_PATTERN: Final = r"^(?!/)(?!(.*/)?\.\.(/|$))(?!(\.?/)*\.?$)[^*?\[\]\u0000]+
 DECLARATION_SCHEMA: Final[dict[str, JsonValue]] = {
     "type": ["object", "null"],
     "properties": {
+        "profile": {
+            "type": "string",
+            "description": "ctcp: the ten CTCP contracts A to J, each an entry, beside those in 'expected'.",
+        },
         "expected": {
             "type": "array",
             "maxItems": MAX_DECLARED,

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "log": ("log.commands", "The daemon's structured log."),
     "inspect": ("inspect.commands", "What a run directory says, without daemon or store."),
     "contract": ("play.contract", "Hold a directory against a contract."),
+    "ctcp": ("inspect.ctcp", "CTCP run directories: whether they hold to their contracts."),
     "play": ("play.commands", "Playbooks: what they ask for."),
     "chain": ("chain.commands", "Chains: what follows when something happened."),
     "artifact": ("session.artifact", "Artifacts: the outcomes that sessions produced."),

@@ -101,7 +101,7 @@ def _without(fact: FileFact) -> FileHash:
     """There is nothing to read, and why."""
     if fact.state == "file" or fact.state == "unfit":
         return FileHash("unreadable")
-    return FileHash(fact.state)
+    return FileHash("absent" if fact.state == "excused" else fact.state)
 
 
 def _digest(descriptor: int, most: int, go_on: Callable[[int], bool]) -> FileHash:

@@ -22,9 +22,9 @@ from runward.config.glob_rule import path_matches
 from runward.config.path_rule import names_in
 from runward.daemon.rundir import schema_child
 from runward.daemon.rundir.artifacts import fact_at, modified_ns, refusal, resolve
-from runward.daemon.rundir.json_places import line_of
 from runward.daemon.rundir.opening import DIRECTORY, REGULAR
 from runward.handlers.contracts.artifact_facts import FileFact, Match, RuledPath, RuleFact
+from runward.handlers.json_places import line_of
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 
 MOST_NAMES: Final = 20_000
@@ -71,9 +71,18 @@ class RuledLook:
 
     def facts(self, ruled: Sequence[RuledPath]) -> list[FileFact]:
         """A fact for each entry. Raises `OSError` where the machine is the trouble, and nothing is known."""
-        looked = [self._look(each) for each in ruled]
+        looked = [self._look(each) for each in ruled if each.rules.profile is None]
         _hold(self._checks)
-        return [_settled(*each) for each in looked]
+        found = (_settled(*each) for each in looked)
+        of_profile = iter(self._of_profile([each.path for each in ruled if each.rules.profile is not None]))
+        return [next(found if each.rules.profile is None else of_profile) for each in ruled]
+
+    def _of_profile(self, paths: Sequence[str]) -> list[FileFact]:
+        if not paths:
+            return []
+        from runward.daemon.rundir.ctcp_facts import ctcp_facts  # a cost that only a profile brings
+
+        return ctcp_facts(self.root, paths)
 
     def _look(self, ruled: RuledPath) -> tuple[FileFact, list["RuleFact | _Check"]]:
         if ruled.rules.glob is not None:

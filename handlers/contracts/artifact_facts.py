@@ -8,8 +8,10 @@ if TYPE_CHECKING:
 RULES: Final = "rules"
 """The key of the stored verification that ADR-0029's object doesn't have."""
 
-FileState: TypeAlias = Literal["file", "absent", "empty", "not_regular", "outside", "denied", "unfit"]
-"""`unfit` is there, and breaks a rule of its entry."""
+FileState: TypeAlias = Literal[
+    "file", "absent", "empty", "not_regular", "outside", "denied", "unfit", "excused"
+]
+"""`unfit` is there, and breaks a rule of its entry. `excused` is absent, and may be."""
 
 
 class RuleFact(NamedTuple):
@@ -44,6 +46,11 @@ class FileFact(NamedTuple):
     modified_ns: int = 0
     rules: tuple[RuleFact, ...] = ()
     matches: tuple[Match, ...] = ()
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing is wanting."""
+        return self.state in ("file", "excused")
 
 
 class RuledPath(NamedTuple):

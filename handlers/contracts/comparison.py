@@ -94,7 +94,7 @@ def _compare(entry: ContractEntry, then: Look | None, fact: FileFact, taken: Fil
     if fact.state != "file" and (fact.state != "unfit" or then is None):
         if then is None:
             return Compared(entry, "missing", None, None)
-        return Compared(entry, "gone" if fact.state == "absent" else fact.state, then, None)
+        return Compared(entry, _gone(fact), then, None)
     now = Look(fact.size, fact.modified_ns, None)
     if then is None:
         return Compared(entry, "new", None, now)
@@ -104,6 +104,13 @@ def _compare(entry: ContractEntry, then: Look | None, fact: FileFact, taken: Fil
         now = Look(taken.size, taken.modified_ns, taken.sha256)
     differences = _differences(then, now)
     return Compared(entry, "changed" if differences else "same", then, now, differences)
+
+
+def _gone(fact: FileFact) -> ArtifactState:
+    """Why what was delivered doesn't count any more."""
+    if fact.state == "absent" or fact.state == "excused" or fact.state == "file":
+        return "gone"
+    return fact.state
 
 
 def _differences(then: Look, now: Look) -> tuple[Difference, ...]:

@@ -48,6 +48,8 @@ def fold_legs(
             return Unfoldable(f"leg {leg.id}: {answer.problem}")
         if answer.agent is not None:
             declares = True
+            if any(each.rules is not None and each.rules.profile is not None for each in answer.agent):
+                return Unfoldable(f"leg {leg.id}: a profile holds for a whole run, not for a leg")
             if any(each.rules is not None and each.rules.reads_outcomes for each in answer.agent):
                 return Unfoldable(
                     f"leg {leg.id}: a leg has no outcomes, and its agent's contract expects one"

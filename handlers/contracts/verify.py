@@ -60,6 +60,8 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
     for entry, fact in zip(contract.expected, facts.files, strict=True):
         if fact.state == "file":
             produced += _produced(entry, fact)
+        elif fact.state == "excused":
+            continue
         elif not entry.required:
             missing_optional.append(entry)
         else:
@@ -193,6 +195,7 @@ def describe(fact: FileFact) -> str:
         "outside": "leads outside the root",
         "denied": "not readable by the daemon",
         "unfit": "breaks a rule",
+        "excused": "absent, as it may be",
     }[fact.state]
 
 

@@ -16,11 +16,12 @@ knows no verification, as in a sister workflow's, the report's `result`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from runward.config.json_value import JsonValue
+from runward.handlers.ctcp.event_lines import LineFault, read_line
 from runward.handlers.layouts.ctcp_log import KNOWN, Log
 from runward.handlers.layouts.ctcp_times import LONGEST_TIME, ahead_of_utc, time_at
 from runward.handlers.layouts.foreign_values import document_object, text_in
@@ -45,6 +46,8 @@ _OF_NATIVE: Final = frozenset({"run.json", "exit.json", "process.json"})
 """A native run's journal has lines of the same form: who has one of these files is no CTCP run."""
 
 _LINES_LOOKED_AT: Final = 20
+
+_FIX: Final = "counted as far as it can be read"
 
 _LIMITS: Final = ("max_iterations", "budget")
 _OPEN_WORDS: Final = frozenset({"running", "blocked"})
@@ -101,7 +104,7 @@ class CtcpScanner(KeepsState[State]):
         unreadable = Unreadable(state.unreadable, state.complaints)
         resumed: list[Resumed] = []
         events, moved_at = 0, log.moved_at
-        for record in records(file, lines, unreadable):
+        for record in _events(lines, unreadable):
             if not isinstance(record, dict):
                 continue
             events += 1
@@ -168,6 +171,17 @@ class CtcpScanner(KeepsState[State]):
 
 
 SCANNER: Final = CtcpScanner(State)
+
+
+def _events(lines: Sequence[LogLine], unreadable: Unreadable) -> Iterator[JsonValue]:
+    """What the lines hold. Each that breaks contract J is named, and what can be read of it counts all the same."""
+    beside = Unreadable(0, ())
+    for line in lines:
+        if not line.is_cut and line.content and not line.content.isspace():
+            found = read_line(line.content)
+            if isinstance(found, LineFault):
+                unreadable.add(EVENTS, line.number, found.message, _FIX)
+        yield from records(EVENTS, (line,), unreadable if line.is_cut else beside)
 
 
 def _run(content: dict[str, JsonValue], modified_at: float) -> Run:

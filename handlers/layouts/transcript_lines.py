@@ -79,11 +79,13 @@ class Unreadable:
         self.count = count
         self.complaints = list(complaints)
 
-    def add(self, file: str, line: int, message: str) -> None:
-        """Count a line; `message` says what is wrong with it, without quoting it."""
+    def add(
+        self, file: str, line: int, message: str, fix: str = "passed over: the lines around it count"
+    ) -> None:
+        """Count a line; `message` says what is wrong with it, without quoting it, `fix` what becomes of it."""
         self.count += 1
         if len(self.complaints) < MOST_COMPLAINTS:
-            self.complaints.append(Complaint(file, line, message, "passed over: the lines around it count"))
+            self.complaints.append(Complaint(file, line, message, fix))
 
 
 def records(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iterator[JsonValue]:

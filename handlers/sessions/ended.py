@@ -322,6 +322,6 @@ def _known(event: AttemptEnded, contract: Contract | None, found: RootFacts | No
         known["not_delivered"] = {
             entry.path: describe(fact)
             for entry, fact in zip(contract.expected, found.files, strict=False)
-            if fact.state != "file"
+            if not fact.is_right
         }
     return known

@@ -18,6 +18,7 @@ from runward.daemon.cli.commands import COMMANDS
 from runward.daemon.cli.run.launch import _WITH_VALUE, _WITHOUT_VALUE
 from runward.daemon.store.migrate import migrations
 from runward.handlers.contracts.artifact_facts import FileState
+from runward.handlers.ctcp.rules import RULES
 from runward.handlers.journal import lines
 from runward.handlers.layouts import registry
 from runward.handlers.sessions.reasons import MEANINGS
@@ -168,6 +169,11 @@ def test_every_layout_that_is_read_is_documented() -> None:
 def test_every_layout_that_inspect_reads_has_its_rows() -> None:
     said = page("docs/layouts.md").text
     assert [name for name in ("native", *registry.LAYOUTS.names()) if f"`{name}`" not in said] == []
+
+
+def test_every_rule_of_the_ctcp_contracts_is_in_the_table_as_the_code_has_it() -> None:
+    rows = page("docs/ctcp.md").table("## Rules")
+    assert [[row[0].strip("`"), *row[1:]] for row in rows] == [list(rule) for rule in RULES.values()]
 
 
 def test_every_dependency_has_its_reason_and_every_file_that_is_named_is_there() -> None:

@@ -117,6 +117,7 @@ def test_another_shell_is_wrong_usage(place: Place) -> None:
         (("inspect", ".", "--layout", "na"), ["native"]),
         (("log", "--event", "session"), ["session.finished"]),
         (("prune", "--older-than", "9"), ["90d"]),
+        (("ctcp", "check", "--only", "a,"), [f"a,{letter}" for letter in "BCDEFGHIJ"]),
     ],
 )
 def test_commands_options_ids_and_names_are_completed(

@@ -247,8 +247,35 @@ def test_a_file_that_holds_no_object_is_named_and_ends_nothing(value: bytes) -> 
 def test_lines_that_are_no_records_are_counted_or_passed_over() -> None:
     lines = [b'{"ts": "x"', b'"a bare text"', b"null", b"", event("run_created") + event("blocked")]
     said = told(lines)
-    assert said.unreadable == 1
     assert said.counts.events == 2
+    assert said.waiting
+    assert said.unreadable == 4
+    assert [(each.line, each.message) for each in said.complaints] == [
+        (1, "not JSON: Expecting ',' delimiter"),
+        (2, "must be an object, not a text"),
+        (3, "must be an object, not nothing"),
+        (5, "not JSON: Extra data"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            b'{"ts": "x", "ts": "y", "role": "r", "event": "e", "path": ""}',
+            "the key 'ts' stands twice in one object",
+        ),
+        (b'{"ts": NaN, "role": "r", "event": "e", "path": ""}', "NaN is not a JSON number"),
+        (b'{"role": "r", "event": "e", "path": ""}', "ts is missing or not text"),
+        (b'{"ts": "x", "role": 1, "event": "e"}', "role, path are missing or not text"),
+        (b"[1]", "must be an object, not a list"),
+    ],
+)
+def test_every_line_that_breaks_contract_j_is_a_problem(line: bytes, message: str) -> None:
+    said = told([event("run_created"), line, event("blocked")])
+    assert [(each.file, each.line, each.message) for each in said.complaints] == [
+        ("events.jsonl", 2, message)
+    ]
     assert said.waiting
 
 

@@ -1,0 +1,1 @@
+"""The CTCP artifact contracts A to J: what each asks of a run directory, one module a contract."""

@@ -1,0 +1,252 @@
+"""A patch, file by file: a strict reading of git's unified diffs.
+
+`unidiff` reads the hunks; it passes over what it doesn't know, so every line outside of them is held against git's
+grammar here. The patch may be hostile and large: it is gone through line by line, and nothing of its content is kept
+but the targets of links.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from unidiff.errors import UnidiffParseError
+from unidiff.patch import PatchSet
+
+from runward.handlers.ctcp.documents import MOST_BYTES
+from runward.handlers.ctcp.quoted_path import NOWHERE, one_path, two_paths
+
+LINK: Final = "120000"
+
+_LONGEST_TARGET: Final = 1 << 16
+_HEADER: Final = "diff --git "
+_HUNK: Final = re.compile(r"@@ -\d{1,9}(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
+_MODE: Final = re.compile(r"(old|new|deleted file|new file) mode ([0-7]{6})")
+_INDEX: Final = re.compile(r"index [0-9a-f]{4,64}\.\.[0-9a-f]{4,64}(?: ([0-7]{6}))?")
+_MOVED: Final = re.compile(r"(rename|copy) (from|to) (.+)", re.DOTALL)
+_LIKENESS: Final = re.compile(r"(?:dis)?similarity index \d{1,3}%")
+_BINARY: Final = re.compile(r"Binary files .+ and .+ differ")
+_BINARY_PART: Final = re.compile(r"(?:literal|delta) \d{1,12}")
+_BASE85: Final = re.compile(r"[A-Za-z][0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]{5,65}")
+
+
+class DiffFault(NamedTuple):
+    """Something that is wrong: the name of the rule, why, and the line."""
+
+    rule: str
+    message: str
+    line: int
+
+
+@dataclass(slots=True)
+class FileDiff:
+    """What a patch does to one file. `old` and `new` are without the prefixes; None where there is no such side."""
+
+    line: int
+    old: str | None = None
+    new: str | None = None
+    modes: dict[str, str] = field(default_factory=dict)
+    moves: dict[str, str] = field(default_factory=dict)
+    added: int = 0
+    is_binary: bool = False
+    target: str | None = None
+    changes: bool = False
+
+    @property
+    def is_link(self) -> bool:
+        """Whether it leaves a link behind."""
+        return any(self.modes.get(key) == LINK for key in ("new", "new file", "index"))
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each for each in (self.old, self.new) if each is not None))
+
+
+class _Lines:
+    """The lines of a patch, one ahead. A character stands for a byte."""
+
+    def __init__(self, content: bytes | bytearray) -> None:
+        self._content, self._start = content, 0
+        self.number = 0
+        self.line: str | None = None
+        self.too_long: int | None = None
+        self.advance()
+
+    def advance(self) -> str | None:
+        """Go on to the next line; None behind the last."""
+        start, content = self._start, self._content
+        if start >= len(content):
+            self.line = None
+            return None
+        end = content.find(b"\n", start)
+        end = len(content) if end == -1 else end
+        self._start = end + 1
+        self.number += 1
+        if end - start > MOST_BYTES:
+            self.too_long, end = self.number, start + 80
+        self.line = content[start:end].decode("latin-1")
+        return self.line
+
+
+def read_diff(content: bytes | bytearray) -> Iterator[FileDiff | DiffFault]:
+    """What the patch does to each file, and what is wrong with it. After a fault the next file is gone on with."""
+    lines = _Lines(content)
+    while lines.line is not None and not lines.line.strip():
+        lines.advance()
+    if lines.line is None:
+        yield DiffFault("not_a_diff", "is empty", max(1, lines.number))
+        return
+    if not lines.line.startswith(_HEADER):
+        yield DiffFault("not_a_diff", "does not begin with 'diff --git'", lines.number)
+        return
+    while lines.line is not None:
+        yield _section(lines)
+        if lines.too_long is not None:
+            yield DiffFault("too_large", f"the line is over {MOST_BYTES >> 20} MiB", lines.too_long)
+            return
+
+
+def _section(lines: _Lines) -> FileDiff | DiffFault:
+    """One file's part, up to the next header or the end."""
+    diff = FileDiff(lines.number)
+    header = _text(lines.line or "")[len(_HEADER) :]
+    lines.advance()
+    sides, fault = _extended(lines, diff)
+    fault = fault or _name(header, sides, diff) or _body(lines, diff)
+    if fault is None and not diff.changes:
+        fault = DiffFault("not_a_diff", "changes nothing", diff.line)
+    while lines.line is not None and not lines.line.startswith(_HEADER):
+        if fault is None and lines.line.strip():
+            fault = _stray(lines.line, lines.number, diff)
+        lines.advance()
+    return diff if fault is None else fault
+
+
+def _extended(lines: _Lines, diff: FileDiff) -> tuple[list[str], DiffFault | None]:
+    """The lines between the header and the first hunk. The texts behind `---` and `+++`, if they are there."""
+    while (line := lines.line) is not None:
+        if mode := _MODE.fullmatch(line):
+            diff.modes[mode[1]] = mode[2]
+            diff.changes = True
+        elif index := _INDEX.fullmatch(line):
+            if index[1]:
+                diff.modes["index"] = index[1]
+        elif moved := _MOVED.fullmatch(line):
+            path = one_path(_text(moved[3]))
+            if path is None:
+                return [], DiffFault("names", "has a name whose quotes are broken", lines.number)
+            if moved[2] in diff.moves:
+                return [], DiffFault("not_a_diff", f"says '{moved[1]} {moved[2]}' twice", lines.number)
+            diff.moves[moved[2]] = path
+            diff.changes = True
+        elif not _LIKENESS.fullmatch(line):
+            break
+        lines.advance()
+    if lines.line is not None and lines.line.startswith("@@ "):
+        return [], DiffFault("not_a_diff", "has a hunk without '---' and '+++' above it", lines.number)
+    if lines.line is None or not lines.line.startswith("--- "):
+        return [], None
+    old, number = _text(lines.line)[4:], lines.number
+    below = lines.advance()
+    if below is None or not below.startswith("+++ "):
+        return [], DiffFault("not_a_diff", "has '---' without '+++' below it", number)
+    new = _text(below)[4:]
+    below = lines.advance()
+    if below is None or not below.startswith("@@ "):
+        return [], DiffFault("not_a_diff", "has no hunk below '+++'", number)
+    return [old, new], None
+
+
+def _name(header: str, sides: list[str], diff: FileDiff) -> DiffFault | None:
+    """Settle which file it is: all lines must say the same."""
+    moves, fault = diff.moves, DiffFault("names", "its lines name different files", diff.line)
+    if moves and len(moves) != 2:
+        return DiffFault("names", "has one end of a rename or copy only", diff.line)
+    ways = [(old[2:], new[2:]) for old, new in two_paths(header) if old[:2] == "a/" and new[:2] == "b/"]
+    if moves:
+        ways = [way for way in ways if way == (moves["from"], moves["to"])]
+    else:
+        ways = [way for way in ways if way[0] == way[1]]
+    if not ways:
+        said = (
+            "its lines name different files"
+            if moves
+            else "'diff --git' does not name one file as a/… and b/…"
+        )
+        return fault._replace(message=said)
+    old, new = ways[0]
+    is_new, is_gone = "new file" in diff.modes, "deleted file" in diff.modes
+    if sides:
+        wanted = NOWHERE if is_new else f"a/{old}", NOWHERE if is_gone else f"b/{new}"
+        if (one_path(sides[0]), one_path(sides[1])) != wanted:
+            return fault
+    diff.old, diff.new = None if is_new else old, None if is_gone else new
+    return None
+
+
+def _body(lines: _Lines, diff: FileDiff) -> DiffFault | None:
+    """The hunks, or the binary patch."""
+    if lines.line == "GIT binary patch":
+        diff.is_binary = diff.changes = True
+        lines.advance()
+        return _binary(lines)
+    if lines.line is not None and _BINARY.fullmatch(lines.line):
+        diff.is_binary = diff.changes = True
+        lines.advance()
+        return None
+    while lines.line is not None and lines.line.startswith("@@ "):
+        number, stated = lines.number, _HUNK.match(lines.line)
+        if stated is None:
+            return DiffFault("not_a_diff", "has a hunk without its numbers", number)
+        diff.changes = True
+        counts = [1 if each is None else int(each) for each in stated.groups()]
+        try:
+            read = PatchSet(_hunk(lines, diff, counts[0], counts[1]), metadata_only=True)
+        except UnidiffParseError:
+            return DiffFault("hunk", "the hunk is shorter or longer than it states", number)
+        diff.added += read.added
+    return None
+
+
+def _hunk(lines: _Lines, diff: FileDiff, old: int, new: int) -> Iterator[str]:
+    """The lines of one hunk for `unidiff`: its header, and what can belong to it."""
+    yield "--- a\n"
+    yield "+++ b\n"
+    yield f"{lines.line}\n"
+    lines.advance()
+    while (line := lines.line) is not None and (old > 0 or new > 0):
+        sign = line[:1]
+        if sign not in ("", " ", "+", "-", "\\", "\r"):
+            return
+        if sign == "+" and diff.is_link and len(diff.target or "") < _LONGEST_TARGET:
+            diff.target = (diff.target or "") + _text(line[1:])
+        old -= sign in ("", " ", "-", "\r")
+        new -= sign in ("", " ", "+", "\r")
+        lines.advance()
+        yield f"{line}\n"
+    while lines.line is not None and lines.line.startswith("\\ "):
+        lines.advance()
+
+
+def _binary(lines: _Lines) -> DiffFault | None:
+    parts = 0
+    while lines.line is not None and _BINARY_PART.fullmatch(lines.line) and parts < 2:
+        parts += 1
+        line = lines.advance()
+        while line is not None and _BASE85.fullmatch(line):
+            line = lines.advance()
+        if lines.line == "":
+            lines.advance()
+    return None if parts else DiffFault("not_a_diff", "has a binary patch without content", lines.number)
+
+
+def _stray(line: str, number: int, diff: FileDiff) -> DiffFault:
+    """A line that is left over behind a file's part."""
+    if diff.added and line[:1] in ("+", "-", " "):
+        return DiffFault("hunk", "the hunk above is longer than it states", number)
+    return DiffFault("not_a_diff", "the line is no part of a diff", number)
+
+
+def _text(line: str) -> str:
+    """A line whose characters stand for bytes, as the text that it is."""
+    return line.encode("latin-1").decode(errors="surrogateescape")

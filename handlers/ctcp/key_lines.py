@@ -1,0 +1,65 @@
+"""Key lines: `Key: value`, as the contracts' Markdown files have them.
+
+A key's case and leading blanks are ignored, lines that begin with `#` are no key lines, bullets are none either, and
+the last repetition wins. A key without a value has the bullets below it as its value.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+_KEY: Final = re.compile(r"[ \t]*([^\s:#*+-][^:]*?)[ \t]*:(.*)")
+_BULLET: Final = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]+(.*)|)$")
+_SEPARATOR: Final = re.compile(r"[,;|]")
+_LONGEST_KEY: Final = 200
+
+
+class KeyLine(NamedTuple):
+    """What stands behind a key, and on which line the key stands."""
+
+    value: str
+    bullets: tuple[str, ...]
+    line: int
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """The value as a list: split at `,` `;` `|`, with or without `[ ]`. `none` is an empty list."""
+        parts = [self.value] if self.value else list(self.bullets)
+        return tuple(item for part in parts for item in _items(part))
+
+
+def key_lines(content: bytes | bytearray) -> Mapping[str, KeyLine]:
+    """The key lines of a text, by their keys in lower case."""
+    found: dict[str, KeyLine] = {}
+    open_key, bullets = "", list[str]()
+
+    def close() -> None:
+        if open_key:
+            found[open_key] = found[open_key]._replace(bullets=tuple(bullets))
+
+    for number, line in enumerate(content.decode(errors="replace").split("\n"), 1):
+        bullet = _BULLET.match(line)
+        if bullet is not None:
+            if open_key:
+                bullets.append((bullet[1] or "").strip())
+            continue
+        key = _KEY.match(line) if len(line) < 1 << 20 else None
+        if key is None or len(key[1]) > _LONGEST_KEY:
+            if line.strip():
+                close()
+                open_key = ""
+            continue
+        close()
+        name, value = key[1].lower(), key[2].strip()
+        found[name] = KeyLine(value, (), number)
+        open_key, bullets = ("" if value else name), []
+    close()
+    return found
+
+
+def _items(text: str) -> list[str]:
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    items = [each.strip() for each in _SEPARATOR.split(text)]
+    return [each for each in items if each and each.lower() != "none"]
