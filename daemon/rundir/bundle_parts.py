@@ -14,11 +14,12 @@ from typing import Final
 from runward.daemon.faults import point
 from runward.daemon.ports import Gone, PartMissing, PartsPlaced
 from runward.daemon.rundir.durable import sync_directory
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, REGULAR, unreadable
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, REGULAR, opened, unreadable
 from runward.handlers.bundle.facts import NoDraft, Part
 from runward.handlers.unreadable import Unreadable
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LISTING: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
 _ASIDE: Final = ".before"
 _MOST_ASIDE: Final = 100
@@ -93,7 +94,8 @@ def place_parts(directory: str, parts: Sequence[Part]) -> PartsPlaced | PartMiss
             point("bundle.rename.before")
             os.rename(part.temporary, part.name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
             point("bundle.rename.after")
-        sync_directory(descriptor)
+        with opened(".", _LISTING, descriptor) as listing:
+            sync_directory(listing)
         return PartsPlaced(tuple(aside))
     except OSError as error:
         return unreadable(error)
@@ -169,12 +171,8 @@ def _exists(directory: int, name: str) -> bool:
 
 
 def _names(directory: int) -> list[str]:
-    descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        with os.scandir(descriptor) as entries:
-            return [entry.name for _, entry in zip(range(_LISTED), entries, strict=False)]
-    finally:
-        os.close(descriptor)
+    with opened(".", _LISTING, directory) as listing, os.scandir(listing) as entries:
+        return [entry.name for _, entry in zip(range(_LISTED), entries, strict=False)]
 
 
 def _is_temporary(name: str, part: str) -> bool:
