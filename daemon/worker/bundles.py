@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -50,6 +50,14 @@ _CHUNK: Final = 1 << 18
 GONE: Final = "its directory is gone"
 
 
+class Made(NamedTuple):
+    """A bundle under temporary names: its receipt but for what seals it, the other parts, and what is wrong with it."""
+
+    body: dict[str, JsonValue]
+    parts: tuple[Part, ...]
+    problem: str | None
+
+
 @dataclass(slots=True)
 class Bundles:
     """The bundles that this daemon makes. One task puts them in place."""
@@ -86,15 +94,12 @@ class Bundles:
         made = self._make(order)
         if isinstance(made, Gone):
             return NoDraft(GONE)
-        if not isinstance(made, tuple):
+        if not isinstance(made, Made):
             return made
-        body, parts, problem = made
-        self._bodies[order.key, order.attempt] = body
-        return Draft(parts, problem)
+        self._bodies[order.key, order.attempt] = made.body
+        return Draft(made.parts, made.problem)
 
-    def _make(
-        self, order: BundleOrder
-    ) -> tuple[dict[str, JsonValue], tuple[Part, Part], str | None] | NoDraft | Unreadable | Gone:
+    def _make(self, order: BundleOrder) -> Made | NoDraft | Unreadable | Gone:
         self.files.check_epoch(self.store.epoch)
         cleared = self.files.clear_parts(order.directory, part_names(order.attempt))
         if cleared is not None:
@@ -111,7 +116,7 @@ class Bundles:
             return summary
         point("bundle.summary.after")
         parts = (written, summary)
-        return receipt_body(replay, parts, (REPLAY, SUMMARY)), parts, replay.problem
+        return Made(receipt_body(replay, parts, (REPLAY, SUMMARY)), parts, replay.problem)
 
     def _lines(self, replay: Replay) -> Iterator[bytes]:
         order = replay.order
@@ -234,11 +239,10 @@ class Bundles:
             return made
         if isinstance(made, NoDraft):
             return made.why
-        body, parts, _ = made
-        sealed = self._seal_body(order, body, bundle.prev)
+        sealed = self._seal_body(order, made.body, bundle.prev)
         if isinstance(sealed, str):
             return Unreadable(sealed)
-        found = [*parts, sealed.part]
+        found = [*made.parts, sealed.part]
         if [each[:3] for each in found] != [each[:3] for each in bundle.parts]:
             self.files.clear_parts(bundle.directory, part_names(order.attempt))
             return (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.test_results import TestResults, test_results
+from runward.handlers.bundle.counted_tests import CountedTests, counted_tests
 
 MOST_COMMANDS: Final = 1000
 """Different commands that are kept of one session."""
@@ -26,14 +26,14 @@ class VerificationRun(NamedTuple):
 
     command: str
     exit_code: int | None
-    results: TestResults | None
+    results: CountedTests | None
 
 
 @dataclass(slots=True)
 class _Runs:
     exit_code: int | None = None
     ended: bool = False
-    last: TestResults | None = None
+    last: CountedTests | None = None
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class VerificationRuns:
         if command is None:
             return
         text = text_of(output)
-        results = test_results(text)
+        results = counted_tests(text)
         run = self._runs[command]
         run.ended = True
         run.exit_code = 0 if exit_code is None and success else exit_code

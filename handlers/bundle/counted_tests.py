@@ -8,10 +8,8 @@ _SEARCHED: Final = 65_536
 """Characters at the end of an output in which the counts are looked for: runners sum up last."""
 
 
-class TestResults(NamedTuple):
+class CountedTests(NamedTuple):
     """What a runner counted. `failed` are those that failed or had an error; `total` leaves out what was skipped."""
-
-    __test__ = False  # no class of tests, whatever its name says
 
     runner: str
     passed: int
@@ -39,7 +37,7 @@ _ATTRIBUTE: Final = re.compile(r"\b(tests|failures|errors|skipped|disabled)=\"(\
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def test_results(output: str) -> TestResults | None:
+def counted_tests(output: str) -> CountedTests | None:
     """What the output of a command counted last; None where it is that of no runner that is known."""
     text = _COLOURS.sub("", output[-_SEARCHED:])
     for read in _READERS:
@@ -49,10 +47,7 @@ def test_results(output: str) -> TestResults | None:
     return None
 
 
-test_results.__test__ = False  # type: ignore[attr-defined] # pytest would take it for a test where it is imported
-
-
-def _pytest(text: str) -> TestResults | None:
+def _pytest(text: str) -> CountedTests | None:
     sums = _PYTEST.findall(text)
     if not sums:
         return None
@@ -62,10 +57,10 @@ def _pytest(text: str) -> TestResults | None:
             passed += int(number)
         else:
             failed += int(number)
-    return TestResults("pytest", passed, failed)
+    return CountedTests("pytest", passed, failed)
 
 
-def _unittest(text: str) -> TestResults | None:
+def _unittest(text: str) -> CountedTests | None:
     found = _UNITTEST.findall(text)
     if not found:
         return None
@@ -73,40 +68,40 @@ def _unittest(text: str) -> TestResults | None:
     named = {what: int(number) for what, number in _NAMED.findall(said)}
     failed = named.get("failures", 0) + named.get("errors", 0) + named.get("unexpected successes", 0)
     passed = int(ran) - failed - named.get("skipped", 0)
-    return TestResults("unittest", max(0, passed), failed)
+    return CountedTests("unittest", max(0, passed), failed)
 
 
-def _cargo(text: str) -> TestResults | None:
+def _cargo(text: str) -> CountedTests | None:
     found = _CARGO.findall(text)
     if not found:
         return None
-    return TestResults(
+    return CountedTests(
         "cargo", sum(int(passed) for passed, _ in found), sum(int(failed) for _, failed in found)
     )
 
 
-def _go(text: str) -> TestResults | None:
+def _go(text: str) -> CountedTests | None:
     found = _GO.findall(text)
-    return TestResults("go", found.count("PASS"), found.count("FAIL")) if found else None
+    return CountedTests("go", found.count("PASS"), found.count("FAIL")) if found else None
 
 
-def _jest(text: str) -> TestResults | None:
+def _jest(text: str) -> CountedTests | None:
     found = _JEST.findall(text)
     if not found:
         return None
     named = {what: int(number) for number, what in re.findall(r"(\d+) (\w+)", found[-1])}
-    return TestResults("jest", named.get("passed", 0), named.get("failed", 0))
+    return CountedTests("jest", named.get("passed", 0), named.get("failed", 0))
 
 
-def _vitest(text: str) -> TestResults | None:
+def _vitest(text: str) -> CountedTests | None:
     found = _VITEST.findall(text)
     if not found:
         return None
     named = {what: int(number) for number, what in re.findall(r"(\d+) (\w+)", found[-1][0])}
-    return TestResults("vitest", named.get("passed", 0), named.get("failed", 0))
+    return CountedTests("vitest", named.get("passed", 0), named.get("failed", 0))
 
 
-def _junit(text: str) -> TestResults | None:
+def _junit(text: str) -> CountedTests | None:
     suites = _JUNIT.findall(text)
     if not suites:
         return None
@@ -119,10 +114,10 @@ def _junit(text: str) -> TestResults | None:
         total += named["tests"]
         failed += named.get("failures", 0) + named.get("errors", 0)
         skipped += named.get("skipped", 0) + named.get("disabled", 0)
-    return TestResults("junit", max(0, total - failed - skipped), failed) if total else None
+    return CountedTests("junit", max(0, total - failed - skipped), failed) if total else None
 
 
-_READERS: Final[tuple[Callable[[str], TestResults | None], ...]] = (
+_READERS: Final[tuple[Callable[[str], CountedTests | None], ...]] = (
     _pytest,
     _unittest,
     _cargo,
