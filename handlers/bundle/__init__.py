@@ -1,0 +1,1 @@
+"""What a session did, proven: its replay, its receipt, its summary."""
