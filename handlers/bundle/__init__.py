@@ -1,1 +1,1 @@
-"""What a session did, proven: its replay, its receipt, its summary."""
+"""The verified bundle of an attempt: replay, receipt and summary."""
