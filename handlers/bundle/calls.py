@@ -19,7 +19,10 @@ class Place(NamedTuple):
 
 
 class Called(NamedTuple):
-    """A tool was called. `tokens` are those of the reply that made the call, at the reply's first call, else None."""
+    """A tool was called. `tokens` are those of the reply that made the call, at the reply's first call, else None.
+
+    `problem` says why the params can't be hashed, where what stands in the file is only nearly what they are.
+    """
 
     place: Place
     at: float | None
@@ -28,10 +31,15 @@ class Called(NamedTuple):
     params: JsonValue
     step_id: str | None = None
     tokens: int | None = None
+    problem: str | None = None
 
 
 class Returned(NamedTuple):
-    """A call came back. `content` is what the tool's record holds; for a failed call `error` holds it and `content` is None."""
+    """A call came back. `content` is what the tool's record holds; for a failed call `error` holds it and `content` is None.
+
+    `tokens` are those of the reply that made the call, where they are told after the call. `problem` says why the
+    output can't be hashed.
+    """
 
     place: Place
     at: float | None
@@ -41,6 +49,8 @@ class Returned(NamedTuple):
     success: bool = True
     exit_code: int | None = None
     step_utility: float | None = None
+    tokens: int | None = None
+    problem: str | None = None
 
 
 class PlanTold(NamedTuple):
