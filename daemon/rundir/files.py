@@ -26,7 +26,6 @@ from runward.daemon.ports import (
 )
 from runward.daemon.rundir import bundle_parts, journals, looking, session_places
 from runward.daemon.rundir.artifacts import artifact_facts
-from runward.daemon.rundir.call_reading import told_by
 from runward.daemon.rundir.comparing import compare
 from runward.daemon.rundir.durable import make_durably
 from runward.daemon.rundir.hashes import file_hashes
@@ -34,6 +33,7 @@ from runward.daemon.rundir.identifying import identify
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.opening import unreadable
 from runward.daemon.rundir.outcomes import outcomes_in
+from runward.daemon.rundir.session_calls import told_by
 from runward.daemon.rundir.session_looking import look_at_session
 from runward.daemon.rundir.sights import FilesRead, Identity, SessionSight
 from runward.daemon.rundir.words import leave_word
