@@ -11,9 +11,9 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from runward.daemon.disk.durable import sync_directory
 from runward.daemon.faults import point
-from runward.daemon.ports import Gone, PartMissing, PartsPlaced
-from runward.daemon.rundir.durable import sync_directory
+from runward.daemon.ports.files import Gone, PartMissing, PartsPlaced
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, REGULAR, opened, unreadable
 from runward.handlers.bundle.facts import NoDraft, Part
 from runward.handlers.unreadable import Unreadable

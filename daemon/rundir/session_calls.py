@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from runward.daemon.ports import Halted
+from runward.daemon.ports.files import Halted
 from runward.daemon.rundir.call_reading import CallReading
 from runward.handlers.bundle.calls import Place, Told, Unusable
 

@@ -17,9 +17,10 @@ import anyio.to_thread
 import structlog
 
 from runward.config.json_value import JsonValue
+from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.faults import point
-from runward.daemon.ports import Clock, Files, Gone, PartMissing, PartsPlaced
-from runward.daemon.reading import in_thread
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files, Gone, PartMissing, PartsPlaced
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import receipts
 from runward.daemon.store.tables.jobs import JobResult

@@ -13,8 +13,10 @@ from tests.daemon.cli.calling import CONTRACT, Place, Result
 from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli import session_record, session_verify
-from runward.daemon.ports import Compared, Gone, StandingLines
+from runward.daemon.cli.session import record as session_record
+from runward.daemon.cli.session import verify as session_verify
+from runward.daemon.ports.files import Gone
+from runward.daemon.ports.journals import Compared, StandingLines
 from runward.daemon.rundir.comparing import compare
 from runward.handlers.unreadable import Unreadable
 
@@ -368,7 +370,7 @@ def test_the_name_of_a_hostile_file_can_do_nothing_to_a_terminal(place: Place) -
 def on_a_terminal(place: Place, *arguments: str) -> tuple[Result, str]:
     """The command with a terminal for its stderr, and what that showed."""
     ours, theirs = pty.openpty()
-    code = f"from runward.daemon.cli import session_verify; session_verify._LONG = 1; {ENTRY}"
+    code = f"from runward.daemon.cli.session import verify; verify._LONG = 1; {ENTRY}"
     argv = [*place.argv()[:2], code, *arguments]
     process = subprocess.run(
         argv,

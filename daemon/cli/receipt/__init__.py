@@ -1,0 +1,1 @@
+"""Receipts: the proof of what a session did."""
