@@ -22,7 +22,7 @@ class Missing:
     cut: dict[str, int] = field(default_factory=dict)
 
     def named(self) -> dict[str, JsonValue]:
-        """The keys of a line that name what isn't missing."""
+        """The keys of a line that name it."""
         named: dict[str, JsonValue] = {}
         if self.redacted:
             named["redacted"] = list(self.redacted)
@@ -62,8 +62,9 @@ class Showing:
         return value
 
     def _text(self, text: str, at: str, missing: Missing) -> str:
-        clean = self._redaction.text(_whole(text))
-        if clean is not text and clean != text:
+        whole = _whole(text)
+        clean = self._redaction.text(whole)
+        if clean is not whole and clean != whole:
             missing.redacted.append(at)
         short = cut(clean, self._longest)
         if short is not clean:
@@ -72,12 +73,11 @@ class Showing:
                 missing.redacted.pop()  # it is in what was cut out
         return short
 
-    def _object(
-        self, value: dict[str, JsonValue], at: str, missing: Missing, *, by_name: bool
-    ) -> dict[str, JsonValue]:
+    def _object(self, value: dict[str, JsonValue], at: str, missing: Missing) -> dict[str, JsonValue]:
         kept: dict[str, JsonValue] = {}
-        for key, each in value.items():
-            if self._redaction.text(_whole(key)) != key:
+        for written, each in value.items():
+            key = _whole(written)
+            if self._redaction.text(key) != key:
                 name = free_key(kept)
                 kept[name] = REDACTED
                 missing.redacted.append(pointer(at, name))
