@@ -4,6 +4,7 @@ from types import MappingProxyType
 from typing import Final
 
 from runward.config.action import ACTIONS
+from runward.config.bundle import BUNDLE
 from runward.config.duration import MAX_DURATION_S
 from runward.config.notification import NOTIFY
 from runward.config.shape import (
@@ -16,6 +17,7 @@ from runward.config.shape import (
     SizeText,
     Table,
     Text,
+    TrueOrFalse,
     WholeNumber,
 )
 
@@ -97,6 +99,9 @@ _ROOT: Final = Table(
             "whether its process lives. Default: as long as it likes.",
             1.0,
         ),
+        "bundle": TrueOrFalse(
+            "Whether each live session gets a bundle: replay, receipt and summary. Default: true."
+        ),
     },
     required=("path",),
 )
@@ -176,6 +181,7 @@ _KEYS: Final[dict[str, Shape]] = {
     ),
     "watch": _WATCH,
     "scan": _SCAN,
+    "bundle": BUNDLE,
     "actions": ACTIONS,
     "notify": NOTIFY,
 }

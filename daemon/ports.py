@@ -6,7 +6,7 @@ under `tests/simulation/`. Calls are plain and blocking; the worker makes them i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from runward.daemon.inbox.spool import InboxFile
@@ -16,6 +16,8 @@ from runward.handlers.unreadable import Unreadable
 
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
     from runward.daemon.rundir.sights import FilesRead, Identity, SessionSight
+    from runward.handlers.bundle.calls import Told as CallTold
+    from runward.handlers.bundle.facts import NoDraft, Part
     from runward.handlers.effects import StartRun
     from runward.handlers.facts import EarlyLegs, LegsBefore, RunProcesses
     from runward.handlers.layouts.places import Shape
@@ -245,6 +247,18 @@ class Compared(NamedTuple):
     altered: tuple[AlteredLine, ...]
 
 
+class PartsPlaced(NamedTuple):
+    """The parts of a bundle have their names. `aside` are the names under which is kept what had them before."""
+
+    aside: tuple[str, ...] = ()
+
+
+class PartMissing(NamedTuple):
+    """A part of a bundle lies neither in place nor under its temporary name."""
+
+    name: str
+
+
 class EpochPassed(Exception):
     """Another daemon has taken over the state directory: this one may do nothing any more."""
 
@@ -326,6 +340,20 @@ class Files(Protocol):
     def compare(
         self, directory: str, name: str, lines: Sequence[StandingLines]
     ) -> Compared | Gone | Unreadable: ...
+
+    def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[CallTold]:
+        """What a session's files tell of its calls, in order. Raises `OSError`, and `Halted` where `go_on` says no."""
+        ...
+
+    def clear_parts(self, directory: str, names: Sequence[str]) -> Unreadable | Gone | None: ...
+
+    def write_part(
+        self, directory: str, name: str, chunks: Iterable[bytes]
+    ) -> Part | Unreadable | NoDraft | Gone: ...
+
+    def place_parts(
+        self, directory: str, parts: Sequence[Part]
+    ) -> PartsPlaced | PartMissing | Unreadable | Gone: ...
 
     def inbox(self) -> tuple[InboxFile, ...]: ...
 

@@ -146,6 +146,7 @@ def _world(state: Path, declarer: Declarer, inotify: Inotify) -> World:
         declarer.covering,
         declarer,
         SettingsMessenger(declarer.notified),
+        declarer.bundled,
         declarer.degraded,
     )
 

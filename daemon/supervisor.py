@@ -45,17 +45,20 @@ from runward.daemon.watch.rounds import Rounds
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.answering import (
     NO_CHAINS,
+    Bundled,
     Chains,
     Covering,
     Declared,
     Playable,
     Ruling,
     answers_of_the_world,
+    no_bundles,
     no_playbooks,
     no_roots,
     no_rules,
 )
 from runward.daemon.worker.background import Background
+from runward.daemon.worker.bundles import Bundles
 from runward.daemon.worker.comparison import Comparison
 from runward.daemon.worker.deciding import Answers, Decider
 from runward.daemon.worker.following import Follower
@@ -70,6 +73,7 @@ from runward.daemon.worker.reactions import Reactions
 from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import StoppedInTrouble, Worker
 from runward.daemon.worker.verdicts import Verdicts
+from runward.handlers.bundle.effects import RecordReceipt
 from runward.handlers.effects import (
     AppendLines,
     CancelRun,
@@ -120,6 +124,7 @@ class World:
     covering: Covering = no_roots
     chains: Chains = NO_CHAINS
     messenger: Messenger = NOBODY
+    bundled: Bundled = no_bundles
     troubles: Callable[[], list[str]] = list
     """What is wrong with the operator's files, for `status`."""
 
@@ -169,6 +174,14 @@ class Supervisor:
             world.processes, world.files, store, world.clock, log, self._run_begun, self._found
         )
         self.notices = Notices(world.messenger, store, world.clock, log)
+        self.bundles = Bundles(
+            world.files,
+            store,
+            world.clock,
+            log,
+            lambda read: self.background.go_on(read),
+            lambda: self.worker.low_disk,
+        )
         self.schedules = Schedules(store, world.clock, log, world.chains.schedules, self._found)
         self.comparison = Comparison(
             world.files, store, world.clock, log, self.outbox, self._found, self.outbox.busy
@@ -228,6 +241,8 @@ class Supervisor:
             world.chains,
             world.messenger,
             lambda read: self.background.go_on(read),
+            world.bundled,
+            self.bundles.draft,
         )
 
     def _make_worker(self, decider: Decider) -> Worker:
@@ -265,6 +280,7 @@ class Supervisor:
         reactions.to(SendNotice, lambda done: self.notices.wake())
         reactions.to(ResendNotice, lambda done: self.notices.wake())
         reactions.to(PruneSessions, lambda done: self.pruner.wake())
+        reactions.to(RecordReceipt, self.bundles.recorded)
         reactions.to(NoteHook, hooks.look)
         reactions.then(NoteHook, hooks.look_again)
         return reactions
@@ -278,6 +294,7 @@ class Supervisor:
             self._log,
             self._is_busy,
             self.worker.report,
+            self.bundles.sealed,
         )
 
     def _is_busy(self) -> bool:
@@ -302,6 +319,7 @@ class Supervisor:
                 self.starts.degraded,
                 self.orders.degraded,
                 self.notices.degraded,
+                self.bundles.degraded,
                 self.background.degraded,
                 self.pruner.degraded,
                 self.packer.degraded,
@@ -431,6 +449,7 @@ class Supervisor:
             self.orders.run,
             self.starts.run,
             self.notices.run,
+            self.bundles.run,
             self.schedules.run,
             self.comparison.run,
             self.background.run,
@@ -460,6 +479,8 @@ class Supervisor:
                     pass
                 await self.starts.look_for_unseen()
                 while await self.notices.carry_out():
+                    pass
+                while await self.bundles.carry_out():
                     pass
                 if (
                     len(self.hints)

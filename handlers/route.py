@@ -24,6 +24,7 @@
 | `AttemptStarted`      | `chains/begun`      | has a step ended that began after its run was cancelled |
 | `ChainFired`          | `chains/fire`       | opens a chain run and begins its first step         |
 | `SessionFinished`     | `chains/advance`    | goes on to the next step of its chain run           |
+| `SessionFinished`     | `bundle/write`      | writes replay, summary and receipt, in the background |
 | `TimerSet`            | `timers/ring`       | waits until a point in time, and tells its subject  |
 | `TimerRang`           | `chains/rang`       | tries a step again, or ends a chain run that is late |
 | `TimerRang`           | `approvals/expire`  | ends the wait for a person                          |
@@ -47,6 +48,7 @@ from typing import Final, NamedTuple, TypeAlias
 from runward.handlers.approvals import answer, expire, show
 from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.asking import Given
+from runward.handlers.bundle import write as write_bundle
 from runward.handlers.chains import advance, approved, begun, finished, fire, match, order, rang, status, turn
 from runward.handlers.chains import cancel as cancel_chain
 from runward.handlers.chains.events import (
@@ -98,7 +100,7 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     AttemptStarted.type: ("sessions/opened", "chains/begun"),
     FlowPlanned.type: ("contracts/planned",),
     AttemptEnded.type: ("sessions/ended",),
-    SessionFinished.type: ("contracts/hashes", "chains/advance"),
+    SessionFinished.type: ("contracts/hashes", "chains/advance", "bundle/write"),
     JournalDamaged.type: ("journal/repair",),
     JobRetryRequested.type: ("requests/retry",),
     JobDiscardRequested.type: ("requests/discard",),
@@ -132,6 +134,10 @@ BACKGROUND: Final = "files:"
 """How the lanes begin whose jobs are done in the background, when no verdict is on its way."""
 
 
+BUNDLES: Final = f"{BACKGROUND}bundle:"
+"""How the lanes begin in which the bundles of attempts are written."""
+
+
 TIMERS: Final = "timer:"
 """How the lanes begin whose jobs measure how long something took: they look again where the clock was set back."""
 
@@ -157,10 +163,14 @@ def duties(event: Event) -> tuple[Duty, ...]:
     if isinstance(event, SessionFinished):
         # A lane of its own, so that reading whole files keeps nothing of the session back.
         lane = f"{BACKGROUND}{event.session_key}#{event.attempt}"
-        is_owed = event.produced and event.origin == "live"
-        hashes_owed = (Duty(0, "contracts/hashes", lane),) if is_owed else ()
+        is_live = event.origin == "live"
+        owed = [Duty(0, "contracts/hashes", lane)] if event.produced and is_live else []
         run = chain_run_of(event.session_key)
-        return hashes_owed if run is None else (*hashes_owed, Duty(1, "chains/advance", run))
+        if run is not None:
+            owed.append(Duty(1, "chains/advance", run))
+        if is_live:
+            owed.append(Duty(2, "bundle/write", f"{BUNDLES}{event.session_key}#{event.attempt}"))
+        return tuple(owed)
     if isinstance(event, AttemptStarted):
         opened_owed = (Duty(0, "sessions/opened", event.lane),)
         run = chain_run_of(event.session_key)
@@ -246,6 +256,8 @@ def decide(handler: str, event: Event, given: Given) -> Decision:
             return due.decide(event, given)
         case "starts/failed", StartFailed():
             return failed.decide(event, given)
+        case "bundle/write", SessionFinished():
+            return write_bundle.decide(event, given)
         case "chains/advance", SessionFinished():
             return advance.decide(event, given)
         case "chains/advance", StartFailed():

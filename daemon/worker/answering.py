@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
+from runward.config.bundle import BundleRules
 from runward.config.chain import Chain
 from runward.daemon.ports import Files, Processes
 from runward.daemon.store.store import Store
@@ -11,6 +12,7 @@ from runward.daemon.store.tables import all as tables
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.deciding import Answers
 from runward.daemon.worker.notices import NOBODY, Messenger
+from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft
 from runward.handlers.chains.facts import ChainNamed, ListenersTo
 from runward.handlers.facts import (
     QUESTIONS,
@@ -32,6 +34,7 @@ from runward.handlers.facts import (
 from runward.handlers.notices.facts import RecipientsOf
 from runward.handlers.outcomes.facts import OutcomesIn
 from runward.handlers.schedules.facts import Scheduled, ScheduleIn
+from runward.handlers.unreadable import Unreadable
 
 Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
 """What a playbook and an agent of these names declare now."""
@@ -44,6 +47,13 @@ Playable: TypeAlias = Callable[[str], Play]
 
 Covering: TypeAlias = Callable[[RootOf], CoveringRoot | None]
 """Which root watches a file of another tool's session by the settings in force."""
+
+
+Bundled: TypeAlias = Callable[[BundleRulesOf], BundleRules | None]
+"""How the bundle of a session is made by the settings in force."""
+
+Drafted: TypeAlias = Callable[[DraftOf], Draft | NoDraft | Unreadable]
+"""Writes a bundle without its receipt."""
 
 
 class Chains(Protocol):
@@ -106,6 +116,16 @@ def no_roots(question: RootOf) -> CoveringRoot | None:
     return None
 
 
+def no_bundles(question: BundleRulesOf) -> BundleRules | None:
+    """How bundles are made where there are none."""
+    return None
+
+
+def nothing_drafted(question: DraftOf) -> NoDraft:
+    """What comes of an order where nobody writes bundles."""
+    return NoDraft("nobody writes bundles here")
+
+
 def answers_of_the_world(
     store: Store,
     files: Files,
@@ -118,6 +138,8 @@ def answers_of_the_world(
     chains: Chains = NO_CHAINS,
     messenger: Messenger = NOBODY,
     go_on: GoOn = lambda read: True,
+    bundled: Bundled = no_bundles,
+    drafted: Drafted = nothing_drafted,
 ) -> Answers:
     """Who answers which question. Raises `NoAnswer` if nobody answers one."""
     answers = Answers(folds=tables.FOLDS)
@@ -136,6 +158,8 @@ def answers_of_the_world(
     answers.at_once(ScheduleIn, lambda asked: chains.scheduled(asked.chain))
     answers.at_once(RecipientsOf, lambda asked: messenger.recipients(asked.kind))
     answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path, asked.named))
+    answers.at_once(BundleRulesOf, bundled)
+    answers.at_once(DraftOf, drafted)
     answers.check(QUESTIONS)
     return answers
 
