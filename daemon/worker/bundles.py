@@ -36,7 +36,7 @@ from runward.handlers.bundle.receipt_body import receipt_body
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.bundle.sealing import seal
 from runward.handlers.bundle.summarising import summary_of
-from runward.handlers.bundle.summary import summary_text
+from runward.handlers.bundle.summary import Summary, dump_summary, summary_text
 from runward.handlers.unreadable import Unreadable
 
 BATCH: Final = 64
@@ -56,6 +56,7 @@ class Made(NamedTuple):
 
     body: dict[str, JsonValue]
     parts: tuple[Part, ...]
+    summary: Summary
     problem: str | None
 
 
@@ -98,7 +99,7 @@ class Bundles:
         if not isinstance(made, Made):
             return made
         self._bodies[order.key, order.attempt] = made.body
-        return Draft(made.parts, made.problem)
+        return Draft(made.parts, dump_summary(made.summary), made.problem)
 
     def _make(self, order: BundleOrder) -> Made | NoDraft | Unreadable | Gone:
         self.files.check_epoch(self.store.epoch)
@@ -111,13 +112,14 @@ class Bundles:
         if not isinstance(written, Part):
             return written
         point("bundle.replay.after")
-        text = summary_text(summary_of(replay)).encode()
-        summary = self.files.write_part(order.directory, part_name(SUMMARY, order.attempt), [text])
-        if not isinstance(summary, Part):
-            return summary
+        summary = summary_of(replay)
+        text = summary_text(summary).encode()
+        told = self.files.write_part(order.directory, part_name(SUMMARY, order.attempt), [text])
+        if not isinstance(told, Part):
+            return told
         point("bundle.summary.after")
-        parts = (written, summary)
-        return Made(receipt_body(replay, parts, (REPLAY, SUMMARY)), parts, replay.problem)
+        parts = (written, told)
+        return Made(receipt_body(replay, parts, (REPLAY, SUMMARY)), parts, summary, replay.problem)
 
     def _lines(self, replay: Replay) -> Iterator[bytes]:
         order = replay.order
