@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "play": ("play.commands", "Playbooks: what they ask for."),
     "chain": ("chain.commands", "Chains: what follows when something happened."),
     "receipt": ("receipt.commands", "Receipts: the proof of what a session did."),
+    "training": ("session.training", "Training data: the calls of sessions, with labels."),
     "artifact": ("session.artifact", "Artifacts: the outcomes that sessions produced."),
     "outcome": ("session.outcome", "Outcomes: whether a file holds a right one."),
     "event": ("chain.event", "Events: what happened, for chains to follow."),

@@ -44,7 +44,15 @@ def chain(connection: sqlite3.Connection) -> Iterator[BundleRow]:
         yield _row(row)
 
 
-def is_being_made(connection: sqlite3.Connection, key: str, attempt: int) -> str | None:
+def finished_hash(connection: sqlite3.Connection, key: str, attempt: int) -> str | None:
+    """The hash of the event of an attempt's verdict; None where its record is pruned."""
+    row = connection.execute(
+        "select hash from events where key = ? || '#' || ? || '/finished'", (key, attempt)
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def job_state(connection: sqlite3.Connection, key: str, attempt: int) -> str | None:
     """The state of the job that writes the bundle of this attempt; None where none is owed."""
     row = connection.execute(
         "select j.state from events e join jobs j on j.event = e.seq"

@@ -75,3 +75,22 @@ def _content(file: str) -> bytes:
     if len(content) > LARGEST:
         fail(f"{safe(file)} is larger than {LARGEST >> 20} MiB", WRONG_USAGE)
     return content
+
+
+@receipt.command("chain")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def chain(context: click.Context, as_json: bool) -> None:
+    """Check that every receipt in the store follows from the one before it.
+
+    Exit code 1: the chain is broken.
+
+    \b
+    Example:
+      runward receipt chain
+    """
+    from runward.daemon.cli.receipt.chain import print_chain
+    from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+
+    with store_to_read(settings_in_force(context)) as connection:
+        sys.exit(print_chain(connection, as_json))
