@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "play": ("play", "Playbooks: what they ask for."),
     "chain": ("chain", "Chains: what follows when something happened."),
     "receipt": ("receipt", "Receipts: the proof of what a session did."),
+    "replay": ("replay", "Replays: what a session did, event by event."),
     "artifact": ("artifact", "Artifacts: the outcomes that sessions produced."),
     "outcome": ("outcome", "Outcomes: whether a file holds a right one."),
     "event": ("event", "Events: what happened, for chains to follow."),

@@ -5,7 +5,9 @@ from typing import Final
 
 import click
 
-from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.config.json_value import JsonValue
+from runward.daemon.cli import completing
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.groups import Group
 from runward.daemon.cli.output import fail, print_json, safe
 from runward.daemon.cli.paths import NamedPath
@@ -20,7 +22,7 @@ def receipt() -> None:
 
     \b
     Example:
-      runward receipt hash params.json
+      runward receipt verify ./bundle
     """
 
 
@@ -57,11 +59,50 @@ def hash_file(file: str, form: str, as_text: bool, as_json: bool) -> None:
         message = error.message if place else str(error)
         fail(f"{file}{place}: no canonical form: {message}", WRONG_USAGE)
     if as_json:
-        print_json({"form": form, "hash": said} | ({"canonical": text.decode()} if as_text else {}))
+        answer: dict[str, JsonValue] = {"form": form, "hash": said}
+        print_json({**answer, "canonical": text.decode()} if as_text else answer)
     elif as_text:
         sys.stdout.buffer.write(text + b"\n")
     else:
         click.echo(said)
+
+
+@receipt.command()
+@click.argument("target", metavar="ID|DIR", shell_complete=completing.sessions)
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
+@click.option("--require-signature", is_flag=True, help="Only a signature by an authorized key will do.")
+@click.option(
+    "--authorized-key",
+    "keys",
+    multiple=True,
+    metavar="KEY",
+    help="A key whose signatures count, in addition to our own: ed25519:HEX or nostr:HEX.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def verify(
+    context: click.Context,
+    target: str,
+    attempt: int | None,
+    require_signature: bool,
+    keys: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Recompute every hash of a bundle, and name what was changed.
+
+    ID is a session, DIR a directory with the three parts; one that exists is meant first. A directory
+    needs neither store nor settings. Exit code 1: the bundle is not valid. 3: there is no RECEIPT.json.
+
+    \b
+    Example:
+      runward receipt verify ./bundle
+      runward receipt verify @last
+    """
+    from runward.daemon.cli.receipt_verify import answer_of, print_answer
+
+    answer = answer_of(context, target, attempt, keys, require_signature)
+    print_answer(answer, as_json)
+    sys.exit(GOOD if answer.valid else NOT_SO)
 
 
 def _content(file: str) -> bytes:

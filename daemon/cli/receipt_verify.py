@@ -1,0 +1,63 @@
+"""`receipt verify`: the answer for a directory or a session, for people and for programs."""
+
+from collections.abc import Sequence
+
+import click
+
+from runward.config.counting import counted
+from runward.daemon.cli.bundle_place import BundlePlace, bundle_place
+from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.daemon.cli.output import coloured, fail, print_json, safe
+from runward.daemon.rundir.bundle_verifying import verify_bundle
+from runward.handlers.bundle.signatures import AUTHORIZED
+from runward.handlers.bundle.verify import Verified
+
+
+def answer_of(
+    context: click.Context,
+    target: str,
+    attempt: int | None,
+    keys: Sequence[str],
+    require_signature: bool,
+) -> Verified:
+    """Verify the bundle; ends the program where there is no receipt."""
+    for key in keys:
+        if AUTHORIZED.fullmatch(key) is None:
+            fail(f"{key!r} is not a key: write ed25519: or nostr: and 64 hexadecimal digits", WRONG_USAGE)
+    place = bundle_place(context, target, attempt)
+    try:
+        answer = verify_bundle(place.directory, place.attempt, frozenset(keys), require_signature)
+    except OSError as error:
+        fail(f"{place.directory} can't be read: {error.strerror}", NOT_FOUND)
+    if answer is None:
+        fail(_no_receipt(place), NOT_FOUND)
+    return answer
+
+
+def _no_receipt(place: BundlePlace) -> str:
+    if place.session_id is None:
+        return f"there is no RECEIPT.json in {place.directory}"
+    return f"there is no receipt of attempt {place.attempt} of {place.session_id} in {place.directory}"
+
+
+def print_answer(answer: Verified, as_json: bool) -> None:
+    """The answer on stdout."""
+    if as_json:
+        print_json(answer.as_json())
+        return
+    for each in answer.problems:
+        if each.severity == "error":
+            place = each.part if each.line is None else f"{each.part}:{each.line}"
+            field = f"{each.field}: " if each.field else ""
+            click.echo(safe(f"{place}: {field}{each.message}"))
+    hashes = answer.hashes
+    word = coloured("ok", "valid") if answer.valid else coloured("invalid")
+    form = f" ({answer.form} form)" if answer.form is not None else ""
+    known = f"{counted(hashes.recomputed, 'hash', 'hashes')} recomputed"
+    left_out = [
+        f"{count} {what}"
+        for count, what in ((hashes.redacted, "redacted"), (hashes.cut, "cut"), (hashes.unknown, "unknown"))
+        if count
+    ]
+    said = ", ".join([known, *left_out, f"signature {answer.signature.replace('_', ' ')}"])
+    click.echo(f"{word}{form}: {said}")
