@@ -105,6 +105,48 @@ def verify(
     sys.exit(GOOD if answer.valid else NOT_SO)
 
 
+@receipt.command()
+@click.option(
+    "--create",
+    type=click.Choice(["ed25519", "nostr"]),
+    help="Make the key of this kind if there is none yet.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def key(context: click.Context, create: str | None, as_json: bool) -> None:
+    """Our public keys for receipts, and where the keys are kept.
+
+    \b
+    Example:
+      runward receipt key --create ed25519
+    """
+    from runward.daemon.cli.receipt_signing import print_keys
+
+    print_keys(context, create, as_json)
+
+
+@receipt.command()
+@click.argument("target", metavar="ID|DIR", shell_complete=completing.sessions)
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
+@click.option("--output", type=NamedPath(), metavar="FILE", help="Where to put it (default: stdout).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, as it does anyway.")
+@click.pass_context
+def attest(
+    context: click.Context, target: str, attempt: int | None, output: str | None, as_json: bool
+) -> None:
+    """An in-toto statement about a bundle, in a DSSE envelope, signed with our Ed25519 key.
+
+    The key is made on first use. Exit code 1: the bundle is not valid, so nothing is signed. 3: there is none.
+
+    \b
+    Example:
+      runward receipt attest ./bundle --output bundle.intoto.json
+    """
+    from runward.daemon.cli.receipt_signing import attest_bundle
+
+    attest_bundle(context, target, attempt, output)
+
+
 def _content(file: str) -> bytes:
     from pathlib import Path
 

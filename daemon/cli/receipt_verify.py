@@ -1,13 +1,15 @@
 """`receipt verify`: the answer for a directory or a session, for people and for programs."""
 
+import os
 from collections.abc import Sequence
 
 import click
 
 from runward.config.counting import counted
 from runward.daemon.cli.bundle_place import BundlePlace, bundle_place
+from runward.daemon.cli.context import read_settings_of
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
-from runward.daemon.cli.output import coloured, fail, print_json, safe
+from runward.daemon.cli.output import coloured, fail, note, print_json, safe
 from runward.daemon.rundir.bundle_verifying import verify_bundle
 from runward.handlers.bundle.signatures import AUTHORIZED
 from runward.handlers.bundle.verify import Verified
@@ -26,12 +28,30 @@ def answer_of(
             fail(f"{key!r} is not a key: write ed25519: or nostr: and 64 hexadecimal digits", WRONG_USAGE)
     place = bundle_place(context, target, attempt)
     try:
-        answer = verify_bundle(place.directory, place.attempt, frozenset(keys), require_signature)
+        answer = verify_bundle(
+            place.directory, place.attempt, lambda: _authorized(context, keys), require_signature
+        )
     except OSError as error:
         fail(f"{place.directory} can't be read: {error.strerror}", NOT_FOUND)
     if answer is None:
         fail(_no_receipt(place), NOT_FOUND)
     return answer
+
+
+def _authorized(context: click.Context, keys: Sequence[str]) -> frozenset[str]:
+    """The keys that were given, and our own if this machine has any."""
+    from runward.daemon.receipt_keys import KeyRefused, own_public_keys
+
+    settings = read_settings_of(context.find_root().obj["config"]).value
+    if settings is None:
+        return frozenset(keys)
+    try:
+        return own_public_keys(settings.state_dir, os.environ).union(keys)
+    except KeyRefused as refused:
+        note(f"our own keys don't count here: {refused}")
+    except OSError as error:
+        note(f"our own keys can't be read: {error.filename}: {error.strerror}")
+    return frozenset(keys)
 
 
 def _no_receipt(place: BundlePlace) -> str:

@@ -2,16 +2,17 @@
 
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Final
 
+from runward.config.json_value import JsonValue
 from runward.daemon.rundir.opening import LINK, REGULAR, ROOT, opened
 from runward.daemon.rundir.replay_file import ReplayFile
 from runward.handlers.bundle.bundle_problem import BundleProblem
 from runward.handlers.bundle.canonical import FORMS
-from runward.handlers.bundle.receipt import RECEIPT, REPLAY, SUMMARY, part_name
+from runward.handlers.bundle.receipt import PARTS, RECEIPT, REPLAY, SUMMARY, part_name
 from runward.handlers.bundle.receipt_fields import hash_form_of
 from runward.handlers.bundle.replay_check import ReplayCheck
 from runward.handlers.bundle.replay_facts import HashCounts
@@ -35,11 +36,11 @@ LARGEST_SUMMARY: Final = 16 << 20
 
 
 def verify_bundle(
-    directory: str, attempt: int, authorized: Collection[str], require_signature: bool = False
+    directory: str, attempt: int, authorized: Callable[[], Collection[str]], require_signature: bool = False
 ) -> Verified | None:
     """Verify the bundle of an attempt in a directory. None where it has no RECEIPT.json. Raises `OSError`.
 
-    `authorized` are the keys whose signatures count.
+    `authorized` gives the keys whose signatures count; it is called only if the receipt is signed.
     """
     with opened(directory, ROOT) as within:
         content = _part(within, part_name(RECEIPT, attempt), LARGEST_RECEIPT)
@@ -52,11 +53,34 @@ def verify_bundle(
         hashes, problems = _replay(within, part_name(REPLAY, attempt), receipt)
         problems += _summary(within, part_name(SUMMARY, attempt), receipt)
     try:
-        signature = signature_state(receipt.fields, authorized)
+        is_signed = receipt.fields is not None and receipt.fields.get("signature") is not None
+        signature = signature_state(receipt.fields, authorized() if is_signed else ())
     except NoLibrary:
         problems.append(BundleProblem(RECEIPT, None, "signature", UNCHECKED))
         signature = "invalid"
     return verdict(receipt, hashes, problems, signature, require_signature)
+
+
+def part_hashes(directory: str, attempt: int) -> dict[str, str]:
+    """The SHA-256 of each part by its plain name, in hex. Raises `OSError`."""
+    found: dict[str, str] = {}
+    with opened(directory, ROOT) as within:
+        for part in PARTS:
+            name = part_name(part, attempt)
+            with opened(name, REGULAR, within) as descriptor:
+                refuse_irregular(descriptor, name)
+                digest = sha256()
+                while piece := os.read(descriptor, 1 << 20):
+                    digest.update(piece)
+            found[part] = digest.hexdigest()
+    return found
+
+
+def receipt_fields(directory: str, attempt: int) -> dict[str, JsonValue] | None:
+    """The fields of the receipt in a directory; None where it cannot be read. Raises `OSError`."""
+    with opened(directory, ROOT) as within:
+        content = _part(within, part_name(RECEIPT, attempt), LARGEST_RECEIPT)
+    return read_receipt(content).fields if isinstance(content, bytes) else None
 
 
 def _replay(within: int, name: str, receipt: ReadReceipt) -> tuple[HashCounts, list[BundleProblem]]:

@@ -1,11 +1,17 @@
 """`runward receipt` and `replay check`, as people call them on files and directories."""
 
+import hashlib
 import json
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from tests.daemon.cli.calling import Place
 from tests.handlers.bundle.bundles import bundle
+
+from runward.handlers.bundle.receipt import receipt_text
+from runward.handlers.bundle.signatures import SecretKey, named, sign
 
 
 def _bundle_in(directory: Path, seed: int = 1, *, plain: bool = False) -> Path:
@@ -98,7 +104,7 @@ def test_a_line_over_64_mib_is_a_problem_and_later_lines_count(place: Place) -> 
     shown = place.call("replay", "check", str(path), "--json").object()
     problems = shown["problems"]
     assert isinstance(problems, list)
-    assert [(each["line"], each["message"][:18]) for each in problems if isinstance(each, dict)] == [
+    assert [(each["line"], str(each["message"])[:18]) for each in problems if isinstance(each, dict)] == [
         (2, "longer than 64 MiB"),
         (4, "'X' comes after Se"),
     ]
@@ -113,3 +119,58 @@ def test_a_terminal_obeys_nothing_in_a_problem(place: Place) -> None:
     refused = place.call("receipt", "verify", "./bundle")
     assert refused.code == 1
     assert "\x1b" not in refused.out
+
+
+def test_a_receipt_signed_by_an_authorized_key_is_valid_and_by_another_unknown(place: Place) -> None:
+    directory = _bundle_in(place.directory / "bundle")
+    made = place.call("receipt", "key", "--create", "ed25519", "--json").object()["keys"]
+    assert isinstance(made, list)
+    assert isinstance(made[0], dict)
+    kept = Path(str(made[0]["path"]))
+    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    fields = bundle(1).fields
+    for secret, state in ((bytes.fromhex(kept.read_text()), "valid"), (b"\7" * 32, "unknown_key")):
+        signed = sign(fields, SecretKey("ed25519", secret))
+        (directory / "RECEIPT.json").write_bytes(receipt_text(signed))
+        shown = place.call("receipt", "verify", "./bundle", "--json").object()
+        assert (shown["signature"], shown["valid"]) == (state, True)
+    assert place.call("receipt", "verify", "./bundle", "--require-signature").code == 1
+    other = named(SecretKey("ed25519", b"\7" * 32))
+    assert (
+        place.call("receipt", "verify", "./bundle", "--require-signature", "--authorized-key", other).code
+        == 0
+    )
+    assert place.call("receipt", "verify", "./bundle", "--authorized-key", "ed25519:x").code == 2
+
+
+def test_an_attestation_names_the_parts_and_is_signed_by_our_key(place: Place) -> None:
+    directory = _bundle_in(place.directory / "bundle")
+    assert "no key yet" in place.call("receipt", "key").err
+    assert place.call("receipt", "attest", "./bundle", "--output", "made.json").code == 0
+    made = json.loads((place.directory / "made.json").read_text())
+    payload = b64decode(made["payload"])
+    said = json.loads(payload)
+    assert {each["name"]: each["digest"]["sha256"] for each in said["subject"]} == {
+        name: hashlib.sha256(content).hexdigest() for name, content in bundle(1).parts().items()
+    }
+    scheme, public = made["signatures"][0]["keyid"].split(":")
+    covered = b"DSSEv1 28 application/vnd.in-toto+json %d %s" % (len(payload), payload)
+    Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(
+        b64decode(made["signatures"][0]["sig"]), covered
+    )
+    assert scheme == "ed25519"
+    (directory / "PR_SUMMARY.md").write_text("changed")
+    refused = place.call("receipt", "attest", "./bundle")
+    assert (refused.code, refused.out) == (1, "")
+
+
+def test_a_key_that_others_can_read_is_refused(place: Place) -> None:
+    assert place.call("receipt", "key", "--create", "nostr").out.count("nostr:") == 1
+    kept = next((place.directory / "state/keys").iterdir())
+    kept.chmod(0o644)
+    refused = place.call("receipt", "key")
+    assert refused.code == 1
+    assert "chmod 600" in refused.err
+    kept.chmod(0o600)
+    kept.write_text("not a key")
+    assert "holds no key" in place.call("receipt", "key").err

@@ -22,7 +22,7 @@ Calls = list[dict[str, JsonValue]]
 def verified(directory: Path, parts: dict[str, bytes]) -> Verified:
     for name, content in parts.items():
         (directory / name).write_bytes(content)
-    found = verify_bundle(str(directory), 1, frozenset())
+    found = verify_bundle(str(directory), 1, frozenset)
     assert found is not None
     return found
 
@@ -241,7 +241,7 @@ def test_what_is_no_part_is_a_problem_of_that_part(tmp_path: Path, part: str, ki
             os.mkfifo(path)
         case "empty":
             path.write_bytes(b"")
-    answer = verify_bundle(str(tmp_path), 1, frozenset())
+    answer = verify_bundle(str(tmp_path), 1, frozenset)
     assert answer is not None
     assert not answer.valid
     assert part in {each.part for each in answer.problems}
@@ -253,8 +253,8 @@ def test_a_missing_part_is_named_and_without_a_receipt_there_is_no_bundle(tmp_pa
     for name, content in right.parts().items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / part).unlink()
-    answer = verify_bundle(str(tmp_path), 1, frozenset())
+    answer = verify_bundle(str(tmp_path), 1, frozenset)
     assert answer is not None
     assert [(each.part, each.message) for each in answer.problems] == [(part, "the file is missing")]
     (tmp_path / RECEIPT).unlink()
-    assert verify_bundle(str(tmp_path), 1, frozenset()) is None
+    assert verify_bundle(str(tmp_path), 1, frozenset) is None
