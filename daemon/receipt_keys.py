@@ -8,7 +8,7 @@ import stat
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from runward.daemon.rundir.durable import make_durably, write_durably
+from runward.daemon.disk.durable import make_durably, write_durably
 from runward.handlers.bundle.signatures import SCHEMES, SECRET_BYTES, Scheme, SecretKey, named
 
 KEYS: Final = "keys"

@@ -20,16 +20,16 @@ def bundle_place(context: click.Context, target: str, attempt: int | None) -> Bu
         return BundlePlace(target, attempt or 1, None)
     if "/" in target:
         from runward.daemon.cli.exits import NOT_FOUND
-        from runward.daemon.cli.output import fail
+        from runward.daemon.cli.terminal.output import fail
 
         fail(f"there is no directory {target}", NOT_FOUND)
     return _of_session(context, target, attempt)
 
 
 def _of_session(context: click.Context, text: str, attempt: int | None) -> BundlePlace:
-    from runward.daemon.cli.context import settings_in_force, store_to_read
-    from runward.daemon.cli.finding import find_session
-    from runward.daemon.cli.journal_place import journal_place
+    from runward.daemon.cli.session.journal_place import journal_place
+    from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+    from runward.daemon.cli.shell.finding import find_session
 
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:

@@ -6,11 +6,11 @@ from typing import Final
 import click
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli import completing
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
-from runward.daemon.cli.groups import Group
-from runward.daemon.cli.output import fail, print_json, safe
-from runward.daemon.cli.paths import NamedPath
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.output import fail, print_json, safe
 
 LARGEST: Final = 256 << 20
 """Bytes of a file that `receipt hash` reads."""

@@ -7,9 +7,9 @@ import click
 
 from runward.config.counting import counted
 from runward.daemon.cli.bundle_place import BundlePlace, bundle_place
-from runward.daemon.cli.context import read_settings_of
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
-from runward.daemon.cli.output import coloured, fail, note, print_json, safe
+from runward.daemon.cli.shell.context import read_settings_of
+from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
 from runward.daemon.rundir.bundle_verifying import verify_bundle
 from runward.handlers.bundle.signatures import AUTHORIZED
 from runward.handlers.bundle.verify import Verified

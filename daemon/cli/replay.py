@@ -5,9 +5,9 @@ from typing import Final
 
 import click
 
-from runward.daemon.cli import completing
 from runward.daemon.cli.exits import GOOD, NOT_SO
-from runward.daemon.cli.groups import Group
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.groups import Group
 
 SHOW: Final = "show"
 

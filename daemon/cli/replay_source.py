@@ -8,7 +8,7 @@ from typing import NamedTuple
 import click
 
 from runward.daemon.cli.exits import NOT_FOUND
-from runward.daemon.cli.output import fail
+from runward.daemon.cli.terminal.output import fail
 from runward.daemon.rundir.bundle_verifying import opened_part, opened_replay
 from runward.daemon.rundir.opening import ROOT, opened
 from runward.daemon.rundir.replay_file import ReplayFile

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Final
 
-from runward.daemon.rundir.sparse import data_after, is_empty
+from runward.daemon.disk.sparse import data_after, is_empty
 from runward.handlers.bundle.replay_lines import LONGEST_LINE, RawLine
 
 _CHUNK: Final = 1 << 20

@@ -8,7 +8,7 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from runward.daemon.ports import Clock
+from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.schedules import all_standings
 from runward.handlers.schedules.effects import LOST

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 import anyio
 import structlog
 
+from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.faults import point
-from runward.daemon.ports import Clock
-from runward.daemon.reading import in_thread
+from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.notices import DELAY, SETTLE, PendingNotice, pending
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement

@@ -17,7 +17,9 @@ import structlog
 from pydantic_core import to_json
 
 from runward.daemon.faults import point
-from runward.daemon.ports import Clock, Files, Gone, NotTold, Processes, Told
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files, Gone
+from runward.daemon.ports.processes import NotTold, Processes, Told
 from runward.daemon.processes.cancelling import WORD
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import cancellations

@@ -8,7 +8,7 @@ from typing import Final
 import anyio
 import structlog
 
-from runward.daemon.ports import Clock
+from runward.daemon.ports.clock import Clock
 from runward.daemon.queue.queue import Queue
 from runward.daemon.store import packing
 from runward.daemon.store.packing import FIRST, PackPlace

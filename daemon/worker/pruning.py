@@ -13,15 +13,15 @@ from typing import Final
 import anyio
 import structlog
 
-from runward.daemon.clock_trust import ClockTrust, Doubt, moment, patience
-from runward.daemon.ports import Clock
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.ports.clock import Clock
 from runward.daemon.queue.queue import Queue
-from runward.daemon.reading import in_thread
 from runward.daemon.store import pruning
 from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import prunings
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
+from runward.daemon.worker.clock_trust import ClockTrust, Doubt, moment, patience
 from runward.daemon.worker.slices import Slices
 
 PERIOD: Final = 86_400.0

@@ -1,7 +1,7 @@
 """Starts: having runs begin that were ordered, after the commit, each once.
 
 What is owed is read from its table, so that a successor goes on where a daemon ended. Asking twice is harmless: a
-run's launcher looks by itself whether it began (`daemon/processes/ticket.py`). What the machine refuses is tried
+run's launcher looks by itself whether it began (`daemon/launch/ticket.py`). What the machine refuses is tried
 again with backoff, and shown. What can never be is told as an event, with the reason; it is owed until a handler
 gave it up.
 """
@@ -17,7 +17,9 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.faults import point
-from runward.daemon.ports import Begun, Clock, Files, Gone, NotBegun, Processes, Sight
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files, Gone, Sight
+from runward.daemon.ports.processes import Begun, NotBegun, Processes
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.starts import (
     BEGUN,

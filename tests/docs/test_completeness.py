@@ -15,7 +15,7 @@ from runward.config.settings_keys import LAYOUTS, SETTINGS
 from runward.config.settings_layers import OTHER_VARIABLES, PREFIX
 from runward.config.shape import ListOf, Table
 from runward.daemon.cli.commands import COMMANDS
-from runward.daemon.cli.run import _WITH_VALUE, _WITHOUT_VALUE
+from runward.daemon.cli.run.launch import _WITH_VALUE, _WITHOUT_VALUE
 from runward.daemon.store.migrate import migrations
 from runward.handlers.contracts.artifact_facts import FileState
 from runward.handlers.effects import Effect

@@ -67,7 +67,7 @@ def simulated(universe: Universe) -> Iterator[None]:
     standing_in: dict[str, object] = {
         **{f"runward.daemon.{module}": kernel for module in _SYSTEM_CALLS},
         "runward.daemon.rundir.hashes.CHUNK": 4,
-        "runward.daemon.reporting.write_report": lambda state, report: None,
+        "runward.daemon.host.reporting.write_report": lambda state, report: None,
         "anyio.to_thread.run_sync": _thread(universe),
         "anyio.from_thread.check_cancelled": lambda: None,
         "runward.handlers.route.decide": _buggy(universe.bugs),

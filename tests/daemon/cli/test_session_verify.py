@@ -13,8 +13,10 @@ from tests.daemon.cli.calling import CONTRACT, Place, Result
 from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli import session_record, session_verify
-from runward.daemon.ports import Compared, Gone, StandingLines
+from runward.daemon.cli.session import record as session_record
+from runward.daemon.cli.session import verify as session_verify
+from runward.daemon.ports.files import Gone
+from runward.daemon.ports.journals import Compared, StandingLines
 from runward.daemon.rundir.comparing import compare
 from runward.handlers.unreadable import Unreadable
 

@@ -25,18 +25,19 @@ from tests.daemon.worker.in_process import SILENT, Daemon, NoAlarm, StillClock, 
 from tests.waiting import PATIENCE_S
 
 from runward.config.settings import Root, Settings
-from runward.daemon.clock import SystemRandomness
-from runward.daemon.ports import Compared, Gone, StandingLines
+from runward.daemon.host.supervisor import Supervisor, World
+from runward.daemon.ports.files import Gone
+from runward.daemon.ports.journals import Compared, StandingLines
 from runward.daemon.rundir.comparing import compare
-from runward.daemon.rundir.files import RealFiles
 from runward.daemon.store import journals
 from runward.daemon.store.journals import SETTLE_PERIOD
 from runward.daemon.store.store import Store, connect
-from runward.daemon.supervisor import Supervisor, World
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.answering import no_playbooks, no_rules
+from runward.daemon.world.clock import SystemRandomness
+from runward.daemon.world.files import RealFiles
 from runward.handlers.facts import Declarations
 from runward.handlers.unreadable import Unreadable
 
