@@ -370,7 +370,7 @@ def test_the_name_of_a_hostile_file_can_do_nothing_to_a_terminal(place: Place) -
 def on_a_terminal(place: Place, *arguments: str) -> tuple[Result, str]:
     """The command with a terminal for its stderr, and what that showed."""
     ours, theirs = pty.openpty()
-    code = f"from runward.daemon.cli import session_verify; session_verify._LONG = 1; {ENTRY}"
+    code = f"from runward.daemon.cli.session import verify; verify._LONG = 1; {ENTRY}"
     argv = [*place.argv()[:2], code, *arguments]
     process = subprocess.run(
         argv,

@@ -48,7 +48,7 @@ def check(context: click.Context, target: str, attempt: int | None, as_json: boo
     Example:
       runward replay check ./bundle/REPLAY.jsonl
     """
-    from runward.daemon.cli.replay_check import answer_of, print_answer
+    from runward.daemon.cli.bundle.replay_check import answer_of, print_answer
 
     answer = answer_of(context, target, attempt)
     print_answer(answer, as_json)

@@ -23,7 +23,7 @@ class ReplaySource(NamedTuple):
 
 def replay_source(context: click.Context, target: str, attempt: int | None) -> ReplaySource:
     """The file `target`, the replay in the directory `target`, or that of the session `target`."""
-    from runward.daemon.cli.bundle_place import bundle_place
+    from runward.daemon.cli.bundle.place import bundle_place
     from runward.handlers.bundle.receipt import REPLAY, part_name
 
     if os.path.exists(target) and not os.path.isdir(target):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 
 from runward.config.counting import counted
-from runward.daemon.cli.bundle_place import BundlePlace, bundle_place
+from runward.daemon.cli.bundle.place import BundlePlace, bundle_place
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell.context import read_settings_of
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
@@ -40,7 +40,7 @@ def answer_of(
 
 def _authorized(context: click.Context, keys: Sequence[str]) -> frozenset[str]:
     """The keys that were given, and our own if this machine has any."""
-    from runward.daemon.receipt_keys import KeyRefused, own_public_keys
+    from runward.daemon.disk.receipt_keys import KeyRefused, own_public_keys
 
     settings = read_settings_of(context.find_root().obj["config"]).value
     if settings is None:

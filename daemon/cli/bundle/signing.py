@@ -6,13 +6,13 @@ from typing import NoReturn
 import click
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.bundle_place import bundle_place
+from runward.daemon.cli.bundle.place import bundle_place
+from runward.daemon.cli.bundle.verify import answer_of
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
-from runward.daemon.cli.receipt_verify import answer_of
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.terminal.output import fail, note, print_json, print_table, safe
 from runward.daemon.disk.durable import write_durably
-from runward.daemon.receipt_keys import KeyRefused, OwnKey, own_key, own_key_on_first_use
+from runward.daemon.disk.receipt_keys import KeyRefused, OwnKey, own_key, own_key_on_first_use
 from runward.daemon.rundir.bundle_verifying import part_hashes, receipt_fields
 from runward.handlers.bundle.attestation import envelope, payload_of, statement
 from runward.handlers.bundle.signatures import SCHEMES, NoLibrary, Scheme, ed25519_signature, named

@@ -98,7 +98,7 @@ def verify(
       runward receipt verify ./bundle
       runward receipt verify @last
     """
-    from runward.daemon.cli.receipt_verify import answer_of, print_answer
+    from runward.daemon.cli.bundle.verify import answer_of, print_answer
 
     answer = answer_of(context, target, attempt, keys, require_signature)
     print_answer(answer, as_json)
@@ -120,7 +120,7 @@ def key(context: click.Context, create: str | None, as_json: bool) -> None:
     Example:
       runward receipt key --create ed25519
     """
-    from runward.daemon.cli.receipt_signing import print_keys
+    from runward.daemon.cli.bundle.signing import print_keys
 
     print_keys(context, create, as_json)
 
@@ -142,7 +142,7 @@ def attest(
     Example:
       runward receipt attest ./bundle --output bundle.intoto.json
     """
-    from runward.daemon.cli.receipt_signing import attest_bundle
+    from runward.daemon.cli.bundle.signing import attest_bundle
 
     attest_bundle(context, target, attempt, output)
 

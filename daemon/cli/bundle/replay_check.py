@@ -7,7 +7,7 @@ import click
 
 from runward.config.counting import counted
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.replay_source import opened_source, replay_source
+from runward.daemon.cli.bundle.replay_source import opened_source, replay_source
 from runward.daemon.cli.terminal.output import coloured, print_json, safe
 from runward.handlers.bundle.bundle_problem import BundleProblem
 from runward.handlers.bundle.replay_check import ReplayCheck
