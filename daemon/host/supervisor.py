@@ -71,25 +71,21 @@ from runward.daemon.worker.notices import NOBODY, Messenger, Notices
 from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
 from runward.daemon.worker.packing import Packer
+from runward.daemon.worker.part import Part
 from runward.daemon.worker.pruning import Pruner
 from runward.daemon.worker.reactions import Reactions
 from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import StoppedInTrouble, Worker
 from runward.daemon.worker.verdicts import Verdicts
-from runward.handlers.bundle.effects import RecordReceipt
 from runward.handlers.effects import (
     AppendLines,
-    CancelRun,
     EndAttempt,
-    EndTree,
     NoteHook,
-    PruneSessions,
     RepairJournal,
     ScanRoots,
     StartRun,
 )
 from runward.handlers.events import JournalDamaged
-from runward.handlers.notices.effects import ResendNotice, SendNotice
 from runward.handlers.schedules.events import ScheduleChanged
 from runward.handlers.starts.events import StartFailed
 
@@ -209,6 +205,15 @@ class Supervisor:
             settings.retention,
             ClockTrust(state, world.clock),
         )
+        self.parts: tuple[Part, ...] = (
+            self.orders,
+            self.starts,
+            self.notices,
+            self.bundles,
+            self.schedules,
+            self.pruner,
+            self.packer,
+        )
         self.reporting = self._make_reporting()
         self.alarm = make_alarm(self._due)
         self.queue.wake_foreground = self.wake
@@ -277,13 +282,7 @@ class Supervisor:
         reactions.to(RepairJournal, self.comparison.repaired)
         reactions.to(ScanRoots, lambda done: self.rounds.request_scan(everything=True))
         reactions.to(EndAttempt, self.verdicts.react)
-        reactions.to(CancelRun, lambda done: self.orders.wake())
-        reactions.to(EndTree, lambda done: self.orders.wake())
-        reactions.to(StartRun, lambda done: self.starts.wake())
-        reactions.to(SendNotice, lambda done: self.notices.wake())
-        reactions.to(ResendNotice, lambda done: self.notices.wake())
-        reactions.to(PruneSessions, lambda done: self.pruner.wake())
-        reactions.to(RecordReceipt, self.bundles.recorded)
+        reactions.wake(lambda: self.parts)
         reactions.to(NoteHook, hooks.look)
         reactions.then(NoteHook, hooks.look_again)
         return reactions
@@ -319,13 +318,8 @@ class Supervisor:
                 self.outbox.degraded,
                 self.comparison.degraded,
                 self.worker.degraded,
-                self.starts.degraded,
-                self.orders.degraded,
-                self.notices.degraded,
-                self.bundles.degraded,
+                *(part.degraded for part in self.parts),
                 self.background.degraded,
-                self.pruner.degraded,
-                self.packer.degraded,
                 self.rounds.degraded,
                 self._world.troubles,
             ),
@@ -386,8 +380,8 @@ class Supervisor:
         await self.comparison.start()
         owed = await journal_lines.owed(self._store)
         self.outbox.add(owed)
-        await self.starts.begin()
-        await self.orders.begin()
+        for part in self.parts:
+            await part.begin()
         self.begun.set()
         self._log.info(
             "started",
@@ -417,9 +411,9 @@ class Supervisor:
         self.settings_report = _told(settings, self._world.clock.now())
         self.worker.batch = settings.batch
         self.rounds.period = settings.scan.period
-        self.pruner.keep(settings.retention)
+        for part in self.parts:
+            part.use(settings)
         self.watch.watch_again()
-        self.schedules.wake()
         self.rounds.request_scan(everything=True)
         self._log.info("reloaded", roots=[root.name for root in settings.roots])
 
@@ -449,15 +443,9 @@ class Supervisor:
             self.exits.run,
             self.rounds.run,
             self.outbox.run,
-            self.orders.run,
-            self.starts.run,
-            self.notices.run,
-            self.bundles.run,
-            self.schedules.run,
             self.comparison.run,
             self.background.run,
-            self.pruner.run,
-            self.packer.run,
+            *(each.run for each in self.parts),
             self._report,
         ):
             tasks.start_soon(part)
@@ -473,24 +461,14 @@ class Supervisor:
             await self.start()
             await self.rounds.check_roots()
             await self.rounds.scan()
-            await self.schedules.compare()
+            await self.schedules.carry_out()
             while not self.is_stopping:
                 while await self._step():
                     pass
-                await self.orders.carry_out()
-                while await self.starts.carry_out():
-                    pass
-                await self.starts.look_for_unseen()
-                while await self.notices.carry_out():
-                    pass
-                while await self.bundles.carry_out():
-                    pass
-                if (
-                    len(self.hints)
-                    or self.worker.findings
-                    or await self.background.drain()
-                    or await self.pruner.drain()
-                ):
+                for part in self.parts:
+                    if part.is_owed:
+                        await part.drain()
+                if len(self.hints) or self.worker.findings or await self.background.drain():
                     if self.worker.low_disk is not None:
                         await anyio.sleep(REPORT_PERIOD)
                     continue

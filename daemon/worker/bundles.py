@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -27,9 +27,10 @@ from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.deciding import FIRST_WAIT, LONGEST_WAIT
-from runward.daemon.worker.reactions import Done
+from runward.daemon.worker.part import Part
 from runward.handlers.bundle.effects import RecordReceipt, Sealed
-from runward.handlers.bundle.facts import Draft, DraftOf, NoDraft, Part
+from runward.handlers.bundle.facts import Draft, DraftOf, NoDraft
+from runward.handlers.bundle.facts import Part as BundlePart
 from runward.handlers.bundle.order import BundleOrder, load_order
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name, part_names
 from runward.handlers.bundle.receipt_body import receipt_body
@@ -55,14 +56,16 @@ class Made(NamedTuple):
     """A bundle under temporary names: its receipt but for what seals it, the other parts, and what is wrong with it."""
 
     body: dict[str, JsonValue]
-    parts: tuple[Part, ...]
+    parts: tuple[BundlePart, ...]
     summary: Summary
     problem: str | None
 
 
 @dataclass(slots=True)
-class Bundles:
+class Bundles(Part):
     """The bundles that this daemon makes. One task puts them in place."""
+
+    wakes_on: ClassVar = (RecordReceipt,)
 
     files: Files
     store: Store
@@ -77,11 +80,6 @@ class Bundles:
     _bodies: dict[tuple[str, int], dict[str, JsonValue]] = field(default_factory=dict)
     """The receipts of drafts, by session and attempt."""
     _chain: anyio.Lock = field(default_factory=anyio.Lock)
-    _wake: anyio.Event = field(default_factory=anyio.Event)
-
-    def wake(self) -> None:
-        """There may be bundles to be put in place."""
-        self._wake.set()
 
     def degraded(self) -> list[str]:
         """What keeps bundles from their places, for `status`."""
@@ -109,13 +107,13 @@ class Bundles:
         replay = Replay(order)
         lines = _gathered(self._lines(replay))
         written = self.files.write_part(order.directory, part_name(REPLAY, order.attempt), lines)
-        if not isinstance(written, Part):
+        if not isinstance(written, BundlePart):
             return written
         point("bundle.replay.after")
         summary = summary_of(replay)
         text = summary_text(summary).encode()
         told = self.files.write_part(order.directory, part_name(SUMMARY, order.attempt), [text])
-        if not isinstance(told, Part):
+        if not isinstance(told, BundlePart):
             return told
         point("bundle.summary.after")
         parts = (written, told)
@@ -162,7 +160,7 @@ class Bundles:
             return GONE if isinstance(cleared, Gone) else cleared.why
         text, digest = seal(body, prev, order.rules.form)
         part = self.files.write_part(order.directory, name, [text])
-        if not isinstance(part, Part):
+        if not isinstance(part, BundlePart):
             return GONE if isinstance(part, Gone) else part.why
         point("bundle.receipt.after")
         return Sealed(digest, prev, part)
@@ -172,20 +170,8 @@ class Bundles:
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(result.job.tries, 10))
         return JobResult(result.job, "waiting", error=why, run_after=self.clock.now() + wait)
 
-    def recorded(self, done: Done[RecordReceipt]) -> None:
-        """These receipts are durable: their bundles can be put in place."""
-        for _, effect in done:
-            self._bodies.pop((effect.order.key, effect.order.attempt), None)
-        self.wake()
-
-    async def run(self) -> None:
-        """Put bundles in place until cancelled."""
-        while True:
-            self._wake = anyio.Event()
-            while await self.carry_out():
-                pass
-            with anyio.move_on_after(PERIOD if self.trouble is not None else None):
-                await self._wake.wait()
+    def pause(self) -> float | None:
+        return PERIOD if self.trouble is not None else None
 
     async def carry_out(self) -> bool:
         """Put the next bundles in place; returns whether any was."""
@@ -199,6 +185,7 @@ class Bundles:
                 if isinstance(answer, Unreadable):
                     self._say_trouble(bundle, answer.why)
                     continue
+                self._bodies.pop((bundle.key, bundle.attempt), None)
                 self._say(bundle, answer)
                 problem = (
                     f"what had its name is kept as {', '.join(answer.aside)}"
@@ -229,7 +216,7 @@ class Bundles:
             return Unreadable(f"{answer.name} was taken away while it was put in place")
         return GONE if isinstance(answer, Gone) else answer
 
-    def _make_again(self, bundle: UnplacedBundle) -> list[Part] | str | Unreadable:
+    def _make_again(self, bundle: UnplacedBundle) -> list[BundlePart] | str | Unreadable:
         """The parts of a recorded bundle, made again; or why they can't be what they were."""
         try:
             order = load_order(bundle.facts)

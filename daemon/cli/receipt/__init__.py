@@ -1,1 +1,0 @@
-"""Receipts: the proof of what a session did."""
