@@ -1,10 +1,10 @@
 """`[bundle]`: how bundles are made. The form of the hashes, what is cut, what is redacted, what counts as verification."""
 
-import re
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
+from runward.config.linear_pattern import BadPattern, compiled
 from runward.config.problem import Complaint, Location, quoted
 from runward.config.shape import Choice, Complain, ListOf, Table, Text, WholeNumber
 
@@ -52,7 +52,7 @@ class BundleRules(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """A regular expression of 1 to `longest` characters."""
+    """A regular expression in RE2's syntax, of 1 to `longest` characters."""
 
     description: str
     longest: int
@@ -62,8 +62,8 @@ class Pattern(NamedTuple):
         if not isinstance(text, str):
             return None
         try:
-            re.compile(text)
-        except (re.error, RecursionError, OverflowError) as error:
+            compiled(text)
+        except BadPattern as error:
             complain(Complaint(loc, f"{quoted(text)} is no regular expression: {error}", "correct it"))
             return None
         return text

@@ -7,9 +7,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
-from typing import Final, Protocol, cast
+from typing import Final
 
 from runward.config.json_value import JsonValue
+from runward.config.linear_pattern import LinearPattern, compiled
 
 REDACTED: Final = "[redacted]"
 
@@ -46,18 +47,6 @@ _ASSIGNED: Final = (
 )
 
 
-class BadPattern(ValueError):
-    """A regular expression that RE2 doesn't take."""
-
-
-class _Pattern(Protocol):
-    """As much of a compiled expression of RE2's as is used; the package has no types."""
-
-    def search(self, text: str) -> object | None: ...
-
-    def sub(self, repl: str, text: str) -> str: ...
-
-
 class Secrets:
     """What looks like a secret: the known shapes, and further `patterns` of the operator's. Raises `BadPattern`."""
 
@@ -66,7 +55,7 @@ class Secrets:
         self._any = compiled(
             "|".join(f"(?:{each})" for each in (_SHAPES, _ADDRESS, _HEADER, _ASSIGNED, *own))
         )
-        self._in_turn: Sequence[tuple[_Pattern, str]] = (
+        self._in_turn: Sequence[tuple[LinearPattern, str]] = (
             (compiled(_SHAPES), REDACTED),
             (compiled(_ADDRESS), rf"\1{REDACTED}\2"),
             (compiled(_HEADER), rf"\1{REDACTED}"),
@@ -81,20 +70,6 @@ class Secrets:
         for pattern, instead in self._in_turn:
             text = pattern.sub(instead, text)
         return text
-
-
-@cache
-def compiled(pattern: str) -> _Pattern:
-    """The expression in RE2's syntax. Raises `BadPattern`."""
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return cast("_Pattern", re2.compile(pattern, options))
-    except re2.error as error:
-        said = error.args[0] if error.args else error
-        raise BadPattern(said.decode(errors="replace") if isinstance(said, bytes) else str(said)) from None
 
 
 @cache

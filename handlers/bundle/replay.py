@@ -22,6 +22,8 @@ from runward.handlers.bundle.calls import (
 from runward.handlers.bundle.canonical import NotCanonical, canonical_bytes, hash_of
 from runward.handlers.bundle.edits import Edits
 from runward.handlers.bundle.order import BundleOrder
+from runward.handlers.bundle.redaction import Redaction
+from runward.handlers.bundle.shown import DEEPEST, Showing, is_deeper
 from runward.handlers.bundle.verification_runs import VerificationRuns
 from runward.handlers.events import Status
 from runward.handlers.journal.lines import iso_time
@@ -63,8 +65,11 @@ class Replay:
     messages: int = 0
     """Messages of the session, where its files tell of them."""
     _is_own: bool = True
+    _has_plan: bool = False
+    _showing: Showing = field(init=False)
 
     def __post_init__(self) -> None:
+        self._showing = Showing(Redaction(self.order.rules.redact), self.order.rules.longest_text)
         self.verification = VerificationRuns(self.order.rules.verification)
         self.policy_bundle_id = self.order.rules.policy_bundle_id
         self._is_own = self.order.stretch.begins is None
@@ -104,11 +109,12 @@ class Replay:
             case PlanTold() if self._belongs(told.at):
                 yield from self._plan(told)
             case StepDone() if self._belongs(told.at):
-                yield self._line(
-                    "StepComplete",
-                    told.at,
-                    {"step_id": told.step_id, "status": told.status, "iterations": told.iterations},
-                )
+                step: dict[str, JsonValue] = {
+                    "step_id": told.step_id,
+                    "status": told.status,
+                    "iterations": told.iterations,
+                }
+                yield self._line("StepComplete", told.at, self._showing.fields(step))
             case Stated():
                 self._state(told)
             case Unusable():
@@ -146,9 +152,10 @@ class Replay:
         )
 
     def _plan(self, told: PlanTold) -> Iterator[bytes]:
-        if self.plan_hash is not None:
+        if self._has_plan:
             return
-        self.plan_hash = self._hash(told.steps, told.place)
+        self._has_plan = True
+        self.plan_hash = None if told.steps is None else self._hash(told.steps, told.place)[0]
         yield self._line("PlanStart", told.at, {"plan_hash": self.plan_hash, "step_count": told.step_count})
 
     def _call(self, told: Called) -> Iterator[bytes]:
@@ -157,21 +164,19 @@ class Replay:
         if told.id in self.calls:
             self._wrong(told.place, f"the call {told.id} is told twice")
             return
-        digest = self._hash(told.params, told.place)
+        digest, problem = self._hash(told.params, told.place, told.problem)
         self.calls[told.id] = CallRecord(told.id, told.tool, digest, told.at, told.tokens)
-        self.verification.called(told.id, told.params)
         self.edits.called(told.id, told.tool, told.params)
-        yield self._line(
-            "ToolCall",
-            told.at,
-            {
-                "id": told.id,
-                "tool": told.tool,
-                "params": told.params,
-                "params_hash": digest,
-                "step_id": told.step_id,
-            },
-        )
+        fields: dict[str, JsonValue] = {
+            "id": told.id,
+            "tool": told.tool,
+            "params": told.params,
+            "params_hash": digest,
+            "step_id": told.step_id,
+        }
+        shown = self._shown(fields, "params", problem)
+        self.verification.called(told.id, shown["params"])
+        yield self._line("ToolCall", told.at, shown)
 
     def _result(self, told: Returned) -> Iterator[bytes]:
         call = self.calls.get(told.id)
@@ -186,25 +191,23 @@ class Replay:
             "success": told.success,
         }
         call.is_back, call.success = True, told.success
-        call.output_hash = self._hash(output, told.place)
+        call.output_hash, problem = self._hash(output, told.place, told.problem)
+        call.cost_tokens = told.tokens if call.cost_tokens is None else call.cost_tokens
         call.step_utility = told.step_utility
         if call.at is not None and told.at is not None and told.at >= call.at:
             call.latency_ms = round(told.at * 1000) - round(call.at * 1000)
         said = told.content if told.success else told.error
         self.verification.returned(told.id, said, told.success, told.exit_code)
         self.edits.returned(told.id, told.success)
-        yield self._line(
-            "ToolResult",
-            told.at,
-            {
-                "id": told.id,
-                "output": output,
-                "output_hash": call.output_hash,
-                "exit_code": told.exit_code,
-                "step_utility": told.step_utility,
-                "latency_ms": call.latency_ms,
-            },
-        )
+        fields: dict[str, JsonValue] = {
+            "id": told.id,
+            "output": output,
+            "output_hash": call.output_hash,
+            "exit_code": told.exit_code,
+            "step_utility": told.step_utility,
+            "latency_ms": call.latency_ms,
+        }
+        yield self._line("ToolResult", told.at, self._shown(fields, "output", problem))
 
     def _verification(self) -> Iterator[bytes]:
         runs = self.verification.runs()
@@ -234,12 +237,32 @@ class Replay:
             },
         )
 
-    def _hash(self, value: JsonValue, place: Place) -> str | None:
+    def _hash(
+        self, value: JsonValue, place: Place, problem: str | None = None
+    ) -> tuple[str | None, str | None]:
+        """The hash of a value, or why there is none."""
+        if problem is None and is_deeper(value, DEEPEST):
+            problem = f"nested more than {DEEPEST} levels deep"
+        if problem is None:
+            try:
+                return hash_of(value, self.order.rules.form), None
+            except NotCanonical as error:
+                problem = str(error)
+        self._wrong(place, problem)
+        return None, problem
+
+    def _shown(self, fields: dict[str, JsonValue], key: str, problem: str | None) -> dict[str, JsonValue]:
+        """The fields as they are written. What can't be hashed is shown if it can, with the `problem`."""
+        if problem is None:
+            return self._showing.fields(fields)
         try:
-            return hash_of(value, self.order.rules.form)
-        except NotCanonical as error:
-            self._wrong(place, str(error))
-            return None
+            if is_deeper(fields[key], DEEPEST):
+                raise NotCanonical(problem)
+            shown = self._showing.fields(fields)
+            canonical_bytes(shown, self.order.rules.form)
+        except NotCanonical:
+            shown = {**fields, key: None}
+        return {**shown, "problem": problem}
 
     def _line(self, event: str, at: float | None, fields: dict[str, JsonValue]) -> bytes:
         line: dict[str, JsonValue] = {"event": event, "t": None if at is None else iso_time(at), **fields}

@@ -8,8 +8,11 @@ from runward.handlers.bundle.cutting import cut
 from runward.handlers.bundle.redaction import Redaction, free_key, pointer
 from runward.handlers.secrets import REDACTED
 
-FREE: Final = frozenset({"params", "output", "commands", "step_id"})
+FREE: Final = frozenset({"params", "output", "step_id"})
 """The fields of a line in which an agent may have written anything; the others are ids, hashes and numbers."""
+
+DEEPEST: Final = 62
+"""Levels of a value that is shown: the line and the output around it are two more, and readers take 64."""
 
 _NO_CHARACTER: Final = "\ufffd"
 
@@ -89,6 +92,21 @@ class Showing:
             else:
                 kept[key] = each
         return kept
+
+
+def is_deeper(value: JsonValue, levels: int) -> bool:
+    """Whether a value has more than so many levels of objects and lists inside each other."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
+        level = [
+            each
+            for one in level
+            for each in (one.values() if isinstance(one, dict) else one)
+            if isinstance(each, dict | list)
+        ]
+        if not level:
+            return False
+    return bool(level)
 
 
 def _whole(text: str) -> str:

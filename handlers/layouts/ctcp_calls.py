@@ -1,7 +1,7 @@
 """The commands in the log of a CTCP run: each event that tells what came of one is a call with its result.
 
 A verification begins with one event and ends with another. Every other command is told of when it is over, by a single
-line, so nobody knows how long it took.
+line, between which and itself no time goes by.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
