@@ -7,11 +7,8 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.canonical import Form, hash_of
+from runward.handlers.bundle.parts import REPLAY, SUMMARY
 
-RECEIPT: Final = "RECEIPT.json"
-SUMMARY: Final = "PR_SUMMARY.md"
-REPLAY: Final = "REPLAY.jsonl"
-PARTS: Final = (REPLAY, RECEIPT, SUMMARY)
 SCHEMA: Final = "runward-receipt-v1"
 
 SEED_FIELDS: Final = (
@@ -61,14 +58,6 @@ FILE_FIELDS: Final = ("sha256", "size")
 _ORDER: Final = (*SEED_FIELDS[:-1], *ADDED_FIELDS, "signature")
 _OUTSIDE_THE_HASH: Final = frozenset({"receipt_hash", "signature"})
 _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
-
-
-def part_name(part: str, attempt: int) -> str:
-    """A part's name where the bundle lies: `RECEIPT.json`, of later attempts `RECEIPT.2.json` and so on."""
-    if attempt == 1:
-        return part
-    stem, suffix = part.rsplit(".", 1)
-    return f"{stem}.{attempt}.{suffix}"
 
 
 def receipt_text(fields: Mapping[str, JsonValue]) -> bytes:

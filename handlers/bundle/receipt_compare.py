@@ -8,7 +8,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import quoted
 from runward.handlers.bundle.bundle_problem import BundleProblem
 from runward.handlers.bundle.numbers import is_number
-from runward.handlers.bundle.receipt import RECEIPT, REPLAY
+from runward.handlers.bundle.parts import RECEIPT, REPLAY
 from runward.handlers.bundle.replay_facts import ReplayedCall, ReplayFacts
 
 TOLERANCE: Final = 1e-6

@@ -8,13 +8,12 @@ from runward.config.problem import quoted
 from runward.handlers.bundle.canonical import FORMS, Form
 from runward.handlers.bundle.moment import moment_of
 from runward.handlers.bundle.numbers import is_number, is_whole
+from runward.handlers.bundle.parts import REPLAY, SUMMARY
 from runward.handlers.bundle.receipt import (
     ADDED_FIELDS,
     FILE_FIELDS,
-    REPLAY,
     SCHEMA,
     SEED_FIELDS,
-    SUMMARY,
     TELLING_FIELDS,
     is_hash,
 )

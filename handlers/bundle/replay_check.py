@@ -12,7 +12,7 @@ from runward.handlers.bundle.canonical import FORMS, Form, NotCanonical, hash_of
 from runward.handlers.bundle.left_out import is_cut, is_redacted
 from runward.handlers.bundle.moment import moment_of
 from runward.handlers.bundle.numbers import is_number, is_whole
-from runward.handlers.bundle.receipt import REPLAY
+from runward.handlers.bundle.parts import REPLAY
 from runward.handlers.bundle.replay_facts import ReplayedCall, ReplayFacts
 from runward.handlers.bundle.replay_lines import Event, ReplayLine, is_header
 

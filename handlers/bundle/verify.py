@@ -10,7 +10,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.bundle_problem import BundleProblem
 from runward.handlers.bundle.canonical import NotCanonical, parse
-from runward.handlers.bundle.receipt import RECEIPT, REPLAY, SUMMARY, receipt_hash, receipt_text
+from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY
+from runward.handlers.bundle.receipt import receipt_hash, receipt_text
 from runward.handlers.bundle.receipt_compare import differences
 from runward.handlers.bundle.receipt_fields import ReceiptForm, field_problems, form_of, hash_form_of
 from runward.handlers.bundle.replay_check import quoted_hash

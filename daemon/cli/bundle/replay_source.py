@@ -24,7 +24,7 @@ class ReplaySource(NamedTuple):
 def replay_source(context: click.Context, target: str, attempt: int | None) -> ReplaySource:
     """The file `target`, the replay in the directory `target`, or that of the session `target`."""
     from runward.daemon.cli.bundle.place import bundle_place
-    from runward.handlers.bundle.receipt import REPLAY, part_name
+    from runward.handlers.bundle.parts import REPLAY, part_name
 
     if os.path.exists(target) and not os.path.isdir(target):
         return ReplaySource(target, is_own=False)

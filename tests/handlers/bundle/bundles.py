@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.canonical import Form, canonical_bytes, hash_of
-from runward.handlers.bundle.receipt import REPLAY, SUMMARY, file_entry, receipt_text, sealed
+from runward.handlers.bundle.parts import REPLAY, SUMMARY
+from runward.handlers.bundle.receipt import file_entry, receipt_text, sealed
 
 _WORDS = ("read", "né", "\n", '"', "\\", "<b>", "\u2028", "\U0001f600", "x" * 30, "1.0", "\x1b[31m", " ")
 _COMMANDS = ("pytest -q", "cargo test", "go test ./...")
