@@ -91,7 +91,10 @@ class Bundles(Part):
         if low is not None:
             return Unreadable(low)
         order = asked.order
-        made = self._make(order)
+        try:
+            made = self._make(order)
+        except OSError as error:
+            return Unreadable(error.strerror or str(error))
         if isinstance(made, Gone):
             return NoDraft(GONE)
         if not isinstance(made, Made):
@@ -150,7 +153,10 @@ class Bundles(Part):
 
     def _seal(self, order: BundleOrder, prev: str | None) -> Sealed | str:
         """Make the receipt to a draft; returns why that can't be now."""
-        return self._seal_body(order, self._bodies[order.key, order.attempt], prev)
+        try:
+            return self._seal_body(order, self._bodies[order.key, order.attempt], prev)
+        except OSError as error:
+            return error.strerror or str(error)
 
     def _seal_body(self, order: BundleOrder, body: Mapping[str, JsonValue], prev: str | None) -> Sealed | str:
         name = part_name(RECEIPT, order.attempt)
@@ -205,6 +211,12 @@ class Bundles(Part):
 
     def _place(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
         """Give the parts their names, once they are there; returns why that can never be."""
+        try:
+            return self._place_all(bundle)
+        except OSError as error:
+            return Unreadable(error.strerror or str(error))
+
+    def _place_all(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
         self.files.check_epoch(self.store.epoch)
         answer = self.files.place_parts(bundle.directory, bundle.parts)
         if isinstance(answer, PartMissing):
