@@ -51,7 +51,12 @@ class NotCanonical(ValueError):
 
 def hash_of(value: JsonValue, form: Form = "seed") -> str:
     """`sha256:` and the lower-case hexadecimal SHA-256 of the canonical text. Raises `NotCanonical`."""
-    return f"sha256:{sha256(canonical_bytes(value, form)).hexdigest()}"
+    return hash_of_text(canonical_bytes(value, form))
+
+
+def hash_of_text(text: bytes) -> str:
+    """The hash of a value whose canonical text this is."""
+    return f"sha256:{sha256(text).hexdigest()}"
 
 
 def canonical(value: JsonValue, form: Form = "seed") -> str:
@@ -121,8 +126,11 @@ def _has_half_a_pair(text: str, value: JsonValue) -> bool:
 
 
 def _is_too_deep(text: str, value: JsonValue, max_depth: int) -> bool:
-    if text.count("[") + text.count("{") <= max_depth:
-        return False
+    return text.count("[") + text.count("{") > max_depth and is_deeper_than(value, max_depth)
+
+
+def is_deeper_than(value: JsonValue, max_depth: int) -> bool:
+    """Whether more than so many objects and lists are inside each other."""
     level = [value]
     for _ in range(max_depth):
         level = [
@@ -167,10 +175,10 @@ _SEED: Final = msgspec.json.Encoder(order="deterministic").encode
 
 def _seed(value: JsonValue) -> bytes:
     """As serde_json prints it: msgspec prints all that is left once the numbers are serde_json's, too."""
-    return _SEED(value if _has_plain_numbers(value) else _with_serde_numbers(value, ()))
+    return _SEED(value if has_plain_numbers(value) else _with_serde_numbers(value, ()))
 
 
-def _has_plain_numbers(value: JsonValue) -> bool:
+def has_plain_numbers(value: JsonValue) -> bool:
     """Whether all numbers are finite, and whole ones within 64 bits."""
     waiting: list[JsonValue] = [[value]]
     while waiting:

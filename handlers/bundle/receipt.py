@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
+
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.canonical import Form, hash_of
 from runward.handlers.bundle.parts import REPLAY, SUMMARY
@@ -77,7 +79,8 @@ def receipt_text(fields: Mapping[str, JsonValue]) -> bytes:
             name: _ordered(entry, FILE_FIELDS) if isinstance(entry, dict) else entry
             for name, entry in _ordered(files, (REPLAY, SUMMARY)).items()
         }
-    return (json.dumps(ordered, ensure_ascii=False, indent=2, allow_nan=False) + "\n").encode()
+    text = json.dumps(ordered, ensure_ascii=False, allow_nan=False)
+    return msgspec.json.format(text.encode(), indent=2) + b"\n"
 
 
 def receipt_hash(fields: Mapping[str, JsonValue], form: Form) -> str:

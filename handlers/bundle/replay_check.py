@@ -8,7 +8,8 @@ from typing import Final
 from runward.config.json_value import JsonValue
 from runward.config.problem import Severity, quoted
 from runward.handlers.bundle.bundle_problem import BundleProblem
-from runward.handlers.bundle.canonical import FORMS, Form, NotCanonical, hash_of
+from runward.handlers.bundle.canonical import FORMS, Form, NotCanonical, hash_of, hash_of_text
+from runward.handlers.bundle.canonical_line import piece_of
 from runward.handlers.bundle.left_out import is_cut, is_redacted
 from runward.handlers.bundle.moment import moment_of
 from runward.handlers.bundle.numbers import is_number, is_whole
@@ -37,6 +38,16 @@ class ReplayCheck:
         self.facts = ReplayFacts()
         self.problems: list[BundleProblem] = []
         self._forms = tuple(forms)
+        self._readers: dict[str, Callable[[int, Event], None]] = {
+            "SessionStart": self._session_start,
+            "PlanStart": self._plan_start,
+            "StepComplete": self._step_complete,
+            "ToolCall": self._tool_call,
+            "ToolResult": self._tool_result,
+            "Verification": self._verification,
+            "SessionEnd": self._session_end,
+        }
+        self._text: bytes | None = None
         self._left_out = 0
         self._first_seen = False
         self._latest: datetime | None = None
@@ -50,6 +61,7 @@ class ReplayCheck:
     def take(self, line: ReplayLine) -> None:
         """The next line."""
         self._has_lines = True
+        self._text = line.text
         event = line.event
         if line.problem is not None:
             self._say(line.number, None, line.problem)
@@ -97,20 +109,9 @@ class ReplayCheck:
         if self.facts.end is not None:
             self._say(number, "event", f"{quoted(name)} comes after SessionEnd")
         self._time(number, event)
-        read = self._readers().get(name)
+        read = self._readers.get(name)
         if read is not None:
             read(number, event)
-
-    def _readers(self) -> dict[str, Callable[[int, Event], None]]:
-        return {
-            "SessionStart": self._session_start,
-            "PlanStart": self._plan_start,
-            "StepComplete": self._step_complete,
-            "ToolCall": self._tool_call,
-            "ToolResult": self._tool_result,
-            "Verification": self._verification,
-            "SessionEnd": self._session_end,
-        }
 
     def _time(self, number: int, event: Event) -> None:
         at = moment_of(event.get("t"))
@@ -181,20 +182,20 @@ class ReplayCheck:
         elif key not in event or (stated is None and hash_key in event):
             counts.unknown += 1
         else:
-            return self._recomputed(number, event[key], stated, hash_key)
+            return self._recomputed(number, event, key, stated)
         return stated
 
-    def _recomputed(self, number: int, value: JsonValue, stated: JsonValue, hash_key: str) -> JsonValue:
+    def _recomputed(self, number: int, event: Event, of: str, stated: JsonValue) -> JsonValue:
         self.facts.hashes.recomputed += 1
+        hash_key = f"{of}_hash"
         computed: str | None = None
         for form in self._forms:
             try:
-                computed = hash_of(value, form)
+                computed = self._hash_of(event, of, form)
             except NotCanonical:
                 continue
             if stated is None or stated == computed:
                 return computed
-        of = hash_key.removesuffix("_hash")
         if computed is None:
             self._say(number, hash_key, f"the {of} has no canonical form, so its hash cannot be right")
         else:
@@ -202,6 +203,11 @@ class ReplayCheck:
                 number, hash_key, f"the {of} was changed: its hash is {computed}, not {quoted_hash(stated)}"
             )
         return stated
+
+    def _hash_of(self, event: Event, key: str, form: Form) -> str:
+        if self._text is not None and form == "seed":
+            return hash_of_text(piece_of(self._text, event, key))
+        return hash_of(event[key], form)
 
     def _verification(self, number: int, event: Event) -> None:
         self.facts.verification, self.facts.verification_line = event, number

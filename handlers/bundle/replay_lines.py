@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.canonical import NotCanonical, parse
+from runward.handlers.bundle.canonical_line import canonical_object
 
 LONGEST_LINE: Final = 64 << 20
 """Bytes of a line that are read."""
@@ -21,11 +22,15 @@ class RawLine(NamedTuple):
 
 
 class ReplayLine(NamedTuple):
-    """An event, or what is wrong with its line. A blank line has neither."""
+    """An event, or what is wrong with its line. A blank line has neither.
+
+    `text` is the line if it is canonical in the seed's form.
+    """
 
     number: int
     event: Event | None
     problem: str | None = None
+    text: bytes | None = None
 
 
 def read_line(line: RawLine) -> ReplayLine:
@@ -34,6 +39,9 @@ def read_line(line: RawLine) -> ReplayLine:
         return ReplayLine(line.number, None, f"longer than {LONGEST_LINE >> 20} MiB: it is not read")
     if not line.content.strip():
         return ReplayLine(line.number, None)
+    known = canonical_object(line.content, MAX_DEPTH)
+    if known is not None:
+        return ReplayLine(line.number, known, None, line.content)
     try:
         value = parse(line.content, MAX_DEPTH)
     except NotCanonical as refused:

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.bundle_problem import BundleProblem
-from runward.handlers.bundle.canonical import NotCanonical, parse
+from runward.handlers.bundle.canonical import NotCanonical, has_plain_numbers, parse
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY
 from runward.handlers.bundle.receipt import receipt_hash, receipt_text
 from runward.handlers.bundle.receipt_compare import differences
@@ -75,8 +77,9 @@ def read_receipt(content: bytes) -> ReadReceipt:
     """The fields of a receipt, and what is wrong with them and their text."""
     if not content:
         return ReadReceipt(None, (_of_receipt("the file is empty"),))
+    own = _with_its_one_text(content)
     try:
-        value = parse(content)
+        value = parse(content) if own is None else own
     except NotCanonical as refused:
         return ReadReceipt(None, (BundleProblem(RECEIPT, refused.line, None, refused.message),))
     if not isinstance(value, dict):
@@ -86,18 +89,26 @@ def read_receipt(content: bytes) -> ReadReceipt:
         left = len(problems) - MOST_FIELD_PROBLEMS
         problems = [*problems[:MOST_FIELD_PROBLEMS], _of_receipt(f"{left} more problems are not listed")]
     if form_of(value) == "runward":
-        problems += _own_text(content, value)
+        if own is None:
+            line = _first_difference(content, receipt_text(value))
+            message = "the text of the receipt is not the one that its fields have"
+            problems.append(BundleProblem(RECEIPT, line, None, message))
+        problems += _own_hash(value)
     return ReadReceipt(value, tuple(problems))
 
 
-def _own_text(content: bytes, fields: dict[str, JsonValue]) -> Iterator[BundleProblem]:
-    """Whether a receipt in Runward's form has its one text and its own hash."""
-    expected = receipt_text(fields)
-    if content != expected:
-        line = _first_difference(content, expected)
-        yield BundleProblem(
-            RECEIPT, line, None, "the text of the receipt is not the one that its fields have"
-        )
+def _with_its_one_text(content: bytes) -> dict[str, JsonValue] | None:
+    """The fields of a receipt that has the one text of its fields, so that no strict reader is needed; else None."""
+    try:
+        value: JsonValue = msgspec.json.decode(content)
+        is_own = isinstance(value, dict) and receipt_text(value) == content
+    except (ValueError, RecursionError):
+        return None  # what is wrong with it is said by the strict reader
+    return value if isinstance(value, dict) and is_own and has_plain_numbers(value) else None
+
+
+def _own_hash(fields: dict[str, JsonValue]) -> Iterator[BundleProblem]:
+    """Whether a receipt in Runward's form has its own hash."""
     try:
         computed = receipt_hash(fields, hash_form_of(fields))
     except NotCanonical as refused:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.canonical import FORMS, NotCanonical, canonical, hash_of, parse
+from runward.handlers.bundle.canonical_line import canonical_object, piece_of
 
 SERDE_NUMBERS = {
     "0": "0",
@@ -268,3 +269,48 @@ def test_how_a_text_is_laid_out_and_escaped_changes_no_hash(
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     assert hash_of(parse(text)) == hash_of(value)
     assert hash_of(parse(text.encode())) == hash_of(value)
+
+
+@given(st.dictionaries(texts, values, max_size=6))
+def test_each_value_of_a_canonical_line_is_a_piece_of_it(value: dict[str, JsonValue]) -> None:
+    line = canonical(value).encode()
+    event = canonical_object(line, 64)
+    if event is None:
+        assert any(
+            abs(each) >= 2**63 for each in _numbers(value)
+        )  # a float in place of a whole number, or the like
+        return
+    for key in event:
+        assert piece_of(line, event, key) == canonical(value[key]).encode()
+
+
+def _numbers(value: JsonValue) -> list[float]:
+    if isinstance(value, dict):
+        return [each for item in value.values() for each in _numbers(item)]
+    if isinstance(value, list):
+        return [each for item in value for each in _numbers(item)]
+    return [value] if isinstance(value, int | float) else []
+
+
+NOT_CANONICAL = (
+    '{"a":1,"a":1}',
+    '{"b":1,"a":1}',
+    '{"a": 1}',
+    '{"a":-0}',
+    '{"a":1.50}',
+    '{"a":18446744073709551616}',
+    '{"a":1e400}',
+    '{"a":NaN}',
+    '{"a":"\\u0041"}',
+    '{"a":"\\ud800"}',
+    '{"a":"\\/"}',
+    '{"a":1}\r',
+    "[1]",
+    "{",
+    '{"a":' + "[" * 64 + "]" * 64 + "}",
+)
+
+
+@pytest.mark.parametrize("text", NOT_CANONICAL, ids=range(len(NOT_CANONICAL)))
+def test_a_line_that_is_not_canonical_is_left_to_the_strict_reader(text: str) -> None:
+    assert canonical_object(text.encode(), 64) is None
