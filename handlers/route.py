@@ -1,49 +1,13 @@
 """From an event to the handlers that owe it something: the first page to read.
 
-| event                 | handler           | what it decides                                    |
-| --------------------- | ----------------- | -------------------------------------------------- |
-| `AttemptStarted`      | `sessions/opened` | opens the session or its next attempt; the contract |
-| `FlowPlanned`         | `contracts/planned` | folds what its legs are to leave into the contract |
-| `AttemptEnded`        | `sessions/ended`  | verifies, sets the status, emits `SessionFinished`  |
-| `SessionFinished`     | `contracts/hashes`| hashes what was produced, in the background         |
-| `JournalDamaged`      | `journal/repair`  | owes again what is gone from a journal of ours      |
-| `JobRetryRequested`   | `requests/retry`  | puts a held job back into its lane                  |
-| `JobDiscardRequested` | `requests/discard`| gives a held job up                                 |
-| `SessionCancelRequested` | `requests/cancel` | has a running session ended                      |
-| `SessionSeenRequested` | `requests/seen`  | keeps that a person has seen how an attempt ended   |
-| `PlayRunRequested`    | `requests/play`   | has a playbook's command started                    |
-| `HookSpoke`           | `sessions/hooked` | notes who speaks, and what is declared at a first prompt |
-| `ScanRequested`       | `requests/scan`   | has every root scanned                              |
-| `PruneRequested`      | `requests/prune`  | has the record of old sessions pruned               |
-| `RootAcceptRequested` | `requests/accept` | has a root be the directory that stands at its path |
-| `RunLaunched`         | `sessions/deadline` | has a run ended whose launcher did not end it in time |
-| `EventOccurred`       | `chains/match`      | fires the chains that listen                        |
-| `ChainFireRequested`  | `chains/order`      | fires a chain that a person named                   |
-| `ChainStatusRequested` | `chains/status`     | pauses, disables or resumes a chain                   |
-| `ChainRunCancelRequested` | `chains/cancel` | ends a chain run, and the step that runs              |
-| `AttemptStarted`      | `chains/begun`      | has a step ended that began after its run was cancelled |
-| `ChainFired`          | `chains/fire`       | opens a chain run and begins its first step         |
-| `SessionFinished`     | `chains/advance`    | goes on to the next step of its chain run           |
-| `SessionFinished`     | `bundle/write`      | writes replay, summary and receipt, in the background |
-| `TimerSet`            | `timers/ring`       | waits until a point in time, and tells its subject  |
-| `TimerRang`           | `chains/rang`       | tries a step again, or ends a chain run that is late |
-| `TimerRang`           | `approvals/expire`  | ends the wait for a person                          |
-| `ApprovalWanted`      | `approvals/show`    | keeps what a person is shown before a step runs     |
-| `ApprovalRequested`   | `approvals/answer`  | keeps a person's answer if what was shown still holds |
-| `ApprovalDecided`     | `chains/approved`   | begins the step that waited, or ends its chain run  |
-| `ChainRunFinished`    | `chains/finished`   | tells of it, pauses its chain, names who is next    |
-| `ChainRunTurn`        | `chains/turn`       | begins a chain run that waited for another one      |
-| `ScheduleChanged`     | `schedules/define`  | waits for the next time of a chain's schedule       |
-| `TimerRang`           | `schedules/due`     | fires what is due, and keeps what is missed         |
-| `StartFailed`         | `starts/failed`     | gives up the start of a run that can never begin    |
-| `StartFailed`         | `chains/advance`    | ends the chain run whose step it was                |
-| `NoticeRetryRequested` | `notices/retry`    | tries a notice again that was given up              |
-
-A handler is `decide(event, given)`. It returns effects; one that has to ask first is a generator that yields its
-questions (`asking.py`). It raises `TryLater` where the world must be tried again.
+Each line of `ROUTES` is a handler's duty towards an event: its name, the function that decides, the lane of its job
+(by default the event's own; None where nothing is owed), and when the job is due (by default at once). A handler is
+`decide(event, given)`. It returns effects; one that has to ask first is a generator that yields its questions
+(`asking.py`). It raises `TryLater` where the world must be tried again. `docs/reference.md` says what each decides.
 """
 
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from runward.handlers.approvals import answer, expire, show
 from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
@@ -96,54 +60,134 @@ from runward.handlers.timers.events import TimerRang, TimerSet
 
 Decision: TypeAlias = Effects | Deciding
 
-HANDLERS: Final[dict[str, tuple[str, ...]]] = {
-    AttemptStarted.type: ("sessions/opened", "chains/begun"),
-    FlowPlanned.type: ("contracts/planned",),
-    AttemptEnded.type: ("sessions/ended",),
-    SessionFinished.type: ("contracts/hashes", "chains/advance", "bundle/write"),
-    JournalDamaged.type: ("journal/repair",),
-    JobRetryRequested.type: ("requests/retry",),
-    JobDiscardRequested.type: ("requests/discard",),
-    SessionCancelRequested.type: ("requests/cancel",),
-    SessionSeenRequested.type: ("requests/seen",),
-    PlayRunRequested.type: ("requests/play",),
-    HookSpoke.type: ("sessions/hooked",),
-    ScanRequested.type: ("requests/scan",),
-    PruneRequested.type: ("requests/prune",),
-    RootAcceptRequested.type: ("requests/accept",),
-    RunLaunched.type: ("sessions/deadline",),
-    EventOccurred.type: ("chains/match",),
-    ChainFireRequested.type: ("chains/order",),
-    ChainStatusRequested.type: ("chains/status",),
-    ChainRunCancelRequested.type: ("chains/cancel",),
-    ChainFired.type: ("chains/fire",),
-    ChainRunFinished.type: ("chains/finished",),
-    ChainRunTurn.type: ("chains/turn",),
-    ScheduleChanged.type: ("schedules/define",),
-    StartFailed.type: ("starts/failed", "chains/advance"),
-    TimerSet.type: ("timers/ring",),
-    TimerRang.type: ("chains/rang", "approvals/expire", "schedules/due"),
-    ApprovalWanted.type: ("approvals/show",),
-    ApprovalRequested.type: ("approvals/answer",),
-    ApprovalDecided.type: ("chains/approved",),
-    NoticeRetryRequested.type: ("notices/retry",),
-}
-"""The names of the handlers of each event type; each gets a job of its own, as `duties` says."""
-
 BACKGROUND: Final = "files:"
 """How the lanes begin whose jobs are done in the background, when no verdict is on its way."""
-
 
 BUNDLES: Final = f"{BACKGROUND}bundle:"
 """How the lanes begin in which the bundles of attempts are written."""
 
-
 TIMERS: Final = "timer:"
 """How the lanes begin whose jobs measure how long something took: they look again where the clock was set back."""
 
-
 SCHEDULED: Final = f"{TIMERS}{SCHEDULE}"
 """How the lanes begin in which the next time of a chain's schedule is waited for."""
+
+Kind = TypeVar("Kind", bound=Event)
+
+
+class Route(NamedTuple):
+    """A handler's duty towards an event of one type. `lane` and `due` are asked for each event."""
+
+    event: type[Any]
+    handler: str
+    decide: Callable[[Any, Given], Decision]
+    lane: Callable[[Any], str | None]
+    due: Callable[[Any], float]
+
+
+def _own(event: Event) -> str:
+    return event.lane
+
+
+def _at_once(event: Event) -> float:
+    return 0.0
+
+
+def _route(
+    event: type[Kind],
+    handler: str,
+    decide: Callable[[Kind, Given], Decision],
+    lane: Callable[[Kind], str | None] = _own,
+    due: Callable[[Kind], float] = _at_once,
+) -> Route:
+    return Route(event, handler, decide, lane, due)
+
+
+def _chain_run(event: AttemptStarted | SessionFinished | StartFailed) -> str | None:
+    """The lane of the chain run whose step this session is, if it is one."""
+    return chain_run_of(event.session_key)
+
+
+def _files(event: SessionFinished) -> str | None:
+    """A lane of its own, so that reading whole files holds up no other job of the session."""
+    if not event.produced or event.origin != "live":
+        return None
+    return f"{BACKGROUND}{event.session_key}#{event.attempt}"
+
+
+def _bundle(event: SessionFinished) -> str | None:
+    """Likewise: what an attempt did may take long to read."""
+    return f"{BUNDLES}{event.session_key}#{event.attempt}" if event.origin == "live" else None
+
+
+def _deadline(event: RunLaunched) -> str | None:
+    return None if deadline.due(event) is None else deadline.lane(event.session_key)
+
+
+def _schedule(event: TimerRang) -> str | None:
+    return event.lane if event.subject.startswith(SCHEDULE) else None
+
+
+def _approval(event: TimerRang) -> str | None:
+    return event.lane if in_background(event.subject) else None
+
+
+def _run(event: TimerRang) -> str | None:
+    return None if event.subject.startswith(SCHEDULE) or in_background(event.subject) else event.lane
+
+
+ROUTES: Final = (
+    _route(AttemptStarted, "sessions/opened", opened.decide),
+    _route(AttemptStarted, "chains/begun", begun.decide, _chain_run),
+    _route(FlowPlanned, "contracts/planned", planned.decide),
+    _route(AttemptEnded, "sessions/ended", ended.decide),
+    _route(SessionFinished, "contracts/hashes", hashes.decide, _files),
+    _route(SessionFinished, "chains/advance", advance.decide, _chain_run),
+    _route(SessionFinished, "bundle/write", write_bundle.decide, _bundle),
+    _route(JournalDamaged, "journal/repair", repair.decide),
+    _route(JobRetryRequested, "requests/retry", queue.retry),
+    _route(JobDiscardRequested, "requests/discard", queue.discard),
+    _route(SessionCancelRequested, "requests/cancel", cancel.cancel),
+    _route(SessionSeenRequested, "requests/seen", seen.seen),
+    _route(PlayRunRequested, "requests/play", play.run),
+    _route(HookSpoke, "sessions/hooked", hooked.decide),
+    _route(ScanRequested, "requests/scan", queue.scan),
+    _route(PruneRequested, "requests/prune", prune.prune),
+    _route(RootAcceptRequested, "requests/accept", accept.accept),
+    _route(
+        RunLaunched, "sessions/deadline", deadline.decide, _deadline, lambda event: deadline.due(event) or 0.0
+    ),
+    _route(EventOccurred, "chains/match", match.decide),
+    _route(ChainFireRequested, "chains/order", order.decide),
+    _route(ChainStatusRequested, "chains/status", status.decide),
+    _route(ChainRunCancelRequested, "chains/cancel", cancel_chain.decide),
+    _route(ChainFired, "chains/fire", fire.decide),
+    _route(ChainRunFinished, "chains/finished", finished.decide),
+    _route(ChainRunTurn, "chains/turn", turn.decide),
+    _route(ScheduleChanged, "schedules/define", define.decide),
+    _route(StartFailed, "starts/failed", failed.decide),
+    _route(StartFailed, "chains/advance", advance.decide, _chain_run),
+    _route(TimerSet, "timers/ring", ring.decide, due=lambda event: event.due),
+    _route(TimerRang, "chains/rang", rang.decide, _run),
+    _route(TimerRang, "approvals/expire", expire.decide, _approval),
+    _route(TimerRang, "schedules/due", due.decide, _schedule),
+    _route(ApprovalWanted, "approvals/show", show.decide),
+    _route(ApprovalRequested, "approvals/answer", answer.decide),
+    _route(ApprovalDecided, "chains/approved", approved.decide),
+    _route(NoticeRetryRequested, "notices/retry", retry.decide),
+)
+"""Append only within an event: a handler's place among those of its event is a part of its jobs' ids."""
+
+_OF_EVENT: Final[dict[str, tuple[Route, ...]]] = {
+    kind.type: tuple(route for route in ROUTES if route.event is kind)
+    for kind in dict.fromkeys(route.event for route in ROUTES)
+}
+_BY_NAME: Final = {(route.handler, route.event.type): route for route in ROUTES}
+
+HANDLERS: Final[dict[str, tuple[str, ...]]] = {
+    kind: tuple(route.handler for route in routes) for kind, routes in _OF_EVENT.items()
+}
+"""The names of the handlers of each event type; each gets a job of its own, as `duties` says."""
 
 
 class Duty(NamedTuple):
@@ -160,36 +204,11 @@ class Duty(NamedTuple):
 
 def duties(event: Event) -> tuple[Duty, ...]:
     """The jobs that an event brings about."""
-    if isinstance(event, SessionFinished):
-        # A lane of its own, so that reading whole files keeps nothing of the session back.
-        lane = f"{BACKGROUND}{event.session_key}#{event.attempt}"
-        is_live = event.origin == "live"
-        owed = [Duty(0, "contracts/hashes", lane)] if event.produced and is_live else []
-        run = chain_run_of(event.session_key)
-        if run is not None:
-            owed.append(Duty(1, "chains/advance", run))
-        if is_live:
-            owed.append(Duty(2, "bundle/write", f"{BUNDLES}{event.session_key}#{event.attempt}"))
-        return tuple(owed)
-    if isinstance(event, AttemptStarted):
-        opened_owed = (Duty(0, "sessions/opened", event.lane),)
-        run = chain_run_of(event.session_key)
-        return opened_owed if run is None else (*opened_owed, Duty(1, "chains/begun", run))
-    if isinstance(event, StartFailed):
-        given_up = (Duty(0, "starts/failed", event.lane),)
-        run = chain_run_of(event.session_key)
-        return given_up if run is None else (*given_up, Duty(1, "chains/advance", run))
-    if isinstance(event, TimerSet):
-        return (Duty(0, "timers/ring", event.lane, event.due),)
-    if isinstance(event, TimerRang):
-        if event.subject.startswith(SCHEDULE):
-            return (Duty(2, "schedules/due", event.lane),)
-        is_of_run = not in_background(event.subject)
-        return (Duty(0, "chains/rang", event.lane) if is_of_run else Duty(1, "approvals/expire", event.lane),)
-    if isinstance(event, RunLaunched):
-        due = deadline.due(event)
-        return () if due is None else (Duty(0, "sessions/deadline", deadline.lane(event.session_key), due),)
-    return tuple(Duty(place, name, event.lane) for place, name in enumerate(HANDLERS[event.type]))
+    return tuple(
+        Duty(place, route.handler, lane, route.due(event))
+        for place, route in enumerate(_OF_EVENT[event.type])
+        if (lane := route.lane(event)) is not None
+    )
 
 
 def in_background(lane: str) -> bool:
@@ -203,77 +222,7 @@ class NoSuchHandler(LookupError):
 
 def decide(handler: str, event: Event, given: Given) -> Decision:
     """Call the named handler. Raises `NoSuchHandler`, and whatever bug the handler has."""
-    match handler, event:
-        case "sessions/opened", AttemptStarted():
-            return opened.decide(event, given)
-        case "contracts/planned", FlowPlanned():
-            return planned.decide(event, given)
-        case "sessions/ended", AttemptEnded():
-            return ended.decide(event, given)
-        case "sessions/deadline", RunLaunched():
-            return deadline.decide(event, given)
-        case "journal/repair", JournalDamaged():
-            return repair.decide(event, given)
-        case "contracts/hashes", SessionFinished():
-            return hashes.decide(event, given)
-        case "requests/retry", JobRetryRequested():
-            return queue.retry(event, given)
-        case "requests/discard", JobDiscardRequested():
-            return queue.discard(event, given)
-        case "requests/cancel", SessionCancelRequested():
-            return cancel.cancel(event, given)
-        case "requests/seen", SessionSeenRequested():
-            return seen.seen(event, given)
-        case "requests/play", PlayRunRequested():
-            return play.run(event, given)
-        case "sessions/hooked", HookSpoke():
-            return hooked.decide(event, given)
-        case "requests/scan", ScanRequested():
-            return queue.scan(event, given)
-        case "requests/prune", PruneRequested():
-            return prune.prune(event, given)
-        case "requests/accept", RootAcceptRequested():
-            return accept.accept(event, given)
-        case "chains/match", EventOccurred():
-            return match.decide(event, given)
-        case "chains/order", ChainFireRequested():
-            return order.decide(event, given)
-        case "chains/status", ChainStatusRequested():
-            return status.decide(event, given)
-        case "chains/cancel", ChainRunCancelRequested():
-            return cancel_chain.decide(event, given)
-        case "chains/begun", AttemptStarted():
-            return begun.decide(event, given)
-        case "chains/fire", ChainFired():
-            return fire.decide(event, given)
-        case "chains/finished", ChainRunFinished():
-            return finished.decide(event, given)
-        case "chains/turn", ChainRunTurn():
-            return turn.decide(event, given)
-        case "schedules/define", ScheduleChanged():
-            return define.decide(event, given)
-        case "schedules/due", TimerRang():
-            return due.decide(event, given)
-        case "starts/failed", StartFailed():
-            return failed.decide(event, given)
-        case "bundle/write", SessionFinished():
-            return write_bundle.decide(event, given)
-        case "chains/advance", SessionFinished():
-            return advance.decide(event, given)
-        case "chains/advance", StartFailed():
-            return advance.decide(event, given)
-        case "chains/rang", TimerRang():
-            return rang.decide(event, given)
-        case "chains/approved", ApprovalDecided():
-            return approved.decide(event, given)
-        case "timers/ring", TimerSet():
-            return ring.decide(event, given)
-        case "approvals/show", ApprovalWanted():
-            return show.decide(event, given)
-        case "approvals/answer", ApprovalRequested():
-            return answer.decide(event, given)
-        case "approvals/expire", TimerRang():
-            return expire.decide(event, given)
-        case "notices/retry", NoticeRetryRequested():
-            return retry.decide(event, given)
-    raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")
+    route = _BY_NAME.get((handler, event.type))
+    if route is None:
+        raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")
+    return route.decide(event, given)

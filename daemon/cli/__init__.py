@@ -5,12 +5,12 @@ import sys
 
 def main() -> None:
     """The console script: the launcher goes its own short way, everything else goes through click."""
-    from runward.daemon.cli.streams import open_missing
+    from runward.daemon.cli.terminal.streams import open_missing
 
     open_missing()
     arguments = sys.argv[1:]
     if "run" in arguments:
-        from runward.daemon.cli.run import run_and_end, words_of_run
+        from runward.daemon.cli.run.launch import run_and_end, words_of_run
 
         words = words_of_run(arguments)
         if words is not None:

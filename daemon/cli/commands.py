@@ -9,42 +9,44 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from runward.daemon import __version__
-from runward.daemon.cli.groups import Group
-from runward.daemon.cli.output import safe, wants_colour
-from runward.daemon.cli.paths import LEADS_NOWHERE, NamedPath, leads_nowhere
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.shell.paths import LEADS_NOWHERE, NamedPath, leads_nowhere
+from runward.daemon.cli.terminal.output import safe, wants_colour
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMMANDS: Final = {
-    "run": ("run_command", "Launch a command as a recorded session."),
-    "session": ("session", "Sessions: what ran, and what became of it."),
-    "why": ("why", "Why something is as it is, the first cause first."),
-    "status": ("status", "Whether the daemon is up, and what it has to do."),
-    "doctor": ("doctor", "Whether this installation can do what it is for."),
-    "queue": ("queue", "Jobs: what the daemon still owes."),
-    "log": ("log", "The daemon's structured log."),
-    "inspect": ("inspect", "What a run directory says, without daemon or store."),
-    "contract": ("contract", "Hold a directory against a contract."),
-    "play": ("play", "Playbooks: what they ask for."),
-    "chain": ("chain", "Chains: what follows when something happened."),
-    "receipt": ("receipt", "Receipts: the proof of what a session did."),
-    "artifact": ("artifact", "Artifacts: the outcomes that sessions produced."),
-    "outcome": ("outcome", "Outcomes: whether a file holds a right one."),
-    "event": ("event", "Events: what happened, for chains to follow."),
-    "schedule": ("schedule", "Schedules: when chains are due."),
-    "notify": ("notify", "Notices: what people outside are told."),
-    "root": ("root", "Roots: the directories that the daemon watches."),
-    "hook": ("hook", "Agents' hooks: what they tell the daemon."),
-    "config": ("config", "The settings in force."),
-    "schema": ("schema", "JSON Schemas of the files that people write."),
-    "prune": ("prune", "Remove the record of sessions that ended long ago."),
-    "daemon": ("daemon", "Run the daemon in the foreground, as systemd does."),
-    "backup": ("backup", "A consistent copy of the store, while the daemon runs."),
-    "restore": ("restore", "Put a backup in the store's place."),
-    "completion": ("completion", "The script for completion in your shell."),
-    "man": ("man", "The manual page."),
-    "help": ("help", "The help of a command."),
+    "run": ("run.commands", "Launch a command as a recorded session."),
+    "session": ("session.commands", "Sessions: what ran, and what became of it."),
+    "why": ("why.commands", "Why something is as it is, the first cause first."),
+    "status": ("status.commands", "Whether the daemon is up, and what it has to do."),
+    "doctor": ("daemon.doctor", "Whether this installation can do what it is for."),
+    "queue": ("queue.commands", "Jobs: what the daemon still owes."),
+    "log": ("log.commands", "The daemon's structured log."),
+    "inspect": ("inspect.commands", "What a run directory says, without daemon or store."),
+    "contract": ("play.contract", "Hold a directory against a contract."),
+    "play": ("play.commands", "Playbooks: what they ask for."),
+    "chain": ("chain.commands", "Chains: what follows when something happened."),
+    "receipt": ("bundle.receipt", "Receipts: the proof of what a session did."),
+    "replay": ("bundle.replay", "Replays: what a session did, event by event."),
+    "training": ("session.training", "Training data: the calls of sessions, with labels."),
+    "artifact": ("session.artifact", "Artifacts: the outcomes that sessions produced."),
+    "outcome": ("session.outcome", "Outcomes: whether a file holds a right one."),
+    "event": ("chain.event", "Events: what happened, for chains to follow."),
+    "schedule": ("chain.schedule", "Schedules: when chains are due."),
+    "notify": ("daemon.notify", "Notices: what people outside are told."),
+    "root": ("settings.root", "Roots: the directories that the daemon watches."),
+    "hook": ("settings.hook", "Agents' hooks: what they tell the daemon."),
+    "config": ("settings.config", "The settings in force."),
+    "schema": ("settings.schema", "JSON Schemas of the files that people write."),
+    "prune": ("store.prune", "Remove the record of sessions that ended long ago."),
+    "daemon": ("daemon.commands", "Run the daemon in the foreground, as systemd does."),
+    "backup": ("store.backup", "A consistent copy of the store, while the daemon runs."),
+    "restore": ("store.restore", "Put a backup in the store's place."),
+    "completion": ("shell.completion", "The script for completion in your shell."),
+    "man": ("shell.man", "The manual page."),
+    "help": ("shell.help", "The help of a command."),
 }
 """Command name -> (module, one line of help). The modules have an object of the command's name."""
 
@@ -70,7 +72,7 @@ class LateGroup(Group):
 
 
 def _files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from runward.daemon.cli.completing import files
+    from runward.daemon.cli.shell.completing import files
 
     return files(context, parameter, incomplete)
 

@@ -13,7 +13,7 @@ from typing import Final
 from runward.daemon.doctor.commands import Ended
 from runward.daemon.doctor.findings import Finding, Installation, OutOfTime, Patience
 from runward.daemon.doctor.private_place import PLAYBOOK, PROOF, PrivatePlace, private_place
-from runward.daemon.report import NAME
+from runward.daemon.host.report import NAME
 from runward.daemon.store import reading
 
 DELIVERS: Final = "delivers"

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from runward.daemon import __version__
 from runward.daemon.doctor.findings import Finding, Installation, Patience
-from runward.daemon.report import Report, read_report
+from runward.daemon.host.report import Report, read_report
 from runward.daemon.store.ownership import LOCK, holder
 from runward.daemon.store.reading import STORE
 

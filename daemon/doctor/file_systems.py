@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from runward.daemon.disk.free_space import limit_of, space_of
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.doctor.mounts import IN_MEMORY, Mount, mount_of, mounts
-from runward.daemon.free_space import limit_of, space_of
 
 SHORT: Final = 2
 """So many times the room below which no run is looked at is little."""

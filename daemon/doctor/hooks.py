@@ -3,13 +3,13 @@
 import os
 from collections.abc import Iterator
 
-from runward.daemon.agent_homes import agent_home
+from runward.daemon.configuration.agent_homes import agent_home
+from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.hooks import claude_code_settings
 from runward.daemon.hooks.claude_code_program import events_of, installed
 from runward.daemon.hooks.edit import Refused
 from runward.daemon.hooks.settings_file import read_settings_file
-from runward.daemon.settings import home_of, working_directory
 
 _AGAIN = "runward hook install claude-code"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from runward.daemon.doctor.findings import Finding, Installation, Patience
-from runward.daemon.report import read_report
+from runward.daemon.host.report import read_report
 from runward.daemon.store.ownership import holder
 from runward.daemon.watch.directories import Directories
 from runward.daemon.watch.notifications import LIMITS, watch_limit

@@ -6,8 +6,8 @@ from typing import Final
 
 from runward.config.counting import counted
 from runward.daemon.doctor.findings import Finding, Installation, Patience
+from runward.daemon.host.report import read_report
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
-from runward.daemon.report import read_report
 from runward.daemon.store import reading
 from runward.daemon.store.ownership import holder
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from runward.daemon.disk.state_rights import openings
 from runward.daemon.doctor.findings import Finding, Installation, Patience
-from runward.daemon.state_rights import openings
 from runward.daemon.store.reading import STORE
 from runward.daemon.users import name_of
 

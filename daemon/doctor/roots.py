@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from runward.config.settings import Root
 from runward.daemon.doctor.findings import Finding, Installation, Patience
-from runward.daemon.report import Report, read_report
+from runward.daemon.host.report import Report, read_report
 from runward.daemon.store.ownership import holder
 
 

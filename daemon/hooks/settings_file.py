@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from runward.config.problem import Problem
+from runward.daemon.disk.durable import sync_directory
 from runward.daemon.hooks.edit import Refused
-from runward.daemon.rundir.durable import sync_directory
 
 MAXIMUM_FILE: Final = 1 << 22
 

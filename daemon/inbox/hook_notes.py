@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from runward.config.json_value import JsonValue
-from runward.daemon.inbox.spool import InboxFile
+from runward.daemon.ports.inbox import InboxFile
 from runward.handlers.events import HookSpoke
 from runward.handlers.layouts import claude_code_hook, codex_hook
 from runward.handlers.layouts.foreign_values import seconds_in, text_in

@@ -3,7 +3,7 @@
 from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
-from runward.daemon.inbox.spool import InboxFile
+from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.store.tables import launches
 from runward.daemon.store.tables.table import Rows
 from runward.handlers.contracts.snapshots import snapshot_from_run

@@ -8,7 +8,7 @@ from pydantic_core import to_json
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.hook_notes import HOOK, load_note
 from runward.daemon.inbox.launches import LAUNCH, load_launch
-from runward.daemon.inbox.spool import InboxFile
+from runward.daemon.ports.inbox import InboxFile
 from runward.handlers.event_kinds import Request
 from runward.handlers.events import Event, UnknownEvent, dump_payload, load_payload, requests
 from runward.handlers.layouts.foreign_json import NotJson, read_json

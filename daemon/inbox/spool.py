@@ -7,11 +7,11 @@ it, so nothing heavy is imported here.
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from runward.daemon.rundir.durable import write_durably
+from runward.daemon.disk.durable import write_durably
+from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.users import name_of
 
 INBOX: Final = "inbox"
@@ -22,19 +22,6 @@ MOST_AT_ONCE: Final = 512
 """Files that are read in one look: more than a batch, so that it is known that some wait, and no more memory."""
 BYTES_OF_A_BATCH: Final = 4 << 20
 """Bytes of the files of one batch, from which on the others wait for the next: reading them takes the interpreter."""
-
-
-@dataclass(frozen=True, slots=True)
-class InboxFile:
-    """One request in the inbox: its name without the ending, who owns the file, and its bytes.
-
-    `is_ours`: it belongs to the daemon's own user or to root; others may ask for nothing.
-    """
-
-    name: str
-    owner: str
-    content: bytes
-    is_ours: bool = True
 
 
 def put(state: Path, name: str, content: bytes) -> None:

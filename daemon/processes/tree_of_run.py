@@ -10,7 +10,7 @@ import signal
 import time
 from typing import Final
 
-from runward.daemon.ports import NotTold, Told
+from runward.daemon.ports.processes import NotTold, Told
 from runward.daemon.processes.identity import ProcessIdentity, descriptor_of, read_stat
 from runward.handlers.facts import RunProcesses
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import anyio
 
-from runward.daemon.ports import Clock, Randomness
+from runward.daemon.ports.clock import Clock, Randomness
 from runward.daemon.store import packing, pruning
 from runward.daemon.store.batch import Batch
 from runward.daemon.store.hash_chain import Head

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.ports import StandingLines
+from runward.daemon.ports.journals import StandingLines
 from runward.daemon.rundir.our_lines import SEARCHED, each_line
 from runward.handlers.layouts.foreign_json import read_json
 

@@ -8,12 +8,12 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from runward.daemon.disk.durable import sync_directory
 from runward.daemon.faults import point
-from runward.daemon.ports import Gone, PartMissing, PartsPlaced
-from runward.daemon.rundir.durable import sync_directory
+from runward.daemon.ports.files import Gone, PartMissing, PartsPlaced
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, REGULAR, opened, unreadable
 from runward.handlers.bundle.facts import NoDraft, Part
 from runward.handlers.unreadable import Unreadable
@@ -101,6 +101,48 @@ def place_parts(directory: str, parts: Sequence[Part]) -> PartsPlaced | PartMiss
         return unreadable(error)
     finally:
         os.close(descriptor)
+
+
+def parts_stand(directory: str, parts: Sequence[Part]) -> bool | None:
+    """Whether each part has its name and its bytes; None where the directory can't be read."""
+    try:
+        with opened(directory, DIRECTORY) as descriptor:
+            return all(_is_part(descriptor, part.name, part) for part in parts)
+    except OSError as error:
+        return False if error.errno in ABSENT else None
+
+
+def copy_part(source: str, name: str, directory: str, plain: str) -> Part | Unreadable | NoDraft | Gone:
+    """Write what the part `name` of one directory is now into another one, under a temporary name for `plain`."""
+    try:
+        with opened(source, DIRECTORY) as within, opened(name, REGULAR, within) as descriptor:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return Unreadable(f"{name} is not a regular file")
+            return write_part(directory, plain, _chunks(descriptor))
+    except OSError as error:
+        return unreadable(error)
+
+
+def exists_otherwise(directory: str, parts: Sequence[Part]) -> list[str]:
+    """The names of parts that something else than the part has in this directory. Raises `OSError`."""
+    with opened(directory, DIRECTORY) as descriptor:
+        return [
+            part.name
+            for part in parts
+            if _exists(descriptor, part.name) and not _is_part(descriptor, part.name, part)
+        ]
+
+
+def put_over(directory: str, parts: Sequence[Part]) -> None:
+    """Give each part its name, in place of whatever file has it. Raises `OSError`."""
+    with opened(directory, DIRECTORY) as descriptor:
+        for part in parts:
+            os.rename(part.temporary, part.name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+
+
+def _chunks(descriptor: int) -> Iterator[bytes]:
+    while piece := os.read(descriptor, _CHUNK):
+        yield piece
 
 
 def _no_place(error: OSError) -> Unreadable | Gone:

@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 
 from pydantic import JsonValue, TypeAdapter
 
+from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, opened
 from runward.daemon.rundir.placed_lines import NO_LINES, LinesRead, PlacedLines, TooLong
 from runward.daemon.rundir.session_files import SessionFiles
 from runward.daemon.rundir.session_places import log_at
-from runward.daemon.rundir.sights import NOTHING_READ, FilesRead
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.daemon.rundir.unpacking import CannotUnpack
 from runward.handlers.bundle.calls import Place, Told, Unusable

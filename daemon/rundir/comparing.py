@@ -12,7 +12,8 @@ from itertools import takewhile
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.daemon.ports import AlteredLine, Compared, Gone, LineState, StandingLines
+from runward.daemon.ports.files import Gone
+from runward.daemon.ports.journals import AlteredLine, Compared, LineState, StandingLines
 from runward.daemon.rundir.journals import find
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REGULAR, unreadable
 from runward.daemon.rundir.our_lines import SEARCHED, Line, each_line

@@ -13,7 +13,8 @@ from functools import partial
 from itertools import repeat
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
-from runward.daemon.rundir.sparse import data_after, is_empty
+from runward.daemon.disk.sparse import data_after, is_empty
+from runward.daemon.ports.session_reads import UNREAD, Cursor
 from runward.daemon.rundir.unpacking import CannotUnpack, Unpacked
 from runward.handlers.layouts.transcript import LogLine
 from runward.handlers.layouts.transcript_lines import is_object
@@ -34,27 +35,6 @@ Happened: TypeAlias = Literal["grew", "same", "rewritten", "truncated", "replace
 """What became of a log since it was last read. After the three in the middle the lines are those of a new file."""
 
 FROM_THE_BEGINNING: Final = frozenset({"rewritten", "truncated", "replaced"})
-
-
-class Cursor(NamedTuple):
-    """How far a log was read: its device and inode, the bytes (unpacked) and lines before here, and the hash of the
-    last of these bytes. `in_long_line`: the line that begins before here was given already, as cut. `packed` is the
-    size of a packed file that was read to its end (or what it was before, where it grew meanwhile). `unended`: the last
-    line before here was given before its newline came.
-    """
-
-    device: int = 0
-    inode: int = 0
-    offset: int = 0
-    lines: int = 0
-    before: str = ""
-    in_long_line: bool = False
-    packed: int = 0
-    version: int = 1
-    unended: bool = False
-
-
-UNREAD: Final = Cursor()
 
 
 class Portion(NamedTuple):

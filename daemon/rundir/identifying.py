@@ -5,13 +5,13 @@ import os
 from itertools import islice
 from typing import Final
 
+from runward.daemon.ports.session_reads import NOTHING_READ, Identity
 from runward.daemon.rundir.mixed_places import is_inside_session
 from runward.daemon.rundir.opening import ABSENT, LINK, ROOT, opened, opened_below, unreadable
 from runward.daemon.rundir.recognising import HEAD, log_by_its_place, recognise_head, recognise_inside
 from runward.daemon.rundir.session_files import SessionFiles
 from runward.daemon.rundir.session_places import log_at
 from runward.daemon.rundir.session_reading import Scanning
-from runward.daemon.rundir.sights import NOTHING_READ, Identity
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.daemon.rundir.unpacking import CannotUnpack
 from runward.handlers.layouts.places import LOG, is_glob, mixed_shape, unpacked_name

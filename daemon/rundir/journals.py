@@ -14,11 +14,11 @@ import stat
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from runward.daemon.disk.sparse import data_after, is_empty
 from runward.daemon.faults import point
-from runward.daemon.ports import Appended, EpochPassed, Journal, JournalLine, NotAppended, NotFirst
+from runward.daemon.ports.journals import Appended, EpochPassed, Journal, JournalLine, NotAppended, NotFirst
 from runward.daemon.rundir.adopting import as_they_stand
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REFUSED
-from runward.daemon.rundir.sparse import data_after, is_empty
 
 APPEND: Final = (
     os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from runward.daemon.ports import Gone, Listing, Sight, Standing
+from runward.daemon.ports.files import Gone, Listing, Sight, Standing
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REGULAR, unreadable
 from runward.handlers.layouts.scanner import Document, Signature
 from runward.handlers.unreadable import Unreadable

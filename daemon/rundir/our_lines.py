@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from runward.daemon.ports import StandingLines
+from runward.daemon.ports.journals import StandingLines
 
 SEARCHED: Final = 64 << 20
 """Bytes of a journal in which a line is looked for that isn't where it was written."""

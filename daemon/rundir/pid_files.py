@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from runward.daemon.agent_homes import PROJECTS, agent_home
+from runward.daemon.configuration.agent_homes import PROJECTS, agent_home
 from runward.daemon.processes.identity import (
     ProcessIdentity,
     current_boot_id,

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from runward.daemon.rundir.sparse import data_after, is_empty
+from runward.daemon.disk.sparse import data_after, is_empty
 from runward.daemon.rundir.unpacking import Unpacked
 from runward.handlers.layouts.call_reader import LONGEST_LINE, PlacedLine
 from runward.handlers.layouts.transcript_lines import is_object

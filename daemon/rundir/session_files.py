@@ -13,13 +13,13 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from runward.daemon.rundir.growing import MOST_BYTES, UNREAD, Growing
+from runward.daemon.ports.session_reads import NOT_KNOWN, UNREAD, FilesRead, LogRead
+from runward.daemon.rundir.growing import MOST_BYTES, Growing
 from runward.daemon.rundir.looking import document_at, signature
+from runward.daemon.rundir.marks import RACY
 from runward.daemon.rundir.opening import ABSENT, LINK, open_below, opened
-from runward.daemon.rundir.sights import NOT_KNOWN, FilesRead, LogRead
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.daemon.rundir.unpacking import CannotUnpack
-from runward.daemon.watch.roots import RACY
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.places import PACKED, is_glob, is_storable
 from runward.handlers.layouts.scanner import Complaint, Document, Signature

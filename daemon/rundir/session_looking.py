@@ -3,12 +3,12 @@
 import os
 from collections.abc import Callable, Sequence
 
-from runward.daemon.ports import Gone
+from runward.daemon.ports.files import Gone
+from runward.daemon.ports.session_reads import FilesRead, LogPortion, SessionSight
 from runward.daemon.rundir.looking import gone, signature
 from runward.daemon.rundir.opening import ABSENT, LINK, open_place, unreadable
 from runward.daemon.rundir.session_files import AnotherLog, SessionFiles
 from runward.daemon.rundir.session_places import directory_signature, log_at
-from runward.daemon.rundir.sights import FilesRead, LogPortion, SessionSight
 from runward.handlers.layouts.places import beside, directory_shape
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
 from runward.handlers.layouts.scanner import Document, Signature

@@ -3,7 +3,7 @@
 import os
 from typing import Final
 
-from runward.daemon.ports import Gone, Listing
+from runward.daemon.ports.files import Gone, Listing
 from runward.daemon.rundir.looking import signature
 from runward.daemon.rundir.mixed_places import is_inside_session, recognise_place, shape_inside
 from runward.daemon.rundir.opening import (

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from runward.daemon.ports.session_reads import NOTHING_READ
 from runward.daemon.rundir.opening import DIRECTORY, opened
 from runward.daemon.rundir.session_files import SessionFiles
-from runward.daemon.rundir.sights import NOTHING_READ
 from runward.handlers.layouts.places import beside, unpacked_name
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout, Scan
 from runward.handlers.layouts.scanner import Complaint, Document

@@ -9,8 +9,8 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from runward.daemon.disk.sparse import data_after, is_empty
 from runward.daemon.rundir.opening import DIRECTORY, REGULAR
-from runward.daemon.rundir.sparse import data_after, is_empty
 
 MAXIMUM_LINE: Final = 1 << 20
 """Bytes of a line that are kept; what is longer is cut, and said to be."""

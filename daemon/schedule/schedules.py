@@ -8,9 +8,10 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from runward.daemon.ports import Clock
+from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.schedules import all_standings
+from runward.daemon.worker.part import Part
 from runward.handlers.schedules.effects import LOST
 from runward.handlers.schedules.events import ScheduleChanged
 
@@ -18,7 +19,7 @@ PERIOD: Final = 5.0
 """Seconds between two looks at the files."""
 
 
-class Schedules:
+class Schedules(Part):
     """Compares what the files say with what is waited for, and tells of each difference once."""
 
     def __init__(
@@ -29,30 +30,22 @@ class Schedules:
         written: Callable[[], Mapping[str, str]],
         tell: Callable[[ScheduleChanged], None],
     ) -> None:
+        super().__init__()
         self._store, self._clock, self._log = store, clock, log
         self._written, self._tell = written, tell
         self._told: dict[str, str | None] = {}
         self._same: Mapping[str, str] | None = None
-        self._wake = anyio.Event()
 
-    def wake(self) -> None:
-        """The files may have changed."""
-        self._wake.set()
+    def pause(self) -> float | None:
+        return PERIOD
 
-    async def run(self) -> None:
-        """Compare until cancelled."""
-        while True:
-            self._wake = anyio.Event()
-            await self.compare()
-            with anyio.move_on_after(PERIOD):
-                await self._wake.wait()
-
-    async def compare(self) -> None:
-        """Tell of the chains whose times changed."""
+    async def carry_out(self) -> bool:
+        """Tell of the chains whose times changed, all at once."""
         try:
             await self._compare()
         except (sqlite3.Error, OSError) as error:
             self._log.warning("schedules.not_read", why=str(error))
+        return False
 
     async def _compare(self) -> None:
         written = await anyio.to_thread.run_sync(self._written)

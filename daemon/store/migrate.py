@@ -10,8 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from runward.daemon.rundir.durable import sync_directory
-from runward.daemon.store.copying import copied
+from runward.daemon.disk.copying import copied
+from runward.daemon.disk.durable import sync_directory
 from runward.daemon.store.reading import StoreTooNew, uri_of
 
 KEPT: Final = 2

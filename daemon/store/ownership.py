@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from runward.daemon.state_rights import check
+from runward.daemon.disk.state_rights import check
 
 LOCK: Final = "lock"
 

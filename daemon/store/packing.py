@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from runward.daemon.store.absence import absent, present
 from runward.daemon.store.packed_document import CHOSEN, COLUMNS, Document, insert, pack, select, unpack
+from runward.daemon.store.pruned_events import absent, present
 from runward.daemon.store.reading_pruning import ASKED, ASKED_LATELY, NOTHING_OWED
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row, Statement

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from runward.daemon.store.absence import absent
 from runward.daemon.store.packing import packed_sessions
+from runward.daemon.store.pruned_events import absent
 from runward.daemon.store.reading_pruning import ASKED, ASKED_LATELY, NOTHING_OWED
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from runward.daemon.rundir.durable import sync_directory, write_durably
+from runward.daemon.disk.durable import sync_directory, write_durably
 
 Deed = Literal["written", "updated", "unchanged", "removed", "absent"]
 

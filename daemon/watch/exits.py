@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from runward.daemon.ports import Processes
+from runward.daemon.ports.processes import Processes
 from runward.daemon.watch.hints import Hints, Target, Why
 from runward.handlers.layouts.scanner import RecordedProcess
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from runward.daemon.ports import Files, Gone, Listing
+from runward.daemon.ports.files import Files, Gone, Listing
+from runward.daemon.rundir.marks import mark
 from runward.daemon.watch.hints import Target
-from runward.daemon.watch.roots import WatchedRoot, mark
+from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.unreadable import Unreadable
 
 

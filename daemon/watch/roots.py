@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from runward.config.settings_keys import AUTO, DEFAULT_LAYOUT
-from runward.daemon.ports import Standing
+from runward.daemon.ports.files import Standing
 from runward.handlers.layouts.places import Shape
-from runward.handlers.layouts.scanner import RecordedProcess, Signature
+from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.over import SETTLE
 
 Health: TypeAlias = Literal["unknown", "ok", "missing", "unreadable", "replaced"]
@@ -61,19 +61,3 @@ class WatchedRoot:
     def ignores(self, place: str) -> bool:
         """Whether the settings tell to leave this place alone: of a path each name counts."""
         return any(fnmatch.fnmatchcase(part, pattern) for pattern in self.ignore for part in place.split("/"))
-
-
-UNTRUSTED = 0
-
-RACY = 0.1
-"""Seconds: a directory that changed less than this before a look may change again unnoticed."""
-
-
-def mark(signature: Signature) -> int:
-    """A directory's signature in one number, for there are many of them; never `UNTRUSTED`."""
-    return hash(signature) or 1
-
-
-def trusted_mark(signature: Signature, now: float) -> int:
-    """A directory's mark, unless it changed so recently that it may change again unnoticed."""
-    return mark(signature) if now - signature[2] / 1e9 > RACY else UNTRUSTED

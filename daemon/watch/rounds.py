@@ -16,13 +16,16 @@ from typing import Final, TypeAlias
 import anyio
 import structlog
 
-from runward.daemon.ports import Clock, Files, Listing, Processes, Standing
-from runward.daemon.reading import in_thread
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files, Listing, Standing
+from runward.daemon.ports.processes import Processes
+from runward.daemon.rundir.marks import mark, trusted_mark
 from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hints, Target, Why
 from runward.daemon.watch.reconcile import Scanned, scan, settle
-from runward.daemon.watch.roots import WatchedRoot, mark, trusted_mark
+from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts.scanner import RecordedProcess, Signature
 
 BEAT: Final = 1.0

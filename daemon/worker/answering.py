@@ -6,7 +6,8 @@ from typing import Final, Protocol, TypeAlias
 
 from runward.config.bundle import BundleRules
 from runward.config.chain import Chain
-from runward.daemon.ports import Files, Processes
+from runward.daemon.ports.files import Files
+from runward.daemon.ports.processes import Processes
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.worker.agents_in_runs import AgentsInRuns

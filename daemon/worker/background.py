@@ -16,7 +16,8 @@ import anyio.from_thread
 import anyio.to_thread
 import structlog
 
-from runward.daemon.ports import Clock, Halted
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Halted
 from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job, JobResult

@@ -10,32 +10,34 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
 import structlog
 
 from runward.config.json_value import JsonValue
+from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.faults import point
-from runward.daemon.ports import Clock, Files, Gone, PartMissing, PartsPlaced
-from runward.daemon.reading import in_thread
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files, Gone, PartMissing, PartsPlaced
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import receipts
 from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.deciding import FIRST_WAIT, LONGEST_WAIT
-from runward.daemon.worker.reactions import Done
+from runward.daemon.worker.part import Part
 from runward.handlers.bundle.effects import RecordReceipt, Sealed
-from runward.handlers.bundle.facts import Draft, DraftOf, NoDraft, Part
+from runward.handlers.bundle.facts import Draft, DraftOf, NoDraft
+from runward.handlers.bundle.facts import Part as BundlePart
 from runward.handlers.bundle.order import BundleOrder, load_order
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name, part_names
 from runward.handlers.bundle.receipt_body import receipt_body
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.bundle.sealing import seal
 from runward.handlers.bundle.summarising import summary_of
-from runward.handlers.bundle.summary import summary_text
+from runward.handlers.bundle.summary import Summary, dump_summary, summary_text
 from runward.handlers.unreadable import Unreadable
 
 BATCH: Final = 64
@@ -54,13 +56,16 @@ class Made(NamedTuple):
     """A bundle under temporary names: its receipt but for what seals it, the other parts, and what is wrong with it."""
 
     body: dict[str, JsonValue]
-    parts: tuple[Part, ...]
+    parts: tuple[BundlePart, ...]
+    summary: Summary
     problem: str | None
 
 
 @dataclass(slots=True)
-class Bundles:
+class Bundles(Part):
     """The bundles that this daemon makes. One task puts them in place."""
+
+    wakes_on: ClassVar = (RecordReceipt,)
 
     files: Files
     store: Store
@@ -75,11 +80,6 @@ class Bundles:
     _bodies: dict[tuple[str, int], dict[str, JsonValue]] = field(default_factory=dict)
     """The receipts of drafts, by session and attempt."""
     _chain: anyio.Lock = field(default_factory=anyio.Lock)
-    _wake: anyio.Event = field(default_factory=anyio.Event)
-
-    def wake(self) -> None:
-        """There may be bundles to be put in place."""
-        self._wake.set()
 
     def degraded(self) -> list[str]:
         """What keeps bundles from their places, for `status`."""
@@ -97,7 +97,7 @@ class Bundles:
         if not isinstance(made, Made):
             return made
         self._bodies[order.key, order.attempt] = made.body
-        return Draft(made.parts, made.problem)
+        return Draft(made.parts, dump_summary(made.summary), made.problem)
 
     def _make(self, order: BundleOrder) -> Made | NoDraft | Unreadable | Gone:
         self.files.check_epoch(self.store.epoch)
@@ -107,16 +107,17 @@ class Bundles:
         replay = Replay(order)
         lines = _gathered(self._lines(replay))
         written = self.files.write_part(order.directory, part_name(REPLAY, order.attempt), lines)
-        if not isinstance(written, Part):
+        if not isinstance(written, BundlePart):
             return written
         point("bundle.replay.after")
-        text = summary_text(summary_of(replay)).encode()
-        summary = self.files.write_part(order.directory, part_name(SUMMARY, order.attempt), [text])
-        if not isinstance(summary, Part):
-            return summary
+        summary = summary_of(replay)
+        text = summary_text(summary).encode()
+        told = self.files.write_part(order.directory, part_name(SUMMARY, order.attempt), [text])
+        if not isinstance(told, BundlePart):
+            return told
         point("bundle.summary.after")
-        parts = (written, summary)
-        return Made(receipt_body(replay, parts, (REPLAY, SUMMARY)), parts, replay.problem)
+        parts = (written, told)
+        return Made(receipt_body(replay, parts, (REPLAY, SUMMARY)), parts, summary, replay.problem)
 
     def _lines(self, replay: Replay) -> Iterator[bytes]:
         order = replay.order
@@ -159,7 +160,7 @@ class Bundles:
             return GONE if isinstance(cleared, Gone) else cleared.why
         text, digest = seal(body, prev, order.rules.form)
         part = self.files.write_part(order.directory, name, [text])
-        if not isinstance(part, Part):
+        if not isinstance(part, BundlePart):
             return GONE if isinstance(part, Gone) else part.why
         point("bundle.receipt.after")
         return Sealed(digest, prev, part)
@@ -169,20 +170,8 @@ class Bundles:
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(result.job.tries, 10))
         return JobResult(result.job, "waiting", error=why, run_after=self.clock.now() + wait)
 
-    def recorded(self, done: Done[RecordReceipt]) -> None:
-        """These receipts are durable: their bundles can be put in place."""
-        for _, effect in done:
-            self._bodies.pop((effect.order.key, effect.order.attempt), None)
-        self.wake()
-
-    async def run(self) -> None:
-        """Put bundles in place until cancelled."""
-        while True:
-            self._wake = anyio.Event()
-            while await self.carry_out():
-                pass
-            with anyio.move_on_after(PERIOD if self.trouble is not None else None):
-                await self._wake.wait()
+    def pause(self) -> float | None:
+        return PERIOD if self.trouble is not None else None
 
     async def carry_out(self) -> bool:
         """Put the next bundles in place; returns whether any was."""
@@ -196,6 +185,7 @@ class Bundles:
                 if isinstance(answer, Unreadable):
                     self._say_trouble(bundle, answer.why)
                     continue
+                self._bodies.pop((bundle.key, bundle.attempt), None)
                 self._say(bundle, answer)
                 problem = (
                     f"what had its name is kept as {', '.join(answer.aside)}"
@@ -226,7 +216,7 @@ class Bundles:
             return Unreadable(f"{answer.name} was taken away while it was put in place")
         return GONE if isinstance(answer, Gone) else answer
 
-    def _make_again(self, bundle: UnplacedBundle) -> list[Part] | str | Unreadable:
+    def _make_again(self, bundle: UnplacedBundle) -> list[BundlePart] | str | Unreadable:
         """The parts of a recorded bundle, made again; or why they can't be what they were."""
         try:
             order = load_order(bundle.facts)

@@ -16,7 +16,9 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.faults import point
-from runward.daemon.ports import AlteredLine, Clock, Compared, Files, Gone, Journal, StandingLines
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files, Gone
+from runward.daemon.ports.journals import AlteredLine, Compared, Journal, StandingLines
 from runward.daemon.store import journals
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import journal_lines

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
-from runward.daemon.ports import Clock, Halted
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Halted
 from runward.daemon.store.tables.jobs import Job, JobResult
 from runward.daemon.store.tables.table import Fold
 from runward.handlers import route

@@ -7,10 +7,13 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from runward.daemon.ports import Clock, Files, Gone, Processes, WriterOf
-from runward.daemon.rundir.sights import NOTHING_READ, SessionSight
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files, Gone
+from runward.daemon.ports.processes import Processes, WriterOf
+from runward.daemon.ports.session_reads import NOTHING_READ, SessionSight
+from runward.daemon.rundir.marks import UNTRUSTED, mark
 from runward.daemon.watch.hints import Hint, Target
-from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, mark
+from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.about import about
 from runward.daemon.worker.followed_rows import after_reading, changed, forgotten, mistaken, placed
 from runward.daemon.worker.look import Looked

@@ -7,12 +7,15 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from runward.daemon.ports import Clock, Files, Gone, Processes, Sight
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files, Gone, Sight
+from runward.daemon.ports.processes import Processes
 from runward.daemon.queue.queue import Observation
+from runward.daemon.rundir.marks import UNTRUSTED, trusted_mark
 from runward.daemon.store.tables import cursors, problems
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Why
-from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, trusted_mark
+from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Ended, Item, RecordedProcess, Started

@@ -6,18 +6,20 @@ be delivered is tried again with backoff for a day, and is then dead: `runward n
 """
 
 import sqlite3
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Final, Protocol
 
 import anyio
 import structlog
 
+from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.faults import point
-from runward.daemon.ports import Clock
-from runward.daemon.reading import in_thread
+from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.notices import DELAY, SETTLE, PendingNotice, pending
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
+from runward.daemon.worker.part import Part
+from runward.handlers.notices.effects import ResendNotice, SendNotice
 
 AT_ONCE: Final = 4
 """How many notices are on their way at the same time."""
@@ -57,8 +59,10 @@ NOBODY: Final = NoMessenger()
 
 
 @dataclass(slots=True)
-class Notices:
+class Notices(Part):
     """The notices that this daemon has to deliver. One task carries it out."""
+
+    wakes_on: ClassVar = (SendNotice, ResendNotice)
 
     messenger: Messenger
     store: Store
@@ -67,26 +71,12 @@ class Notices:
     _trouble: str | None = None
     _next: float | None = None
     """When the next notice is due (Unix seconds); None where none is pending."""
-    _wake: anyio.Event = field(default_factory=anyio.Event)
-
-    def wake(self) -> None:
-        """There may be notices."""
-        self._wake.set()
 
     def degraded(self) -> list[str]:
         """What keeps notices from being delivered, for `status`."""
         return [] if self._trouble is None else [f"notices: {self._trouble}"]
 
-    async def run(self) -> None:
-        """Carry out until cancelled."""
-        while True:
-            self._wake = anyio.Event()
-            while await self.carry_out():
-                pass
-            with anyio.move_on_after(self._patience()):
-                await self._wake.wait()
-
-    def _patience(self) -> float | None:
+    def pause(self) -> float | None:
         if self._trouble is not None:
             return _PERIOD
         # Never longer than the longest pause: the clock may be set back while one waits.

@@ -9,7 +9,7 @@ Whether a daemon that was killed had told anybody can't be known once nobody is 
 
 import sqlite3
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 import anyio
 import anyio.to_thread
@@ -17,12 +17,16 @@ import structlog
 from pydantic_core import to_json
 
 from runward.daemon.faults import point
-from runward.daemon.ports import Clock, Files, Gone, NotTold, Processes, Told
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files, Gone
+from runward.daemon.ports.processes import NotTold, Processes, Told
 from runward.daemon.processes.cancelling import WORD
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import cancellations
 from runward.daemon.store.tables.cancellations import OwedCancellation
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
+from runward.daemon.worker.part import Part
+from runward.handlers.effects import CancelRun, EndTree
 from runward.handlers.layouts import native
 from runward.handlers.unreadable import Unreadable
 
@@ -31,8 +35,10 @@ PERIOD: Final = 5.0
 
 
 @dataclass(slots=True)
-class CancelOrders:
+class CancelOrders(Part):
     """The orders that this daemon owes. One task carries them out, in order."""
+
+    wakes_on: ClassVar = (CancelRun, EndTree)
 
     files: Files
     processes: Processes
@@ -45,11 +51,6 @@ class CancelOrders:
     """The orders that a daemon before this one owed, by their events: it may have given them."""
     trouble: str | None = None
     """Why an order could not be carried out yet."""
-    _wake: anyio.Event = field(default_factory=anyio.Event)
-
-    def wake(self) -> None:
-        """There may be orders."""
-        self._wake.set()
 
     def degraded(self) -> list[str]:
         """What keeps orders from being carried out, for `status`."""
@@ -59,16 +60,11 @@ class CancelOrders:
         """Remember what the daemon before this one left."""
         self.inherited = frozenset(each.event for each in await cancellations.owed(self.store))
 
-    async def run(self) -> None:
-        """Carry out until cancelled."""
-        while True:
-            self._wake = anyio.Event()
-            await self.carry_out()
-            with anyio.move_on_after(PERIOD if self.trouble is not None else None):
-                await self._wake.wait()
+    def pause(self) -> float | None:
+        return PERIOD if self.trouble is not None else None
 
-    async def carry_out(self) -> None:
-        """Carry out whatever is owed and can be."""
+    async def carry_out(self) -> bool:
+        """Carry out whatever is owed and can be, all at once."""
         self.trouble = None
         try:
             for owed in await cancellations.owed(self.store):
@@ -76,6 +72,7 @@ class CancelOrders:
         except (sqlite3.Error, CommitUnknown) as error:
             self.trouble = f"orders to cancel: {error}"
             self.log.error("cancel.not_marked", why=str(error))
+        return False
 
     async def _one(self, owed: OwedCancellation) -> None:
         if owed.event not in self.answers:

@@ -20,16 +20,9 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.faults import point
-from runward.daemon.ports import (
-    Appended,
-    Clock,
-    Files,
-    Journal,
-    JournalLine,
-    NotAppended,
-    NotFirst,
-    StandingLines,
-)
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files
+from runward.daemon.ports.journals import Appended, Journal, JournalLine, NotAppended, NotFirst, StandingLines
 from runward.daemon.rundir.journals import MANY as SYNC_MANY
 from runward.daemon.store import journals
 from runward.daemon.store.store import Store

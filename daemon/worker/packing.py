@@ -3,17 +3,17 @@
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
-import anyio
 import structlog
 
-from runward.daemon.ports import Clock
+from runward.daemon.ports.clock import Clock
 from runward.daemon.queue.queue import Queue
 from runward.daemon.store import packing
 from runward.daemon.store.packing import FIRST, PackPlace
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
+from runward.daemon.worker.part import Part
 from runward.daemon.worker.slices import Slices
 
 AFTER: Final = 86_400.0
@@ -27,8 +27,10 @@ SESSIONS: Final = 64
 
 
 @dataclass(slots=True)
-class Packer:
+class Packer(Part):
     """One task that packs what is old enough."""
+
+    is_owed: ClassVar = False
 
     store: Store
     queue: Queue
@@ -44,13 +46,10 @@ class Packer:
         """What puts the packing off, for `status`."""
         return [] if self._trouble is None else [f"packing is put off: {self._trouble}"]
 
-    async def run(self) -> None:
-        """Pack until cancelled."""
-        while True:
-            await self.drain()
-            await anyio.sleep(PERIOD)
+    def pause(self) -> float | None:
+        return PERIOD
 
-    async def drain(self) -> bool:
+    async def carry_out(self) -> bool:
         """Pack all that is old enough now; returns whether anything was."""
         before = self.packed
         try:

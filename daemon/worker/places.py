@@ -6,7 +6,7 @@ from typing import NamedTuple
 import anyio.to_thread
 
 from runward.config.settings_keys import AUTO
-from runward.daemon.ports import Files
+from runward.daemon.ports.files import Files
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import cursors, hooks, places
 from runward.daemon.watch.hints import Target

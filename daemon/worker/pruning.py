@@ -7,22 +7,24 @@ needs no row: the daemon looks at its start and then once a day. Run directories
 import math
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
-import anyio
 import structlog
 
-from runward.daemon.clock_trust import ClockTrust, Doubt, moment, patience
-from runward.daemon.ports import Clock
+from runward.config.settings import Settings
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.ports.clock import Clock
 from runward.daemon.queue.queue import Queue
-from runward.daemon.reading import in_thread
 from runward.daemon.store import pruning
 from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import prunings
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
+from runward.daemon.worker.clock_trust import ClockTrust, Doubt, moment, patience
+from runward.daemon.worker.part import Part
 from runward.daemon.worker.slices import Slices
+from runward.handlers.effects import PruneSessions
 
 PERIOD: Final = 86_400.0
 """Seconds after which it is looked again for sessions that are older than the settings want."""
@@ -38,8 +40,10 @@ TROUBLED: Final = 2.0
 
 
 @dataclass(slots=True)
-class Pruner:
+class Pruner(Part):
     """One task that prunes what is due."""
+
+    wakes_on: ClassVar = (PruneSessions,)
 
     store: Store
     queue: Queue
@@ -53,14 +57,12 @@ class Pruner:
     _doubt: Doubt | None = None
     _kept_at: float = -math.inf
     _trouble: str | None = None
-    _wake: anyio.Event = field(default_factory=anyio.Event)
 
-    def wake(self) -> None:
-        """There may be something to be pruned."""
-        self._wake.set()
+    def use(self, settings: Settings) -> None:
+        self.keep(settings.retention)
 
     def keep(self, retention: float | None) -> None:
-        """Other settings are in force."""
+        """Keep the record of a session for this many seconds from now on."""
         if retention != self.retention:
             self.retention, self._kept_at = retention, -math.inf
             self.wake()
@@ -75,20 +77,12 @@ class Pruner:
             )
         return told
 
-    async def run(self) -> None:
-        """Prune until cancelled."""
-        while True:
-            self._wake = anyio.Event()
-            await self.drain()
-            wait = (
-                TROUBLED
-                if self._trouble is not None
-                else self._kept_at + self._period - self.clock.monotonic()
-            )
-            with anyio.move_on_after(max(TROUBLED, wait)):
-                await self._wake.wait()
+    def pause(self) -> float | None:
+        if self._trouble is not None:
+            return TROUBLED
+        return max(TROUBLED, self._kept_at + self._period - self.clock.monotonic())
 
-    async def drain(self) -> bool:
+    async def carry_out(self) -> bool:
         """Prune all that is due now; returns whether anything was."""
         did = False
         try:

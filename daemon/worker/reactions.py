@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from runward.daemon.store.tables.jobs import Job, JobResult
+from runward.daemon.worker.part import Part
 from runward.handlers.effects import Effect
 
 E = TypeVar("E")
@@ -24,6 +25,7 @@ class Reactions:
     _then: dict[type[Effect], list[Callable[[Done[Any]], Awaitable[None]]]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    _parts: Callable[[], Iterable[Part]] = tuple
 
     def to(self, kind: type[E], react: Callable[[Done[E]], None]) -> None:
         """Call this with the effects of a kind that became durable together."""
@@ -33,14 +35,23 @@ class Reactions:
         """Await this, after all parts that react at once."""
         self._then[kind].append(react)  # type: ignore[index] # likewise
 
+    def wake(self, parts: Callable[[], Iterable[Part]]) -> None:
+        """Wake each of these parts with the effects that it wakes on."""
+        self._parts = parts
+
     async def react(self, results: Iterable[JobResult]) -> None:
         """Have the parts react to what these jobs decided."""
         done: dict[type[Effect], list[tuple[Job, Effect]]] = {}
+        decided: set[type[Effect]] = set()
         for result in results:
             for effect in result.effects if result.state == "done" else ():
                 kind = type(effect)
+                decided.add(kind)
                 if kind in self._at_once or kind in self._then:
                     done.setdefault(kind, []).append((result.job, effect))
+        for part in self._parts():
+            if not decided.isdisjoint(part.wakes_on):
+                part.wake()
         for kind, effects in done.items():
             for react in self._at_once.get(kind, ()):
                 react(effects)

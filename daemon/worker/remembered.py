@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from runward.daemon.rundir.sights import NOTHING_READ, FilesRead, brought_up
+from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead, brought_up
 from runward.daemon.worker.about import About
 from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, Followed

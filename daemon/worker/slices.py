@@ -6,7 +6,7 @@ from typing import Final
 
 import anyio
 
-from runward.daemon.ports import Clock
+from runward.daemon.ports.clock import Clock
 
 LONGEST: Final = 0.01
 """Seconds that a slice should take: a verdict that comes in the middle waits for its end."""

@@ -1,7 +1,7 @@
 """Starts: having runs begin that were ordered, after the commit, each once.
 
 What is owed is read from its table, so that a successor goes on where a daemon ended. Asking twice is harmless: a
-run's launcher looks by itself whether it began (`daemon/processes/ticket.py`). What the machine refuses is tried
+run's launcher looks by itself whether it began (`daemon/launch/ticket.py`). What the machine refuses is tried
 again with backoff, and shown. What can never be is told as an event, with the reason; it is owed until a handler
 gave it up.
 """
@@ -10,14 +10,16 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 import anyio
 import anyio.to_thread
 import structlog
 
 from runward.daemon.faults import point
-from runward.daemon.ports import Begun, Clock, Files, Gone, NotBegun, Processes, Sight
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files, Gone, Sight
+from runward.daemon.ports.processes import Begun, NotBegun, Processes
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.starts import (
     BEGUN,
@@ -29,6 +31,7 @@ from runward.daemon.store.tables.starts import (
 )
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.delayed import Delayed, delayed
+from runward.daemon.worker.part import Part
 from runward.handlers.effects import StartRun
 from runward.handlers.layouts.native import RUN
 from runward.handlers.starts.events import StartFailed
@@ -43,8 +46,10 @@ PERIOD: Final = 1.0
 
 
 @dataclass(slots=True)
-class Starts:
+class Starts(Part):
     """The runs that this daemon has to start. One task carries it out."""
+
+    wakes_on: ClassVar = (StartRun,)
 
     processes: Processes
     files: Files
@@ -60,7 +65,6 @@ class Starts:
     """What has begun and is not a session yet, by the key of its start."""
     _delayed: dict[str, Delayed] = field(default_factory=dict)
     _trouble: str | None = None
-    _wake: anyio.Event = field(default_factory=anyio.Event)
 
     async def begin(self) -> None:
         """Go on where an earlier daemon ended; before anything is started. Raises `sqlite3.Error`."""
@@ -72,24 +76,21 @@ class Starts:
         except OSError as error:
             self.log.warning("starts.not_tidied", why=error.strerror)
 
-    def wake(self) -> None:
-        """There may be runs to be started."""
-        self._wake.set()
-
     def degraded(self) -> list[str]:
         """What keeps runs from beginning, for `status`."""
         told = [f"start {key}: {each.why}" for key, each in self._delayed.items() if each.lasts]
         return sorted(told) + ([f"starts: {self._trouble}"] if self._trouble is not None else [])
 
-    async def run(self) -> None:
-        """Carry out until cancelled."""
-        while True:
-            self._wake = anyio.Event()
-            while await self.carry_out():
-                pass
-            await self.look_for_unseen()
-            with anyio.move_on_after(self.next_try(PERIOD) or PERIOD if self._unseen else self.next_try()):
-                await self._wake.wait()
+    async def drain(self) -> bool:
+        """Have all runs begin that are due; returns whether any was."""
+        did = False
+        while await self.carry_out():
+            did = True
+        await self.look_for_unseen()
+        return did
+
+    def pause(self) -> float | None:
+        return self.next_try(PERIOD) or PERIOD if self._unseen else self.next_try()
 
     def next_try(self, within: float | None = None) -> float | None:
         """Seconds until something that was refused is tried again, where that is at most `within`; else None."""

@@ -14,12 +14,14 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.inbox.launches import launch_in, launch_of, record
 from runward.daemon.inbox.requests import load_request
-from runward.daemon.inbox.spool import InboxFile, first_batch
-from runward.daemon.ports import Clock, Files
+from runward.daemon.inbox.spool import first_batch
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files
+from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
-from runward.daemon.reading import in_thread
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import cursors, events, launches, places, sessions
 from runward.daemon.store.tables.jobs import JobResult

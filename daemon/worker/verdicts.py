@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from runward.daemon.ports import Clock
+from runward.daemon.ports.clock import Clock
 from runward.daemon.worker.reactions import Done
 from runward.handlers.effects import EndAttempt
 from runward.handlers.events import AttemptEnded, Event

@@ -12,7 +12,7 @@ from runward.handlers.chains.advancing import position_of
 from runward.handlers.chains.facts import ChainRunOf
 from runward.handlers.chains.stepping import NotStarted
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
-from runward.handlers.notices.telling import notices
+from runward.handlers.notices.addressing import notices
 from runward.handlers.timers.events import TimerSet
 
 EXPIRES: Final = "expires "

@@ -12,7 +12,15 @@ import msgspec
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Location, dotted
-from runward.handlers.bundle.refused_json import MAX_DEPTH, Fault, Refused, first_fault, integer_text
+from runward.handlers.bundle.refused_json import (
+    BEYOND_FLOATS,
+    HALF_A_PAIR,
+    MAX_DEPTH,
+    TOO_DEEP,
+    Refused,
+    first_fault,
+    integer_text,
+)
 
 Form: TypeAlias = Literal["seed", "rfc8785"]
 
@@ -22,6 +30,8 @@ MOST: Final = 2**64 - 1
 """The whole numbers that serde_json keeps as such."""
 MOST_EXACT: Final = 2**53 - 1
 """The largest whole number of RFC 8785."""
+LONGEST_SEARCHED: Final = 4 << 20
+"""Characters of a text in which the place of what is refused is looked for."""
 _SIMPLE: Final = frozenset({str, bool, type(None)})
 
 
@@ -59,10 +69,10 @@ def canonical_bytes(value: JsonValue, form: Form = "seed") -> bytes:
             _where_half_a_pair(value),
         ) from None
     except RecursionError:
-        raise NotCanonical("nested too deeply") from None
+        raise NotCanonical(TOO_DEEP) from None
 
 
-def parse(text: str | bytes) -> JsonValue:
+def parse(text: str | bytes, max_depth: int = MAX_DEPTH) -> JsonValue:
     """The value of a JSON text. Raises `NotCanonical` for what JSON does not define or readers disagree on.
 
     That is: a key that appears twice, NaN, infinities, half of a surrogate pair, bytes that are not UTF-8.
@@ -78,17 +88,25 @@ def parse(text: str | bytes) -> JsonValue:
     try:
         value: JsonValue = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        fault = first_fault(text)
+        fault = first_fault(text, max_depth) if len(text) <= LONGEST_SEARCHED else None
         if fault is not None and fault.at < error.pos:
             raise _at(text, fault.at, fault.message) from None
         raise NotCanonical(f"not JSON: {error.msg}", (), error.lineno, error.colno) from None
-    except (Refused, RecursionError):
-        fault = first_fault(text) or Fault(0, "not JSON")
-        raise _at(text, fault.at, fault.message) from None
-    if _is_too_deep(text, value) or _has_half_a_pair(text, value):
-        fault = first_fault(text) or Fault(0, "not JSON")
-        raise _at(text, fault.at, fault.message)
+    except Refused as refused:
+        raise _refusal(text, max_depth, refused.message) from None
+    except RecursionError:
+        raise _refusal(text, max_depth, TOO_DEEP) from None
+    if _is_too_deep(text, value, max_depth):
+        raise _refusal(text, max_depth, TOO_DEEP)
+    if _has_half_a_pair(text, value):
+        raise _refusal(text, max_depth, HALF_A_PAIR)
     return value
+
+
+def _refusal(text: str, max_depth: int, message: str) -> NotCanonical:
+    """What is refused, with its place where the text is short enough to look for it."""
+    fault = first_fault(text, max_depth) if len(text) <= LONGEST_SEARCHED else None
+    return NotCanonical(message) if fault is None else _at(text, fault.at, fault.message)
 
 
 def _has_half_a_pair(text: str, value: JsonValue) -> bool:
@@ -102,11 +120,11 @@ def _has_half_a_pair(text: str, value: JsonValue) -> bool:
     return False
 
 
-def _is_too_deep(text: str, value: JsonValue) -> bool:
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
+def _is_too_deep(text: str, value: JsonValue, max_depth: int) -> bool:
+    if text.count("[") + text.count("{") <= max_depth:
         return False
     level = [value]
-    for _ in range(MAX_DEPTH):
+    for _ in range(max_depth):
         level = [
             each
             for item in level
@@ -126,19 +144,19 @@ def _at(text: str, at: int, message: str) -> NotCanonical:
 def _pairs(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise Refused
+        raise Refused("a key appears twice in one object")
     return found
 
 
 def _float(text: str) -> float:
     number = float(text)
     if number - number != 0.0:
-        raise Refused
+        raise Refused(BEYOND_FLOATS)
     return number
 
 
 def _constant(text: str) -> JsonValue:
-    raise Refused
+    raise Refused(f"{text} is not a JSON number")
 
 
 _DECODER: Final = json.JSONDecoder(
@@ -183,7 +201,7 @@ def _with_serde_numbers(value: JsonValue, loc: Location) -> JsonValue:
             try:
                 return float(value)
             except OverflowError:
-                raise NotCanonical("a number beyond the largest float", loc) from None
+                raise NotCanonical(BEYOND_FLOATS, loc) from None
         case float() if value - value != 0.0:
             raise NotCanonical(f"{value} is not a JSON number", loc)
     return value

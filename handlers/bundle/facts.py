@@ -26,6 +26,23 @@ class StretchOf(Question["Stretch | None"]):
 
 
 @dataclass(frozen=True, slots=True)
+class ReportedOf(Question["Reported"]):
+    """Question: what the store knows of an attempt for its summary. Answer: `Reported`."""
+
+    key: str
+    attempt: int
+
+
+class Reported(NamedTuple):
+    """What the store knows of an attempt: its reason in words, summaries of outcomes, tokens in and out, where it worked."""
+
+    reason_summary: str = ""
+    changes: tuple[str, ...] = ()
+    usage: tuple[int, int] | None = None
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DraftOf(Question["Draft | NoDraft | Unreadable"]):
     """Question: the bundle to this order. Answer: `Draft`, `NoDraft` or `Unreadable`. Only a background job may ask."""
 
@@ -44,10 +61,12 @@ class Part(NamedTuple):
 class Draft(NamedTuple):
     """A bundle without its receipt, for that has to name the receipt before it.
 
-    `problem` says what is wrong with the session's files, if anything is.
+    `summary` is what its summary says, as JSON text. `problem` says what is wrong with the session's files, if
+    anything is.
     """
 
     parts: tuple[Part, ...]
+    summary: str
     problem: str | None = None
 
 
@@ -58,4 +77,4 @@ class NoDraft(NamedTuple):
     may_pass: bool = False
 
 
-QUESTIONS: Final = (BundleRulesOf, StretchOf, DraftOf)
+QUESTIONS: Final = (BundleRulesOf, StretchOf, ReportedOf, DraftOf)

@@ -23,14 +23,14 @@ class Stretch(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """How an attempt ended. `hash` is that of the event of its verdict."""
+    """How an attempt ended. `hash` is that of the event of its verdict, None where it is not recorded any more."""
 
     at: float
     status: Status
     reason_code: str
     reason_summary: str
     delivery: DeliveryState | None
-    hash: str
+    hash: str | None
 
 
 class Cost(NamedTuple):

@@ -10,14 +10,21 @@ from runward.config.problem import quoted
 
 MAX_DEPTH: Final = 127
 """How many objects and lists may be inside each other; serde_json reads no deeper."""
+TOO_DEEP: Final = "nested too deeply"
+HALF_A_PAIR: Final = "half of a surrogate pair is not a character"
+BEYOND_FLOATS: Final = "a number beyond the largest float"
 _MOST_DIGITS: Final = 309
 """A whole number with more digits is beyond the largest float."""
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 
-class Refused(Exception):  # says what happened, not who is wrong
-    """Something in the text is refused; `first_fault` finds it."""
+class Refused(Exception):
+    """Something in the text is refused; `first_fault` finds where."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        super().__init__(message)
 
 
 class Fault(NamedTuple):
@@ -32,7 +39,7 @@ def integer_text(text: str) -> int | float:
     if text == "-0":
         return -0.0
     if len(text) > _MOST_DIGITS + 1:
-        raise Refused
+        raise Refused(BEYOND_FLOATS)
     number = int(text)
     if len(text) >= _MOST_DIGITS:
         _refuse_beyond_floats(number)
@@ -43,10 +50,10 @@ def _refuse_beyond_floats(number: int) -> None:
     try:
         float(number)
     except OverflowError:
-        raise Refused from None
+        raise Refused(BEYOND_FLOATS) from None
 
 
-def first_fault(text: str) -> Fault | None:
+def first_fault(text: str, max_depth: int = MAX_DEPTH) -> Fault | None:
     """The first thing in a JSON text that a strict reader refuses."""
     keys: list[set[str] | None] = []  # one for each open object (its keys) or list (None)
     awaits_key = False
@@ -55,8 +62,8 @@ def first_fault(text: str) -> Fault | None:
         match word:
             case "{" | "[":
                 keys.append(set() if word == "{" else None)
-                if len(keys) > MAX_DEPTH:
-                    return Fault(at, f"nested deeper than {MAX_DEPTH} levels")
+                if len(keys) > max_depth:
+                    return Fault(at, f"nested deeper than {max_depth} levels")
                 awaits_key = word == "{"
             case "}" | "]":
                 if not keys:
@@ -128,9 +135,9 @@ def _fault_of_word(word: str) -> str | None:
         if word.lstrip("-").isdecimal():
             integer_text(word)
         elif abs(float(word)) == float("inf"):
-            return "a number beyond the largest float"
+            return BEYOND_FLOATS
     except Refused:
-        return "a number beyond the largest float"
+        return BEYOND_FLOATS
     except ValueError:
         return None  # not a number at all: the JSON reader says so
     return None

@@ -8,7 +8,8 @@ from typing import Final
 
 from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.bundle.effects import RecordReceipt
-from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft, StretchOf
+from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft, ReportedOf, StretchOf
+from runward.handlers.bundle.next_steps import next_steps
 from runward.handlers.bundle.order import BundleOrder, Stretch, Verdict
 from runward.handlers.effects import Deciding, Explain
 from runward.handlers.events import SessionFinished
@@ -29,6 +30,7 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
     if rules is None:
         return ()
     stretch = yield from ask(StretchOf(event.session_key, event.attempt))
+    told = yield from ask(ReportedOf(event.session_key, event.attempt))
     order = BundleOrder(
         event.session_key,
         session.session_id,
@@ -37,8 +39,15 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
         journal_directory(session.layout, session.key, session.path),
         event.attempt,
         Stretch(event.at, event.at) if stretch is None else stretch,
-        Verdict(event.at, event.status, event.reason_code, "", event.delivery, given.event_hash),
+        Verdict(
+            event.at, event.status, event.reason_code, told.reason_summary, event.delivery, given.event_hash
+        ),
         rules,
+        told.changes,
+        next_steps(event.status, event.reason_code, session.session_id),
+        told.usage,
+        None,
+        told.cwd,
     )
     answer = yield from ask(DraftOf(order))
     if isinstance(answer, Unreadable):

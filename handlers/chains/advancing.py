@@ -17,7 +17,7 @@ from runward.handlers.chains.stepping import NotStarted, Ready, command_of, give
 from runward.handlers.effects import Effect, Emit, Explain, StartRun
 from runward.handlers.facts import ActionOf, Play, PlayOf
 from runward.handlers.layouts.native import session_key
-from runward.handlers.moments import in_utc
+from runward.handlers.timestamps import in_utc
 
 FAILED_BY: Final[Mapping[StepStatus, str]] = {
     "failed": "chain.failed.step_failed",

@@ -6,7 +6,7 @@ from runward.handlers.chains.effects import SetChainStatus
 from runward.handlers.chains.events import ChainRunFinished, ChainRunTurn, EventOccurred
 from runward.handlers.chains.facts import ChainFiresNow, ChainNamed, ListenersTo, OpenRunsOf
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
-from runward.handlers.notices.telling import notices
+from runward.handlers.notices.addressing import notices
 
 FINISHED = "chain.finished"
 

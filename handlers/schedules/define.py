@@ -2,11 +2,11 @@
 
 from runward.handlers.asking import Given, ask
 from runward.handlers.effects import Deciding, Explain
-from runward.handlers.moments import in_utc
 from runward.handlers.schedules.awaiting import until
 from runward.handlers.schedules.effects import SetSchedule
 from runward.handlers.schedules.events import ScheduleChanged
 from runward.handlers.schedules.facts import ScheduleIn, ScheduleOf
+from runward.handlers.timestamps import in_utc
 
 
 def decide(event: ScheduleChanged, given: Given) -> Deciding:

@@ -9,12 +9,12 @@ from runward.handlers.chains.effects import RecordFiring
 from runward.handlers.chains.events import ChainFired
 from runward.handlers.chains.facts import ChainNamed
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
-from runward.handlers.moments import in_utc
 from runward.handlers.schedules.awaiting import until
 from runward.handlers.schedules.effects import SetSchedule
 from runward.handlers.schedules.events import LANE
 from runward.handlers.schedules.facts import Scheduled, ScheduleIn, ScheduleOf
 from runward.handlers.timers.events import TimerRang
+from runward.handlers.timestamps import in_utc
 
 PATIENCE: Final = 30.0
 """Seconds by which a firing may be late and still is due."""

@@ -54,7 +54,7 @@ from runward.handlers.facts import (
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native
-from runward.handlers.notices.telling import notices
+from runward.handlers.notices.addressing import notices
 from runward.handlers.outcomes.reading import ReadOutcome
 from runward.handlers.outcomes.recording import NO_OUTCOMES, recorded
 from runward.handlers.sessions import announced, deadline

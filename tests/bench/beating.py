@@ -15,10 +15,10 @@ from typing import Final
 import anyio
 
 from runward.config.settings import Settings
-from runward.daemon.log import LOG, JsonStream, LogFile, Sinks, open_log
-from runward.daemon.service import serve
-from runward.daemon.settings import load_settings
-from runward.daemon.signals import Signals
+from runward.daemon.configuration.settings import load_settings
+from runward.daemon.host.service import serve
+from runward.daemon.host.signals import Signals
+from runward.daemon.log.daemon_log import LOG, JsonStream, LogFile, Sinks, open_log
 from runward.daemon.store.ownership import prepare
 
 _BEAT_S: Final = 0.001

@@ -15,18 +15,15 @@ from runward.config.settings_keys import LAYOUTS, SETTINGS
 from runward.config.settings_layers import OTHER_VARIABLES, PREFIX
 from runward.config.shape import ListOf, Table
 from runward.daemon.cli.commands import COMMANDS
-from runward.daemon.cli.run import _WITH_VALUE, _WITHOUT_VALUE
+from runward.daemon.cli.run.launch import _WITH_VALUE, _WITHOUT_VALUE
 from runward.daemon.store.migrate import migrations
 from runward.handlers.contracts.artifact_facts import FileState
-from runward.handlers.effects import Effect
-from runward.handlers.events import event_types
-from runward.handlers.facts import QUESTIONS
 from runward.handlers.journal import lines
 from runward.handlers.layouts import registry
-from runward.handlers.route import HANDLERS
 from runward.handlers.sessions.reasons import MEANINGS
 
 ARCHITECTURE = page("docs/architecture.md")
+REFERENCE = page("docs/reference.md")
 SETTINGS_PAGE = page("docs/settings.md")
 
 
@@ -72,28 +69,15 @@ def test_every_key_of_a_playbook_is_in_its_table_and_no_other() -> None:
     assert _first_codes(page("docs/playbooks.md").table("## Playbooks")) == list(PLAYBOOK_KEYS)
 
 
-def test_every_event_is_in_the_table_with_its_handler() -> None:
-    rows = ARCHITECTURE.table("### Events")
-    assert _first_codes(rows) == list(event_types())
-    for row in rows:
-        assert tuple(codes(row[2])) == HANDLERS[codes(row[0])[0]]
-
-
-def test_every_effect_is_in_the_table_and_no_other() -> None:
-    assert sorted(_first_codes(ARCHITECTURE.table("### Effects"))) == sorted(
-        each.__name__ for each in get_args(Effect)
-    )
-
-
-def test_every_question_is_in_the_table_and_every_answer_about_a_file() -> None:
-    rows = ARCHITECTURE.table("### Three pure shapes")
-    assert sorted(_first_codes(rows)) == sorted(each.__name__ for each in QUESTIONS)
-    (answer,) = [row[1] for row in rows if row[0] == "`ArtifactsUnder`"]
-    assert codes(answer) == list(get_args(FileState))
+def test_every_answer_about_a_file_is_named() -> None:
+    said = REFERENCE.section("## Questions").partition("contract's path is one of")[2]
+    assert codes(said) == list(get_args(FileState))
 
 
 def test_every_reason_is_in_the_table_with_its_status_and_meaning() -> None:
-    told = {codes(row[0])[0]: (codes(row[1])[0], row[2]) for row in ARCHITECTURE.table("### Reasons")}
+    told = {
+        codes(row[0])[0]: (codes(row[1])[0], row[2]) for row in page("docs/sessions.md").table("## Reasons")
+    }
     assert told == dict(MEANINGS)
 
 
@@ -101,18 +85,18 @@ def test_every_table_of_the_store_is_in_the_list_and_no_other() -> None:
     names = [
         row[0] for row in _schema().execute("select name from sqlite_master where type in ('table', 'view')")
     ]
-    assert sorted(_first_codes(ARCHITECTURE.table("## The store"))) == sorted(names)
+    assert sorted(_first_codes(REFERENCE.table("## The tables of the store"))) == sorted(names)
 
 
 def test_the_states_that_are_drawn_are_those_of_the_database() -> None:
-    for table, column, heading in (
-        ("jobs", "state", "### The states of a job"),
-        ("sessions", "status", "### The states of a session"),
+    for table, column, section in (
+        ("jobs", "state", ARCHITECTURE.section("### The states of a job")),
+        ("sessions", "status", page("docs/sessions.md").section("## The states of a session")),
     ):
         ((sql,),) = _schema().execute("select sql from sqlite_master where name = ?", (table,))
         found = re.search(rf"\b{column} in \(([^)]*)\)", sql)
         assert found is not None
-        drawn = re.findall(r"^ +(\S+) --> (\S+)", ARCHITECTURE.section(heading), re.MULTILINE)
+        drawn = re.findall(r"^ +(\S+) --> (\S+)", section, re.MULTILINE)
         assert {name for pair in drawn for name in pair} - {"[*]"} == set(
             re.findall(r"'(\w+)'", found.group(1))
         )
@@ -122,7 +106,7 @@ def test_every_point_is_in_the_table_and_no_other() -> None:
     sources = [path.read_text() for path in (ROOT / "daemon").rglob("*.py") if path.name != "faults.py"]
     called = {name for text in sources for name in re.findall(r'\bpoint\(f?"([^"]+)"\)', text)}
     named = {name.replace("{name}", "NAME") for name in called}
-    assert set(_first_codes(ARCHITECTURE.table("## Points"))) == named
+    assert set(_first_codes(REFERENCE.table("## Points"))) == named
     transactions = {
         name
         for text in sources
@@ -131,8 +115,7 @@ def test_every_point_is_in_the_table_and_no_other() -> None:
         )
     }
     assert (
-        set(codes(ARCHITECTURE.section("## Points").partition("NAME is")[2].partition(".")[0]))
-        == transactions
+        set(codes(REFERENCE.section("## Points").partition("NAME is")[2].partition(".")[0])) == transactions
     )
 
 
@@ -140,24 +123,9 @@ def test_every_line_of_a_journal_is_in_the_table_and_no_other() -> None:
     text = (ROOT / "handlers/journal/lines.py").read_text()
     assert lines.EVENTS == "events.jsonl"
     written = set(re.findall(r'_line\(\s*event\.at,\s*"(\w+)"', text))
-    begin = ARCHITECTURE.text.index("| line | when |")
-    rows = ARCHITECTURE.text[begin:].partition("\n\n")[0].splitlines()[2:]
+    said = page("docs/native-layout.md").text
+    rows = said[said.index("| line | when |") :].partition("\n\n")[0].splitlines()[2:]
     assert {codes(row)[0] for row in rows} == written
-
-
-def test_every_folder_of_the_packages_is_in_the_table_and_stands_as_it_says() -> None:
-    rows = ARCHITECTURE.table("## Three packages")
-    standing = {
-        code.rstrip("/") for row in rows if not row[2].startswith("planned") for code in codes(row[0])
-    }
-    for name in standing:
-        assert (ROOT / name).exists(), name
-    folders = {
-        str(path.parent.relative_to(ROOT))
-        for package in ("config", "handlers", "daemon")
-        for path in (ROOT / package).rglob("__init__.py")
-    }
-    assert {name for name in folders if name != "daemon"} <= standing
 
 
 def _commands() -> Iterator[tuple[str, click.Command]]:

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from runward.daemon.ports import Appended, JournalLine, NotAppended, NotFirst
-from runward.daemon.processes import starting
+from runward.daemon.disk.epoch import HeldEpoch
+from runward.daemon.ports.journals import Appended, JournalLine, NotAppended, NotFirst
 from runward.daemon.rundir import journals
-from runward.daemon.rundir.files import RealFiles
-from runward.daemon.store.epoch import HeldEpoch
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables import jobs
 from runward.daemon.store.tables.table import Write
+from runward.daemon.world import starting
+from runward.daemon.world.files import RealFiles
 
 
 def _epoch_of_the_store() -> None:

@@ -28,9 +28,9 @@ import apscheduler.executors.asyncio  # noqa: F401
 import runward.config.toml_document
 import runward.daemon.cli
 import runward.daemon.cli.commands
-import runward.daemon.cli.daemon
-import runward.daemon.log
-import runward.daemon.service
+import runward.daemon.cli.daemon.commands
+import runward.daemon.host.service
+import runward.daemon.log.daemon_log
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 

@@ -12,11 +12,11 @@ from typing import Final, NoReturn
 
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
-from runward.daemon import service
-from runward.daemon.cli import context
-from runward.daemon.rundir.files import RealFiles
-from runward.daemon.store.epoch import HeldEpoch
+from runward.daemon.cli.shell import context
+from runward.daemon.disk.epoch import HeldEpoch
+from runward.daemon.host import service
 from runward.daemon.watch.notifications import Inotify
+from runward.daemon.world.files import RealFiles
 
 _LIBC: Final = ctypes.CDLL(None)
 

@@ -21,16 +21,16 @@ from tests.proof.processes import Forks
 from tests.waiting import PATIENCE_S
 
 from runward.config.settings import Root, Settings
-from runward.daemon.clock import SystemClock, SystemRandomness
-from runward.daemon.log import LOG, LogFile, Sinks, open_log
-from runward.daemon.processes.starting import StartingProcesses
-from runward.daemon.rundir.files import RealFiles
+from runward.daemon.host.supervisor import Supervisor, World
+from runward.daemon.log.daemon_log import LOG, LogFile, Sinks, open_log
 from runward.daemon.schedule.alarm import SchedulerAlarm
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.store import Store, connect
-from runward.daemon.supervisor import Supervisor, World
 from runward.daemon.watch.notifications import Inotify
+from runward.daemon.world.clock import SystemClock, SystemRandomness
+from runward.daemon.world.files import RealFiles
+from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.facts import Declarations
 from runward.handlers.unreadable import Unreadable

@@ -14,7 +14,7 @@ from tests.proof.place import Place
 from tests.proof.processes import Forks
 from tests.waiting import wait_for
 
-from runward.daemon.signals import BOUND
+from runward.daemon.host.signals import BOUND
 
 LIMIT = 30.0
 """Seconds after which systemd would kill: `TimeoutStopSec` of the unit."""

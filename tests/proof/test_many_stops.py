@@ -20,7 +20,7 @@ from tests.proof.place import Place
 from tests.proof.processes import Forks, Process
 from tests.waiting import wait_for
 
-from runward.daemon.signals import HEARD
+from runward.daemon.host.signals import HEARD
 
 LIMIT: Final = 30.0
 """Seconds after which systemd would kill: `TimeoutStopSec` of the unit."""

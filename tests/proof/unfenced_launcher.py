@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Final
 
-from runward.daemon.processes import detached, ticket
-from runward.daemon.processes.record import LOGS, RunDirectory
+from runward.daemon.launch import detached, ticket
+from runward.daemon.launch.record import LOGS, RunDirectory
 
 
 def _epoch() -> None:

@@ -16,9 +16,9 @@ from tests.simulation.lives import LINES
 from tests.simulation.ports import STATE
 from tests.simulation.universe import Universe
 
-from runward.daemon.store.epoch import write_epoch
-from runward.daemon.store.examine import Examined, examined
-from runward.daemon.store.restore import Current, Plan, make_ready, plan_of
+from runward.daemon.backup.examine import Examined, examined
+from runward.daemon.backup.restore import Current, Plan, make_ready, plan_of
+from runward.daemon.disk.epoch import write_epoch
 from runward.handlers.journal.place import OWN_PLACE
 
 BACKUP: Final = Path("backup.db")

@@ -10,7 +10,7 @@ from tests.simulation.broken import Broken
 from runward.config.chain import Chain, read_chain
 from runward.config.json_value import JsonValue
 from runward.config.step import Callables
-from runward.daemon.store.restore import MAYBE_BEGUN
+from runward.daemon.backup.restore import MAYBE_BEGUN
 from runward.handlers.approvals.events import ApprovalRequested
 from runward.handlers.chains.events import (
     ChainFireRequested,

@@ -20,8 +20,8 @@ from tests.simulation.storage import InlineConnection
 from tests.simulation.virtual_time import Killed, Process
 
 from runward.config.settings import Settings
+from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor, World
 from runward.daemon.store.store import Store
-from runward.daemon.supervisor import SettingsNotTaken, Supervisor, World
 from runward.handlers.facts import CoveringRoot, RootOf, Ruled
 
 if TYPE_CHECKING:

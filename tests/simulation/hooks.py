@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tests.simulation.broken import Broken
 from tests.simulation.ports import INBOX
 
-from runward.daemon.rundir.durable import write_durably
+from runward.daemon.disk.durable import write_durably
 
 if TYPE_CHECKING:
     from tests.simulation.agents import Agent

@@ -16,13 +16,13 @@ from tests.simulation.ports import HOST, STATE, ProcessTable
 from tests.simulation.virtual_time import Killed
 
 from runward.config.json_value import JsonValue
-from runward.daemon.ports import Begun as HasBegun
-from runward.daemon.ports import NotBegun, NotTold, RunPlace, Told, WriterOf
-from runward.daemon.processes import ticket
-from runward.daemon.processes.detached import BEGUN, FAILED, HELD, SUPERSEDED, TAKEN
-from runward.daemon.processes.record import EXIT, PROCESS, RUN, START, BegunAlready, NameTaken, RunDirectory
-from runward.daemon.processes.starting import PATIENCE, understood
-from runward.daemon.processes.ticket import EpochOver, TicketHeld
+from runward.daemon.launch import ticket
+from runward.daemon.launch.detached import BEGUN, FAILED, HELD, SUPERSEDED, TAKEN
+from runward.daemon.launch.record import EXIT, PROCESS, RUN, START, BegunAlready, NameTaken, RunDirectory
+from runward.daemon.launch.ticket import EpochOver, TicketHeld
+from runward.daemon.ports.processes import Begun as HasBegun
+from runward.daemon.ports.processes import NotBegun, NotTold, RunPlace, Told, WriterOf
+from runward.daemon.world.starting import PATIENCE, understood
 from runward.handlers.chains.events import chain_run_of
 from runward.handlers.effects import StartRun
 from runward.handlers.facts import RunProcesses

@@ -15,9 +15,9 @@ from tests.simulation.ports import Written, journal_path
 from tests.simulation.produced import check_files
 from tests.simulation.universe import Universe
 
-from runward.daemon.ports import Appended, JournalLine, NotAppended
+from runward.daemon.backup.restore import MAYBE_BEGUN
+from runward.daemon.ports.journals import Appended, JournalLine, NotAppended
 from runward.daemon.store.hash_chain import GENESIS, event_hash
-from runward.daemon.store.restore import MAYBE_BEGUN
 from runward.handlers.chains.cancel import WITHDRAWN
 from runward.handlers.journal.place import journal_directory
 

@@ -8,7 +8,7 @@ from tests.simulation.ports import STATE, journal_path
 from tests.simulation.runs import Scene
 from tests.simulation.universe import ROOTS, cut_pieces
 
-from runward.daemon.store.epoch import write_epoch
+from runward.daemon.disk.epoch import write_epoch
 from runward.daemon.store.hash_chain import GENESIS, event_hash
 from runward.daemon.store.tables.jobs import JOBS_AN_EVENT
 

@@ -7,9 +7,9 @@ from tests.simulation.ports import INBOX
 from tests.simulation.runs import Scene
 
 from runward.config.json_value import JsonValue
+from runward.daemon.backup.restore import MAYBE_BEGUN
+from runward.daemon.disk.durable import write_durably
 from runward.daemon.inbox.requests import dump_request
-from runward.daemon.rundir.durable import write_durably
-from runward.daemon.store.restore import MAYBE_BEGUN
 from runward.handlers.event_kinds import Request
 from runward.handlers.events import (
     JobDiscardRequested,

@@ -15,12 +15,12 @@ from tests.simulation.virtual_time import Process, Timeline
 from runward.config.contract import ExpectedArtifact
 from runward.config.playbook import Playbook
 from runward.daemon.inbox import spool
-from runward.daemon.inbox.spool import InboxFile
-from runward.daemon.ports import Appended, JournalLine, NotAppended, NotFirst
-from runward.daemon.rundir.files import RealFiles
+from runward.daemon.ports.inbox import InboxFile
+from runward.daemon.ports.journals import Appended, JournalLine, NotAppended, NotFirst
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import CannotWatch, Translator, Watching
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.world.files import RealFiles
 from runward.handlers.facts import Declarations, Play
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState

@@ -27,13 +27,13 @@ T = TypeVar("T")
 
 _SYSTEM_CALLS: Final = (
     "inbox.spool.os",
-    "processes.record.os",
-    "processes.ticket.fcntl",
-    "processes.ticket.os",
+    "launch.record.os",
+    "launch.ticket.fcntl",
+    "launch.ticket.os",
     "rundir.adopting.os",
     "rundir.artifacts.os",
     "rundir.comparing.os",
-    "rundir.durable.os",
+    "disk.durable.os",
     "rundir.growing.os",
     "rundir.hashes.os",
     "rundir.identifying.os",
@@ -48,13 +48,13 @@ _SYSTEM_CALLS: Final = (
     "rundir.session_files.os",
     "rundir.session_looking.os",
     "rundir.session_places.os",
-    "rundir.sparse.os",
+    "disk.sparse.os",
     "rundir.tailing.os",
     "rundir.unpacking.os",
-    "rundir.words.os",
-    "store.epoch.os",
+    "rundir.launcher_notes.os",
+    "disk.epoch.os",
     "store.own_journals.os",
-    "store.restore.os",
+    "backup.restore.os",
 )
 """What makes system calls, below `runward.daemon`."""
 
@@ -67,7 +67,7 @@ def simulated(universe: Universe) -> Iterator[None]:
     standing_in: dict[str, object] = {
         **{f"runward.daemon.{module}": kernel for module in _SYSTEM_CALLS},
         "runward.daemon.rundir.hashes.CHUNK": 4,
-        "runward.daemon.reporting.write_report": lambda state, report: None,
+        "runward.daemon.host.reporting.write_report": lambda state, report: None,
         "anyio.to_thread.run_sync": _thread(universe),
         "anyio.from_thread.check_cancelled": lambda: None,
         "runward.handlers.route.decide": _buggy(universe.bugs),

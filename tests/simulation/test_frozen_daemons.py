@@ -18,12 +18,12 @@ from tests.simulation.story import Story
 from tests.simulation.tally import Tally
 from tests.simulation.universe import ROOTS, Universe
 
+from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables import jobs
 from runward.daemon.store.tables.table import Write
 from runward.daemon.store.transaction import Fenced
-from runward.daemon.supervisor import Supervisor
 from runward.handlers.events import JobRetryRequested
 
 SHORT: Final = 0.9

@@ -12,13 +12,14 @@ from tests.simulation.broken import Broken
 from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.virtual_time import GoingInCircles
 
+from runward.daemon.backup.restore import Plan, plan_of
 from runward.daemon.faults import point
-from runward.daemon.ports import Files, Told
-from runward.daemon.processes import record, ticket
+from runward.daemon.launch import record, ticket
+from runward.daemon.ports.files import Files
+from runward.daemon.ports.processes import Told
+from runward.daemon.ports.session_reads import NOTHING_READ
 from runward.daemon.queue.queue import Queue
-from runward.daemon.rundir import comparing, files, journals
-from runward.daemon.rundir.sights import NOTHING_READ
-from runward.daemon.store.restore import Plan, plan_of
+from runward.daemon.rundir import comparing, journals
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import cancellations, jobs, journal_lines
 from runward.daemon.watch.roots import WatchedRoot
@@ -26,6 +27,7 @@ from runward.daemon.worker import following, places
 from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import Outbox
 from runward.daemon.worker.remembered import load_remembered
+from runward.daemon.world import files
 from runward.handlers.contracts import hashes
 from runward.handlers.contracts.artifact_facts import Produced
 from runward.handlers.contracts.file_hashes import FileHash

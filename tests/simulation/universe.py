@@ -24,7 +24,7 @@ from tests.simulation.tally import Tally
 from tests.simulation.virtual_time import Killed, Timeline
 
 from runward.config.settings import Root, Scan, Settings
-from runward.daemon.ports import EpochPassed
+from runward.daemon.ports.journals import EpochPassed
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused
 
 ROOTS: Final = ("/srv/runs", "/srv/old")

@@ -1,5 +1,6 @@
 -- The receipts of what sessions did: one for each attempt, and one chain in the order in which they were recorded.
 -- parts: JSON [[name, size, sha256, temporary name], …]. facts: JSON, what the parts are rendered from beside the session's files.
+-- summary: JSON, what PR_SUMMARY.md says.
 -- problem: why there is no receipt where there is none, else what is wrong with it.
 create table receipts (
     seq integer primary key,
@@ -10,6 +11,7 @@ create table receipts (
     directory text not null,
     parts text not null,
     facts text not null,
+    summary text,
     problem text,
     recorded_at real not null,
     placed_at real,
@@ -26,7 +28,7 @@ when new.receipt_hash is not null
 begin select raise(abort, 'a receipt follows the one before it'); end;
 
 create trigger receipts_are_facts
-before update of seq, session_key, attempt, receipt_hash, prev, directory, parts, facts, problem, recorded_at on receipts
+before update of seq, session_key, attempt, receipt_hash, prev, directory, parts, facts, summary, problem, recorded_at on receipts
 begin select raise(abort, 'a receipt is never changed'); end;
 
 create trigger receipts_are_placed_once before update of placed_at, place_problem on receipts when old.placed_at is not null

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pydantic_core import from_json, to_json
 
+from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import as_int, listed
 from runward.handlers.bundle.effects import RecordReceipt
-from runward.handlers.bundle.facts import Part, StretchOf
+from runward.handlers.bundle.facts import Part, Reported, ReportedOf, StretchOf
 from runward.handlers.bundle.order import Stretch, dump_order
 from runward.handlers.bundle.stretches import BeganAndEnded, stretch_of
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
 
 INSERT: Final = Write(
-    "insert into receipts (session_key, attempt, receipt_hash, prev, directory, parts, facts, problem, recorded_at,"
-    " placed_at, place_problem) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "insert into receipts (session_key, attempt, receipt_hash, prev, directory, parts, facts, summary, problem,"
+    " recorded_at, placed_at, place_problem) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 PLACED: Final = "update receipts set placed_at = ?, place_problem = ? where seq = ? and placed_at is null"
@@ -90,6 +91,29 @@ async def stretches(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[t
     return {each: stretch for each, stretch in found.items() if stretch is not None}
 
 
+async def reported(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Reported]:
+    """What is known of these attempts for their summaries, by session key and attempt."""
+    rows = await store.read(
+        "select s.key, asked.value ->> 1,"
+        " (select h.reason_summary from status_history h where h.session_key = s.key and h.attempt = asked.value ->> 1"
+        "  order by h.id desc limit 1),"
+        " (select json_group_array(a.summary) from artifacts a where a.session_key = s.key and a.summary is not null),"
+        " case when s.layout <> ? then json_extract(c.state, '$[10]') end"
+        " from json_each(?) asked join sessions s on s.key = asked.value ->> 0 left join cursors c on c.key = s.key",
+        (DEFAULT_LAYOUT, listed(attempts)),
+    )
+    found: dict[tuple[str, int], Reported] = {}
+    for key, attempt, reason, changes, about in rows:
+        cwd, _, _, given, made = (None,) * 5 if about is None else from_json(str(about))
+        found[str(key), as_int(attempt)] = Reported(
+            "" if reason is None else str(reason),
+            tuple(str(each) for each in from_json(str(changes)) if each),
+            None if given is None or made is None else (int(given), int(made)),
+            cwd if isinstance(cwd, str) else None,
+        )
+    return found
+
+
 def _record(batch: "Batch", job: Job, effect: RecordReceipt) -> None:
     order, sealed = effect.order, effect.sealed
     parts: tuple[Part, ...] = ()
@@ -106,6 +130,7 @@ def _record(batch: "Batch", job: Job, effect: RecordReceipt) -> None:
             order.directory,
             to_json(parts).decode(),
             dump_order(order),
+            None if effect.draft is None else effect.draft.summary,
             effect.problem,
             batch.now,
             batch.now if sealed is None else None,
@@ -117,5 +142,8 @@ def _record(batch: "Batch", job: Job, effect: RecordReceipt) -> None:
 RECEIPTS: Final = Table(
     writes=(INSERT,),
     appliers={RecordReceipt: _record},
-    answers={StretchOf: answers_by(stretches, lambda asked: (asked.key, asked.attempt))},
+    answers={
+        StretchOf: answers_by(stretches, lambda asked: (asked.key, asked.attempt)),
+        ReportedOf: answers_by(reported, lambda asked: (asked.key, asked.attempt), Reported()),
+    },
 )

@@ -22,7 +22,7 @@ from tests.waiting import PATIENCE_S, wait_for
 import runward.daemon
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.entry import call
-from runward.daemon.signals import HEARD
+from runward.daemon.host.signals import HEARD
 
 _SOURCES = Path(runward.daemon.__file__).parents[2]
 _ENTRY = "from runward.daemon.cli import main; main()"

@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.handlers.test_events import EXAMPLES
 
-from runward.daemon.cli.event_sentences import SENTENCES, sentence
+from runward.daemon.cli.why.event_sentences import SENTENCES, sentence
 from runward.handlers.events import Event, dump_payload, event_types
 
 

@@ -10,9 +10,9 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.listening_journald import decoded
 from tests.waiting import PATIENCE_S
 
-from runward.daemon.journald import entry_of
-from runward.daemon.log import IN_JOURNAL
-from runward.daemon.log_line import render
+from runward.daemon.log.daemon_log import IN_JOURNAL
+from runward.daemon.log.journald import entry_of
+from runward.daemon.log.line import render
 
 _LINES: list[dict[str, object]] = [
     {"event": "ready", "watched": 3, "level": "info", "ts": "2026-01-02T00:00:00Z"},

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.daemon.cli import output
+from runward.daemon.cli.terminal import output
 
 NOW = 1_800_000_000.0
 

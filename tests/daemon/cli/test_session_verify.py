@@ -13,8 +13,10 @@ from tests.daemon.cli.calling import CONTRACT, Place, Result
 from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli import session_record, session_verify
-from runward.daemon.ports import Compared, Gone, StandingLines
+from runward.daemon.cli.session import record as session_record
+from runward.daemon.cli.session import verify as session_verify
+from runward.daemon.ports.files import Gone
+from runward.daemon.ports.journals import Compared, StandingLines
 from runward.daemon.rundir.comparing import compare
 from runward.handlers.unreadable import Unreadable
 
@@ -64,8 +66,8 @@ def journals(place: Place) -> dict[str, tuple[list[JsonValue], JsonValue]]:
 
 
 def test_a_journal_that_was_changed_cut_or_removed_is_told(judged: Place) -> None:
-    events, replay = judged.runs / "r" / "events.jsonl", judged.runs / "r" / "REPLAY.jsonl"
-    assert journals(judged) == {"REPLAY.jsonl": ([], None), "events.jsonl": ([], None)}
+    events = judged.runs / "r" / "events.jsonl"
+    assert journals(judged) == {"events.jsonl": ([], None)}
     written = events.read_bytes()
     events.write_bytes(written.replace(b"session_started", b"session_stopped"))
     assert journals(judged)["events.jsonl"] == (["changed"], None)
@@ -73,8 +75,9 @@ def test_a_journal_that_was_changed_cut_or_removed_is_told(judged: Place) -> Non
     assert said.code == 1
     assert "the line at 0 is changed" in said.out
     events.write_bytes(written[:-5])
-    replay.unlink()
-    assert journals(judged) == {"REPLAY.jsonl": (["gone", "gone"], None), "events.jsonl": (["torn"], None)}
+    assert journals(judged) == {"events.jsonl": (["torn"], None)}
+    events.unlink()
+    assert journals(judged) == {"events.jsonl": (["gone"] * 5, None)}
     events.write_bytes(written + b"{}\n")
     assert journals(judged)["events.jsonl"] == ([], None), "others may go on writing"
 
@@ -115,7 +118,7 @@ def test_what_cannot_be_read_hides_nothing_that_changed(
         75,
         "Session r: as at the verdict as far as it can be read (2026-01-02 03:14:05 UTC)",
     )
-    (judged.runs / "r" / "REPLAY.jsonl").unlink()
+    (judged.runs / "r" / "artifacts" / "review.md").unlink()
     assert verified(judged, 1)["same"] is False
     assert journals(judged)["events.jsonl"] == ([], "can't be read: Input/output error")
 
@@ -188,7 +191,6 @@ def test_where_nothing_changed_it_is_the_same_verdict(judged: Place) -> None:
         "  REQUIRED  review  review.md  same     5 B, content compared",
         "  REQUIRED  report  report.md  same     5 B, content compared",
         "  OPTIONAL  notes   notes.md   missing",
-        "  JOURNAL  REPLAY.jsonl  2 lines  as written",
         "  JOURNAL  events.jsonl  5 lines  as written",
     ]
 
@@ -368,7 +370,7 @@ def test_the_name_of_a_hostile_file_can_do_nothing_to_a_terminal(place: Place) -
 def on_a_terminal(place: Place, *arguments: str) -> tuple[Result, str]:
     """The command with a terminal for its stderr, and what that showed."""
     ours, theirs = pty.openpty()
-    code = f"from runward.daemon.cli import session_verify; session_verify._LONG = 1; {ENTRY}"
+    code = f"from runward.daemon.cli.session import verify; verify._LONG = 1; {ENTRY}"
     argv = [*place.argv()[:2], code, *arguments]
     process = subprocess.run(
         argv,

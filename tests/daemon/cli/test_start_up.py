@@ -78,7 +78,7 @@ def test_what_needs_no_events_does_not_pay_for_their_types(
 
 def test_the_launcher_does_not_pay_for_the_types_of_events_when_it_verifies(place: Place) -> None:
     program = (
-        "import sys\nfrom runward.daemon.cli import run\n"
+        "import sys\nfrom runward.daemon.cli.run import launch as run\n"
         "run.main(['--playbook', 'review', '--', 'true'])\n"
         "print(*sorted(sys.modules), sep='\\n', file=sys.stderr)\n"
     )
@@ -98,5 +98,5 @@ def test_the_launcher_does_not_pay_for_the_types_of_events_when_it_verifies(plac
 
 def test_verifying_a_session_needs_no_types_of_events(recorded: Place) -> None:
     imported = _imported(recorded, "session", "verify", "silent")
-    assert "runward.daemon.cli.session_verify" in imported
+    assert "runward.daemon.cli.session.verify" in imported
     assert not imported & {"pydantic", "runward.handlers.events", "runward.handlers.facts"}

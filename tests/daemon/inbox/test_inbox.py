@@ -11,7 +11,8 @@ import pytest
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox import spool
 from runward.daemon.inbox.requests import dump_request, load_request
-from runward.daemon.inbox.spool import MAXIMUM_REQUEST, MOST_AT_ONCE, InboxFile, clear, list_inbox, put
+from runward.daemon.inbox.spool import MAXIMUM_REQUEST, MOST_AT_ONCE, clear, list_inbox, put
+from runward.daemon.ports.inbox import InboxFile
 from runward.handlers.approvals.events import ApprovalRequested
 from runward.handlers.chains.events import (
     ChainFireRequested,

@@ -13,11 +13,11 @@ import pytest
 from tests.daemon.launching import Launcher, members
 from tests.waiting import wait_for
 
-from runward.daemon.ports import NotTold, RunPlace, Told
+from runward.daemon.ports.processes import NotTold, RunPlace, Told
 from runward.daemon.processes.cancelling import CANCEL, WORD, order_text, read_word
+from runward.daemon.processes.end_signals import tell_to_end
 from runward.daemon.processes.identity import current_boot_id, identity_of, read_stat
-from runward.daemon.processes.telling import tell_to_end
-from runward.daemon.rundir.words import leave_word
+from runward.daemon.rundir.launcher_notes import leave_word
 from runward.handlers.facts import RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
 

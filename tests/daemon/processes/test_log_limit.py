@@ -8,8 +8,8 @@ import pytest
 from tests.daemon.launching import Launcher
 from tests.waiting import wait_for
 
-from runward.daemon.processes.log_tail import omission
-from runward.daemon.processes.run_log import RunLog
+from runward.daemon.launch.log_tail import omission
+from runward.daemon.launch.run_log import RunLog
 
 
 def taken(directory: Path) -> int:

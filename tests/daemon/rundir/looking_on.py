@@ -5,9 +5,9 @@ import time
 from pathlib import Path
 
 from runward.config.json_value import JsonValue
-from runward.daemon.ports import Gone
+from runward.daemon.ports.files import Gone
+from runward.daemon.ports.session_reads import NOTHING_READ, SessionSight, dump_files_read, load_files_read
 from runward.daemon.rundir.session_looking import look_at_session
-from runward.daemon.rundir.sights import NOTHING_READ, SessionSight, dump_files_read, load_files_read
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
 from runward.handlers.unreadable import Unreadable
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.ports import Appended, JournalLine, StandingLines
+from runward.daemon.ports.journals import Appended, JournalLine, StandingLines
 from runward.daemon.rundir import journals
 
 EPOCH = 7

@@ -15,9 +15,10 @@ from tests.daemon.rundir.test_journals import (
     VERIFIED,
 )
 
-from runward.daemon.ports import AlteredLine, Compared, Gone, StandingLines
+from runward.daemon.ports.files import Gone
+from runward.daemon.ports.journals import AlteredLine, Compared, StandingLines
 from runward.daemon.rundir.comparing import compare
-from runward.daemon.rundir.files import RealFiles
+from runward.daemon.world.files import RealFiles
 from runward.handlers.unreadable import Unreadable
 
 ROWS = [StandingLines(256, FIRST, 0), StandingLines(512, SECOND, len(FIRST))]

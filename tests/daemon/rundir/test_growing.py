@@ -14,14 +14,9 @@ from tests.daemon.rundir.grown_logs import growing as open_log
 from tests.daemon.rundir.grown_logs import read
 from tests.project.repository import ROOT
 
+from runward.daemon.ports.session_reads import UNREAD, Cursor
 from runward.daemon.rundir import growing, unpacking
-from runward.daemon.rundir.growing import (
-    FROM_THE_BEGINNING,
-    LONGEST_LINE,
-    UNREAD,
-    Cursor,
-    Growing,
-)
+from runward.daemon.rundir.growing import FROM_THE_BEGINNING, LONGEST_LINE, Growing
 from runward.daemon.rundir.tailing import NotRegular
 from runward.daemon.rundir.unpacking import CannotUnpack
 

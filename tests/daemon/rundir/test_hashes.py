@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.daemon.ports import Halted
+from runward.daemon.ports.files import Halted
 from runward.daemon.rundir import hashes
 from runward.daemon.rundir.hashes import file_hashes
 from runward.handlers.contracts.file_hashes import FileHash, RootHashes

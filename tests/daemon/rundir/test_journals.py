@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.ports import Appended, EpochPassed, JournalLine, NotAppended, NotFirst
+from runward.daemon.ports.journals import Appended, EpochPassed, JournalLine, NotAppended, NotFirst
 from runward.daemon.rundir import journals
 
 EPOCH = 7

@@ -17,9 +17,9 @@ from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import identity_of
-from runward.daemon.processes.machine import RealProcesses
 from runward.daemon.rundir import writer_locks
 from runward.daemon.rundir.liveness import Writers
+from runward.daemon.world.machine import RealProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.over import Writer
 

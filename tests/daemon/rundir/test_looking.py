@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.ports import Gone, Listing, Sight
+from runward.daemon.ports.files import Gone, Listing, Sight
 from runward.daemon.rundir.looking import MAXIMUM_DOCUMENT, list_root, look, standing
 from runward.handlers.layouts.native import DOCUMENTS
 from runward.handlers.layouts.scanner import Document, Signature

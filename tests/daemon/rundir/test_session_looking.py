@@ -16,14 +16,14 @@ from tests.daemon.rundir.looking_on import Onlooker, append, lines
 from tests.handlers.layouts import claude_code_lines, codex_lines, ctcp_lines, lionagi_lines
 from tests.handlers.layouts.tiny import END, begin, layouts
 
-from runward.daemon.ports import Gone
+from runward.daemon.ports.files import Gone
+from runward.daemon.ports.session_reads import NOTHING_READ, SessionSight
 from runward.daemon.rundir import session_files, unpacking
 from runward.daemon.rundir.growing import LONGEST_LINE
+from runward.daemon.rundir.marks import RACY
 from runward.daemon.rundir.session_files import JUST_WRITTEN, LONGEST_WAIT, MOST_FILES
 from runward.daemon.rundir.session_places import list_places, place_signature
 from runward.daemon.rundir.session_reading import read_session
-from runward.daemon.rundir.sights import NOTHING_READ, SessionSight
-from runward.daemon.watch.roots import RACY
 from runward.handlers.layouts.places import shape_of
 from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
 from runward.handlers.layouts.scanner import Complaint
@@ -620,7 +620,7 @@ def test_an_unchanged_session_costs_less_than_a_tenth_of_a_millisecond(onlooker:
 _MEASURE = """\
     import sys, time
     from runward.daemon.rundir.session_looking import look_at_session
-    from runward.daemon.rundir.sights import NOTHING_READ
+    from runward.daemon.ports.session_reads import NOTHING_READ
     from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
     directory, name = sys.argv[1].rsplit("/", 1)
     known, lines, more = NOTHING_READ, 0, True

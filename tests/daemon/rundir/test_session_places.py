@@ -8,7 +8,7 @@ import pytest
 from tests.daemon.rundir.looking_on import append
 from tests.handlers.layouts.tiny import layouts
 
-from runward.daemon.ports import Gone, Listing
+from runward.daemon.ports.files import Gone, Listing
 from runward.daemon.rundir import session_places
 from runward.daemon.rundir.session_places import list_places, place_signature
 from runward.handlers.layouts.places import LEVELS, Shape, shape_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.store.epoch import read_epoch, write_epoch
+from runward.daemon.disk.epoch import read_epoch, write_epoch
 from runward.daemon.store.ownership import StateDirectoryHeld, hold, holder, prepare
 
 

@@ -8,8 +8,8 @@ import pytest
 from tests.daemon.doctor.examined import findings, installation, results
 from tests.daemon.store.test_upgrades import VERSIONS, load
 
+from runward.daemon.backup.examine import Damaged, examine
 from runward.daemon.doctor import store
-from runward.daemon.store.examine import Damaged, examine
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.schema import difference
 

@@ -9,7 +9,7 @@ import pytest
 from tests.daemon.cli.calling import Place
 from tests.waiting import wait_for
 
-from runward.daemon.store.examine import Examined, examine
+from runward.daemon.backup.examine import Examined, examine
 from runward.daemon.store.migrate import migrate, migrations
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"

@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from runward.daemon.processes.identity import current_boot_id, read_stat
-from runward.daemon.processes.starting import StartingProcesses
 from runward.daemon.watch import exits
 from runward.daemon.watch.exits import Exits
 from runward.daemon.watch.hints import Hints, Target, Why
+from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
 
 PLACE: Target = ("runs", "a")

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.rundir.files import RealFiles
+from runward.daemon.rundir.marks import UNTRUSTED, mark
 from runward.daemon.watch.reconcile import scan, settle
-from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, mark
+from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.world.files import RealFiles
 
 NOW = 1000.0
 

@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 import structlog
 
-from runward.daemon.clock import SystemClock
-from runward.daemon.ports import Gone, Listing
-from runward.daemon.processes.starting import StartingProcesses
-from runward.daemon.rundir.files import RealFiles
+from runward.daemon.ports.files import Gone, Listing
 from runward.daemon.rundir.looking import signature
+from runward.daemon.rundir.marks import UNTRUSTED, mark
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hints, Why
-from runward.daemon.watch.roots import UNTRUSTED, WatchedRoot, mark
+from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import ASKED, Rounds
+from runward.daemon.world.clock import SystemClock
+from runward.daemon.world.files import RealFiles
+from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.unreadable import Unreadable
 
 

@@ -16,19 +16,19 @@ from tempfile import mkdtemp
 import structlog
 
 from runward.config.settings import Root, Settings
-from runward.daemon.clock import SystemRandomness
-from runward.daemon.ports import Begun, NotBegun, NotTold, RunPlace, Told, WriterOf
-from runward.daemon.rundir.files import RealFiles
+from runward.daemon.host.supervisor import Supervisor, World
+from runward.daemon.ports.processes import Begun, NotBegun, NotTold, RunPlace, Told, WriterOf
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.store import Connection, Store, connect
 from runward.daemon.store.transaction import Row
-from runward.daemon.supervisor import Supervisor, World
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.answering import Covering, Playable, Ruling, no_playbooks, no_roots, no_rules
 from runward.daemon.worker.notices import NOBODY, Messenger
+from runward.daemon.world.clock import SystemRandomness
+from runward.daemon.world.files import RealFiles
 from runward.handlers.effects import StartRun
 from runward.handlers.facts import Declarations, RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess

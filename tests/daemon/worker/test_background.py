@@ -16,8 +16,8 @@ from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir import hashes
-from runward.daemon.rundir.files import RealFiles
 from runward.daemon.worker import background
+from runward.daemon.world.files import RealFiles
 from runward.handlers.contracts.file_hashes import FileHash, RootHashes
 from runward.handlers.contracts.hashes import TRIES
 from runward.handlers.unreadable import Unreadable

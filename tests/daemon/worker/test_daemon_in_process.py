@@ -12,8 +12,8 @@ from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import list_inbox, put
-from runward.daemon.rundir.files import RealFiles
 from runward.daemon.store.batch import Batch
+from runward.daemon.world.files import RealFiles
 from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.effects import OpenSession
 from runward.handlers.event_kinds import Request

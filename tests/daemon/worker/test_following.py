@@ -15,11 +15,11 @@ from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 from runward.config.contract import ExpectedArtifact
 from runward.config.settings import Root
 from runward.daemon.inbox.spool import put
-from runward.daemon.rundir.files import RealFiles
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.watch.hints import Why
 from runward.daemon.worker import following, turn
 from runward.daemon.worker.remembered import dump_remembered, load_remembered
+from runward.daemon.world.files import RealFiles
 from runward.handlers.facts import Declarations, Ruled, RuledPlaybook
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.layouts.scanner import RecordedProcess

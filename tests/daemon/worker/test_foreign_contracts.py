@@ -13,7 +13,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 
 from runward.config.problem import Problem
 from runward.config.settings import Settings, Source, read_settings
-from runward.daemon.declarations import Declarer
+from runward.daemon.configuration.declarations import Declarer
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Document, Item, Started
 

@@ -10,7 +10,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
-from runward.daemon.ports import NotTold, RunPlace, Told
+from runward.daemon.ports.processes import NotTold, RunPlace, Told
 from runward.daemon.processes.cancelling import WORD
 from runward.daemon.store.tables.cancellations import OwedCancellation
 from runward.daemon.worker.orders import CancelOrders

@@ -12,7 +12,8 @@ from runward.config.json_value import JsonValue
 from runward.config.playbook import read_playbook
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
-from runward.daemon.ports import Begun, EpochPassed, NotBegun
+from runward.daemon.ports.journals import EpochPassed
+from runward.daemon.ports.processes import Begun, NotBegun
 from runward.daemon.store.transaction import Statement
 from runward.handlers.effects import StartRun
 from runward.handlers.events import PlayRunRequested

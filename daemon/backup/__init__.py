@@ -1,0 +1,1 @@
+"""Copies of the store: taken, examined, put back."""

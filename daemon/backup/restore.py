@@ -1,0 +1,242 @@
+"""Restoring: a backup in the store's place, in which what happened since the backup was taken is found again.
+
+The run directories still have all that the restored store forgot. So runs are judged again, and their journals
+already have the lines that are then owed: `daemon/rundir/adopting.py`. What can't be found again is whether a run
+began that the backup still had to start: where nobody can tell any more it is not started, and a person is told.
+"""
+
+import os
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from runward.daemon.backup.examine import Examined, examine, unchanging
+from runward.daemon.disk.durable import sync_directory
+from runward.daemon.disk.epoch import read_epoch, write_epoch
+from runward.daemon.launch.ticket import has_ticket
+from runward.daemon.store import own_journals
+from runward.daemon.store.migrate import migrate
+from runward.daemon.store.reading import STORE, uri_of
+from runward.handlers.schedules.effects import LOST
+
+MAYBE_BEGUN: Final = (
+    "the store was restored from a backup that still had to start it, and nobody can tell whether it began:"
+    " it is not started again; ask for it anew if it is wanted"
+)
+
+_STARTS_SINCE: Final = 3
+"""The version of the schema that brought the table of starts."""
+
+_TEMPORARY: Final = f".{STORE}.restoring"
+_SIDES: Final = ("-wal", "-shm")
+_LAST_ABSENT: Final = "select max(last) from absent_events"
+_UNDECIDED: Final = (
+    "select j.id, e.key, j.handler from jobs j join events e on e.seq = j.event"
+    " where (j.handler = 'requests/play' or j.handler like 'chains/%' or j.handler like 'approvals/%' or (j.handler like 'timers/%' and j.lane not like 'timer:schedule:%')) and j.state in ('waiting', 'running', 'held')"
+)
+"""One that was held may have been retried since, and would be again."""
+
+
+class Current(NamedTuple):
+    """The store that stands there now; without numbers where it can't be read. `newer` are events behind the backup's."""
+
+    path: Path
+    epoch: int | None
+    sessions: int | None
+    newer: int | None
+
+
+class Plan(NamedTuple):
+    """What a restore of `backup` would do, found out without doing it.
+
+    `epoch` is the one that it begins. `kept` is where the current store will lie (None: there is none). `starts` are
+    the run names, and `jobs` the numbers, of what the backup still had to start and may have begun since.
+    """
+
+    backup: Path
+    found: Examined
+    current: Current | None
+    kept: Path | None
+    epoch: int
+    starts: tuple[str, ...]
+    jobs: tuple[int, ...]
+
+
+def plan_restore(state: Path, backup: Path, now: float) -> Plan:
+    """What restoring `backup` into `state` comes to; the caller holds the state directory's lock.
+
+    Raises `Damaged` and `StoreTooNew` where the backup can't be used, and `OSError`.
+    """
+    found = examine(backup)
+    store = state / STORE
+    current = _current(store, found) if os.path.lexists(store) else None
+    kept = None if current is None else _name_for(state, now)
+    with unchanging(backup) as connection:
+        return plan_of(connection, state, Plan(backup, found, current, kept, 0, (), ()))
+
+
+def plan_of(connection: sqlite3.Connection, state: Path, plan: Plan) -> Plan:
+    """`plan` with what follows from what is in the backup, which `connection` reads, and from what lies in `state`."""
+    epochs = [plan.found.epoch, _epoch_beside(state), (plan.current and plan.current.epoch) or 0]
+    starts, jobs = _maybe_begun(connection, state, plan.found)
+    return plan._replace(epoch=max(epochs) + 1, starts=starts, jobs=jobs)
+
+
+def restore(state: Path, plan: Plan, now: float) -> None:
+    """Carry `plan` out; the caller holds the lock since it was made.
+
+    Until the very last rename the current store is the one that counts. Raises `OSError` and `sqlite3.Error`.
+    """
+    write_epoch(state, plan.epoch)  # from here on no launcher of an earlier daemon begins anything
+    made = state / _TEMPORARY
+    _remove(made)
+    try:
+        shutil.copyfile(plan.backup, made)
+        made.chmod(0o600)
+        migrate(made, keep=False)
+        with closing(sqlite3.connect(made, isolation_level=None)) as connection:
+            make_ready(connection, state, plan, now)
+            connection.execute("pragma journal_mode = delete")  # one file, to be renamed
+        _sync(made)
+        if plan.kept is not None and plan.current is not None:
+            _keep(plan.current, plan.kept)
+        _put_in_place(made, state / STORE, plan.kept)
+    except BaseException:
+        _remove(made)
+        raise
+    sync_directory(state)
+
+
+def _put_in_place(made: Path, store: Path, kept: Path | None) -> None:
+    try:
+        os.rename(made, store)
+    except BaseException:
+        if kept is not None:
+            _move_sides(kept, store)
+            kept.unlink()
+        raise
+
+
+def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: float) -> None:
+    """What must be different in the copy before any daemon works with it."""
+    connection.execute("begin immediate")
+    # Not stopped in order: the journals of what was going on are compared.
+    connection.execute("update daemon set epoch = ?, stopped_cleanly = 0", (plan.epoch,))
+    connection.execute(
+        "insert into restores (at, head_seq, head_hash, epoch) values (?, ?, ?, ?)",
+        (now, *plan.found.head, plan.epoch),
+    )
+    connection.executemany(
+        "update starts set why = ? where name = ? and state = 'owed'",
+        [(MAYBE_BEGUN, name) for name in plan.starts],
+    )
+    connection.executemany(
+        "update jobs set state = 'held', token = null, error = ?, updated_at = ? where id = ?",
+        [(MAYBE_BEGUN, now, job) for job in plan.jobs],
+    )
+    # Times that came since the backup may have been followed: schedules wait for the next one from now on.
+    connection.execute("update schedules set timer = ? where words is not null", (LOST,))
+    own_journals.have_compared(connection, state)
+    own_journals.write_packed(connection, state)
+    connection.execute("commit")
+
+
+def _maybe_begun(
+    connection: sqlite3.Connection, state: Path, found: Examined
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """What the backup still had to start, and may have begun since without leaving a trace that a launcher finds.
+
+    While the daemon ran on that the backup is of, each launcher left its ticket. A later one throws tickets away.
+    """
+    ran_on = _epoch_beside(state) == found.epoch
+    jobs = connection.execute(_UNDECIDED).fetchall()
+    # The next daemon throws the tickets of these away, for nothing is owed to them yet.
+    held = tuple(
+        job
+        for job, key, handler in jobs
+        if not ran_on or handler != "requests/play" or has_ticket(state, key)
+    )
+    if ran_on or found.version < _STARTS_SINCE:
+        return (), held
+    owed = connection.execute("select key, name, directory from starts where state = 'owed'").fetchall()
+    failed = tuple(
+        name
+        for key, name, directory in owed
+        if not has_ticket(state, key) and not os.path.lexists(os.path.join(directory, "run.json"))
+    )
+    return failed, held
+
+
+def _current(store: Path, backup: Examined) -> Current:
+    try:
+        with closing(sqlite3.connect(f"{uri_of(str(store))}?mode=ro", uri=True)) as connection:
+            (epoch,) = connection.execute("select epoch from daemon").fetchone()
+            (sessions,) = connection.execute("select count(*) from sessions").fetchone()
+            last = max(_last(connection, "select max(seq) from events"), _last(connection, _LAST_ABSENT))
+    except sqlite3.Error:
+        return Current(store, None, None, None)  # which may be why it is restored
+    return Current(store, epoch, sessions, max(0, last - backup.head.seq))
+
+
+def _last(connection: sqlite3.Connection, question: str) -> int:
+    try:
+        return connection.execute(question).fetchone()[0] or 0
+    except sqlite3.OperationalError:
+        return 0  # a store of before events could be absent
+
+
+def _epoch_beside(state: Path) -> int:
+    """The epoch that writers of journals read; 0 where there is none that can be read."""
+    try:
+        return read_epoch(state)
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def _name_for(state: Path, now: float) -> Path:
+    """A name that is free: `runward.before-restore-<UTC>.db`."""
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+    numbered = (f"-{number}" if number > 1 else "" for number in count(1))
+    paths = (state / f"runward.before-restore-{moment}{number}.db" for number in numbered)
+    return next(path for path in paths if not os.path.lexists(path))
+
+
+def _keep(current: Current, kept: Path) -> None:
+    """Have the current store stand under the name `kept`, whole; it goes on standing under its own.
+
+    Its log must not lie beside the restored one, which would read it as its own.
+    """
+    store = current.path
+    if current.epoch is not None:  # else all its files are kept as they are: to open it might change them
+        with closing(sqlite3.connect(store, isolation_level=None)) as connection:
+            connection.execute("pragma journal_mode = delete")  # what is in the log comes into the file
+    _move_sides(store, kept)
+    try:
+        os.link(store, kept, follow_symlinks=False)
+    except OSError:  # a file system without hard links
+        shutil.copyfile(store, kept, follow_symlinks=False)
+    kept.chmod(0o600)
+    _sync(kept)
+
+
+def _move_sides(store: Path, to: Path) -> None:
+    for end in _SIDES:
+        if os.path.lexists(f"{store}{end}"):
+            os.rename(f"{store}{end}", f"{to}{end}")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(made: Path) -> None:
+    for end in ("", *_SIDES, "-journal"):
+        Path(f"{made}{end}").unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Chains, schedules and events."""

@@ -1,0 +1,122 @@
+"""`runward chain approvals`, `approve` and `deny`: what waits for a person, and the person's word."""
+
+import json
+import shlex
+import sqlite3
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TIMED_OUT
+from runward.daemon.cli.shell.context import store_to_read
+from runward.daemon.cli.shell.finding import LAST, refuse_ambiguous, refuse_empty, refuse_unknown
+from runward.daemon.cli.shell.request_waiting import once_taken_up
+from runward.daemon.cli.terminal.output import ago, fail, iso, note, print_json, print_table, safe
+from runward.daemon.store import reading_chains
+from runward.daemon.store.reading_chains import ApprovalRow
+
+
+def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool) -> None:
+    """As JSON, or as a table."""
+    if as_json:
+        print_json([_as_json(each) for each in rows])
+    elif not rows:
+        click.echo("nothing waits for a person")
+    else:
+        table = [
+            (
+                safe(each.id),
+                safe(each.chain),
+                safe(_step_id(each)),
+                safe(shlex.join(json.loads(each.shown)["argv"])),
+                ago(each.asked_at, time.time()),
+            )
+            for each in rows
+        ]
+        print_table(("APPROVAL", "CHAIN", "STEP", "COMMAND", "ASKED"), table)
+
+
+def _step_id(row: ApprovalRow) -> str:
+    step = json.loads(row.definition)["steps"][row.step]
+    return str(step.get("id", f"step{row.step}"))
+
+
+def _as_json(row: ApprovalRow) -> JsonValue:
+    return {
+        "approval_id": row.id,
+        "chain_run_id": row.run,
+        "chain": row.chain,
+        "step": {"index": row.step, "id": _step_id(row)},
+        "shown_hash": row.shown_hash,
+        "shown": json.loads(row.shown),
+        "asked_at": iso(row.asked_at),
+        "expires_at": None if row.expires_at is None else iso(row.expires_at),
+        "asked_before": row.asked_before,
+    }
+
+
+def answer(
+    settings: Settings, text: str, decision: Literal["approved", "denied"], said: str, *, as_json: bool
+) -> None:
+    """Leave the answer in the inbox, and wait for the decision where a daemon runs. Exits 1 if it does not count."""
+    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.spool import put
+    from runward.daemon.store.ownership import holder
+    from runward.handlers.approvals.events import ApprovalRequested
+
+    with store_to_read(settings) as connection:
+        row = _find(connection, text)
+    if row.status != "asked":
+        fail(f"{row.id} is {row.status} already{_by(row)}", NOT_SO)
+    request, state = str(uuid.uuid4()), Path(settings.state_dir)
+    event = ApprovalRequested(request, time.time(), row.id, row.run, decision, said)
+    put(state, request, dump_request(event))
+    decided = once_taken_up(state, lambda: _decided(settings, row.id, request))
+    if decided is None and holder(state) is not None:
+        fail("the daemon has not decided yet; the answer is kept", TIMED_OUT)
+    status = decided or "asked"
+    if as_json:
+        print_json({"approval_id": row.id, "chain_run_id": row.run, "status": status})
+        return
+    click.echo(f"{safe(row.id)} of {safe(row.run)} is {decision}")
+    if status == "asked":
+        note("no daemon is running: the answer is kept, and counts once one has compared what was shown")
+
+
+def _decided(settings: Settings, approval: str, request: str) -> str | None:
+    """What was decided, or None yet. Exits 1 if the answer was refused."""
+    with store_to_read(settings) as connection:
+        refused = reading_chains.why_refused(connection, request)
+        status = reading_chains.approvals_called(connection, approval)[0].status
+    if refused is not None:
+        fail(refused, NOT_SO)
+    return None if status == "asked" else status
+
+
+def _by(row: ApprovalRow) -> str:
+    return f", by {row.decided_by}" if row.decided_by else ""
+
+
+def _find(connection: sqlite3.Connection, text: str) -> ApprovalRow:
+    """The approval that is meant: of this id, or the open one of the chain run of this id. Exits 1, 2 or 3."""
+    refuse_empty(text)
+    waiting = reading_chains.open_approvals(connection)
+    if text == LAST:
+        if not waiting:
+            fail("nothing waits for a person", NOT_FOUND)
+        return waiting[-1]
+    found = reading_chains.approvals_called(connection, text)
+    if not found:
+        refuse_unknown("approval", text, [each.id for each in waiting])
+    open_now = [each for each in found if each.id in {one.id for one in waiting}]
+    exact = [each for each in found if each.id == text]
+    fitting = exact or open_now or found[-1:]
+    if len(fitting) > 1:
+        refuse_ambiguous(text, [each.id for each in fitting])
+    return fitting[0]

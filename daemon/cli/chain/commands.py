@@ -1,0 +1,555 @@
+"""`runward chain`: chains, whether they are right, and what they would do."""
+
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from runward.config.chain import CHAIN_SUFFIX, Chain
+from runward.config.json_value import JsonValue
+from runward.config.problem import Parsed
+from runward.config.settings import Settings
+from runward.daemon.cli.exits import NOT_FOUND, WRONG_SETTINGS, WRONG_USAGE
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.output import (
+    ago,
+    coloured,
+    complain,
+    fail,
+    iso,
+    note,
+    print_json,
+    print_table,
+    safe,
+)
+from runward.daemon.cli.terminal.times import Moment
+from runward.daemon.configuration.settings import NotFound, chain_names, find_chain
+from runward.daemon.disk.durable import write_durably
+from runward.daemon.store.reading_chains import ChainRunRow, ChainStatusRow, chain_statuses, last_runs
+from runward.handlers.chains.effects import ChainStatus
+
+RUN_STATUSES: Final = (
+    *("running", "completed", "failed", "timed_out", "aborted", "cancelled", "waiting_approval"),
+)
+
+
+@click.group(cls=Group)
+def chain() -> None:
+    """Chains: what follows when something happened.
+
+    \b
+    Example:
+      runward chain define pr-review.yaml
+      runward chain fire pr-review --dry-run
+    """
+
+
+@chain.command()
+@click.argument("file", type=NamedPath(readable=False))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def define(context: click.Context, file: str, as_json: bool) -> None:
+    """Check FILE, and put it into the first directory of chains as NAME.yaml.
+
+    A chain of that name is replaced. Exit code 2: it is wrong, and nothing was changed. 3: there is no such file.
+
+    \b
+    Example:
+      runward chain define pr-review.yaml
+    """
+    settings = settings_in_force(context)
+    found = _right(settings, file if "/" in file else f"./{file}")
+    if not settings.chains:
+        fail("the settings name no directory of chains: set chains = [DIRECTORY]", WRONG_SETTINGS)
+    directory = Path(settings.chains[0])
+    path = directory / f"{found.name}{CHAIN_SUFFIX}"
+    _refuse_used_name(settings, found.name)
+    content = Path(file).read_bytes()
+    is_new = not path.exists()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if is_new or not path.samefile(file):
+            write_durably(directory, path.name, content)
+    except OSError as error:
+        fail(f"{path} can't be written: {error.strerror}", NOT_FOUND)
+    if as_json:
+        print_json({"name": found.name, "file": str(path), "replaced": not is_new})
+    else:
+        click.echo(f"{safe(found.name)} is {'defined' if is_new else 'replaced'}: {safe(str(path))}")
+
+
+def _refuse_used_name(settings: Settings, name: str) -> None:
+    """Two files of one name would be one chain to everybody who names it."""
+    for each in chain_names(settings):
+        found = find_chain(settings, each).value
+        if found is not None and found.name == name and each != name:
+            used = f"{each}{CHAIN_SUFFIX}"
+            fail(f"the name {name} is used by {used}: rename one of them, or remove {used}", WRONG_USAGE)
+
+
+@chain.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_chains(context: click.Context, as_json: bool) -> None:
+    """All chains in the directories of the settings, and whether they are right.
+
+    \b
+    Example:
+      runward chain list
+    """
+    settings = settings_in_force(context)
+    found = [(name, find_chain(settings, name)) for name in chain_names(settings)]
+    known = _known(settings)
+    if as_json:
+        print_json([_summary(name, each, known) for name, each in found])
+    elif not found:
+        click.echo(f"no chains in {', '.join(settings.chains) or 'any directory'}")
+    else:
+        rows = [_row(name, each, known) for name, each in found]
+        print_table(("CHAIN", "TRIGGER", "STEPS", "STATE", "LAST RUN"), rows)
+
+
+class Known(NamedTuple):
+    """What the store knows of chains, by their names."""
+
+    statuses: Mapping[str, ChainStatusRow]
+    last_runs: Mapping[str, ChainRunRow]
+
+    def status(self, name: str) -> str:
+        """Whether the chain fires."""
+        found = self.statuses.get(name)
+        return "active" if found is None else found.status
+
+
+def _known(settings: Settings) -> Known:
+    from runward.daemon.store import reading
+
+    with reading.reading(settings.state_dir) as connection:
+        return Known(chain_statuses(connection), last_runs(connection))
+
+
+def _row(name: str, parsed: Parsed[Chain], known: Known) -> tuple[str, ...]:
+    found = parsed.value
+    wrong = f"wrong: `runward chain show {name}` says why"
+    return (
+        safe(name),
+        safe(_trigger(found)) if found is not None else "-",
+        str(len(found.steps)) if found is not None else "-",
+        coloured("failed", wrong) if found is None else _state(known.status(found.name)),
+        _last(known.last_runs.get(found.name)) if found is not None else "-",
+    )
+
+
+def _state(status: str) -> str:
+    return coloured("ok") if status == "active" else coloured("warning", status)
+
+
+def _last(row: ChainRunRow | None) -> str:
+    return "-" if row is None else f"{coloured(row.status)} {ago(row.created_at, time.time())}"
+
+
+def _trigger(found: Chain) -> str:
+    """What fires it, in a word or two."""
+    trigger = found.trigger
+    return trigger.event or (trigger.schedule.times.text if trigger.schedule is not None else "a person")
+
+
+@chain.command()
+@click.argument("name", metavar="NAME|FILE", shell_complete=completing.chains)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def show(context: click.Context, name: str, as_json: bool) -> None:
+    """A chain's trigger and steps, or everything that is wrong with it.
+
+    Exit code 0: right. 2: wrong. 3: no such chain.
+
+    \b
+    Example:
+      runward chain show pr-review
+    """
+    settings = settings_in_force(context)
+    parsed = _found(settings, name)
+    if as_json:
+        definition = (
+            parsed.value.document.root if parsed.value is not None and parsed.value.document else None
+        )
+        print_json({**_summary(name, parsed, _known(settings)), "definition": definition})
+    else:
+        complain(parsed.problems)
+        if parsed.value is not None:
+            click.echo("\n".join(_lines(parsed.value)))
+    if parsed.value is None:
+        sys.exit(WRONG_USAGE)
+
+
+def _lines(found: Chain) -> list[str]:
+    trigger = found.trigger
+    fired = f"the event {trigger.event}" if trigger.event is not None else "a person"
+    if trigger.schedule is not None:
+        fired = f"the schedule {trigger.schedule.times.text!r} in {trigger.schedule.times.zone}"
+    lines = [f"{safe(found.name)}: fired by {safe(fired)}"]
+    if found.description:
+        lines.append(safe(found.description))
+    for step in (*found.steps, *found.on_failure):
+        when = f" if {safe(step.condition)}" if step.condition is not None else ""
+        after = " after a failure" if step in found.on_failure else ""
+        lines.append(f"  {step.index}  {safe(step.id)}: {safe(step.name)}{when}{after}")
+    return lines
+
+
+def _summary(name: str, parsed: Parsed[Chain], known: Known) -> dict[str, JsonValue]:
+    found = parsed.value
+    called = found.name if found is not None else name
+    last = known.last_runs.get(called)
+    return {
+        "name": called,
+        "status": known.status(called),
+        "last_run": None
+        if last is None
+        else {"chain_run_id": last.id, "status": last.status, "created_at": iso(last.created_at)},
+        "trigger": found.document.root.get("trigger")
+        if found is not None and found.document is not None and isinstance(found.document.root, dict)
+        else None,
+        "file": found.document.name if found is not None and found.document is not None else None,
+        "problems": [each.render() for each in parsed.problems],
+    }
+
+
+@chain.command()
+@click.argument("name", metavar="NAME|FILE", shell_complete=completing.chains)
+@click.argument("values", metavar="[KEY=VALUE]...", nargs=-1)
+@click.option("--dry-run", is_flag=True, help="Start nothing: show what each step would do.")
+@click.option("--wait", is_flag=True, help="Wait until the chain run is over, and end by its status.")
+@click.option(
+    "--event", type=NamedPath(readable=False), metavar="FILE", help="A JSON object: the fields of trigger."
+)
+@click.option(
+    "--outcomes",
+    type=NamedPath(readable=False),
+    metavar="FILE",
+    help="A JSON list: the outcome of each step in order, null for none.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def fire(
+    context: click.Context,
+    name: str,
+    values: tuple[str, ...],
+    dry_run: bool,
+    wait: bool,
+    event: str | None,
+    outcomes: str | None,
+    as_json: bool,
+) -> None:
+    """Have the daemon fire a chain, whatever its trigger, or show what it would do (--dry-run, without a daemon).
+
+    KEY=VALUE gives a text for {{ trigger.KEY }}, KEY:=JSON anything else. In a dry run, an outcome of a step that would
+    not run does not count. Exit code 1: it is paused, disabled or refused. 2: it is wrong. With --wait: 0 completed, 1
+    failed, 124 timed out, 130 aborted, 143 cancelled, 75 no daemon is running.
+
+    \b
+    Example:
+      runward chain fire pr-review pr_number:=12
+      runward chain fire pr-review pr_number:=12 --dry-run --outcomes outcomes.json
+    """
+    from runward.daemon.cli.chain.trial import given_outcomes, given_trigger, print_trial, try_out
+
+    settings = settings_in_force(context)
+    if not dry_run:
+        if outcomes is not None:
+            fail("--outcomes belongs to --dry-run: real steps have their own outcomes", WRONG_USAGE)
+        from runward.daemon.cli.chain import firing as chain_firing
+
+        found = _right(settings, name)
+        _refuse_if_paused(settings, found.name)
+        chain_firing.fire(settings, found, given_trigger(values, event), waits=wait, as_json=as_json)
+        return
+    if wait:
+        fail("--wait has nothing to wait for with --dry-run: it starts nothing", WRONG_USAGE)
+    found = _right(settings, name)
+    trial = try_out(settings, found, given_trigger(values, event), given_outcomes(outcomes))
+    print_trial(trial, as_json=as_json)
+
+
+def _refuse_if_paused(settings: Settings, name: str) -> None:
+    status = _known(settings).status(name)
+    if status != "active":
+        fail(f"{name} is {status}: `runward chain resume {name}` lets it fire again", 1)
+
+
+@chain.command()
+@click.option("--quiet", is_flag=True, help="Log to the file only.")
+@click.pass_context
+def check(context: click.Context, quiet: bool) -> None:
+    """Fire what became due since the last look, work until nothing is left, and end: for a system's own cron.
+
+    It works as `runward daemon --once` does. What became due meanwhile counts as due, the newest time once. If a daemon
+    runs, there is nothing to do.
+
+    \b
+    Example:
+      runward chain check
+    """
+    from runward.daemon.cli.daemon.commands import daemon
+
+    context.invoke(daemon, once=True, no_wait=False, check=False, quiet=quiet)
+
+
+@chain.command()
+@click.argument("name", shell_complete=completing.chains)
+@click.option("--note", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def pause(context: click.Context, name: str, note: str, as_json: bool) -> None:
+    """Have a chain fire no more until it is resumed. What would fire it is skipped; runs in progress continue.
+
+    \b
+    Example:
+      runward chain pause pr-review --note "release freeze"
+    """
+    _set_status(settings_in_force(context), name, "paused", note, as_json=as_json)
+
+
+@chain.command()
+@click.argument("name", shell_complete=completing.chains)
+@click.option("--note", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def resume(context: click.Context, name: str, note: str, as_json: bool) -> None:
+    """Have a paused or disabled chain fire again. What came meanwhile is not caught up.
+
+    \b
+    Example:
+      runward chain resume pr-review
+    """
+    _set_status(settings_in_force(context), name, "active", note, as_json=as_json)
+
+
+@chain.command()
+@click.argument("name", shell_complete=completing.chains)
+@click.option("--note", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def disable(context: click.Context, name: str, note: str, as_json: bool) -> None:
+    """Have a chain fire no more, for good. `resume` takes it back.
+
+    \b
+    Example:
+      runward chain disable pr-review --note "replaced by pr-gate"
+    """
+    _set_status(settings_in_force(context), name, "disabled", note, as_json=as_json)
+
+
+def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *, as_json: bool) -> None:
+    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.spool import put
+    from runward.daemon.store.ownership import prepare
+    from runward.handlers.chains.events import ChainStatusRequested
+
+    parsed = _found(settings, name)
+    called = name if parsed.value is None else parsed.value.name
+    request = str(uuid.uuid4())
+    state = Path(settings.state_dir)
+    prepare(state)
+    now = time.time()
+    put(state, request, dump_request(ChainStatusRequested(request, now, called, status, note)))
+    _wait_for_status(settings, called, now)
+    if as_json:
+        print_json({"name": called, "status": status})
+    else:
+        click.echo(f"{safe(called)} is {status} from now on")
+
+
+def _wait_for_status(settings: Settings, name: str, at: float) -> None:
+    """Until a running daemon has taken the request of this moment up; it is durable in any case."""
+    from runward.daemon.cli.shell.request_waiting import once_taken_up
+    from runward.daemon.store.ownership import holder
+
+    def taken() -> bool | None:
+        found = _known(settings).statuses.get(name)
+        return True if found is not None and found.since >= at else None
+
+    state = Path(settings.state_dir)
+    if once_taken_up(state, taken) is None and holder(state) is not None:
+        note("the daemon has not taken it up yet: `runward status` says what keeps it back")
+
+
+@chain.command()
+@click.argument("name", required=False, shell_complete=completing.chains)
+@click.option("--status", type=click.Choice(RUN_STATUSES), help="Only those with this status.")
+@click.option("--since", type=Moment(), help="Only those that were fired since.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=50, show_default=True, metavar="N", help="0: all."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def runs(
+    context: click.Context,
+    name: str | None,
+    status: str | None,
+    since: float | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """What chains did, the newest first.
+
+    \b
+    Example:
+      runward chain runs --status failed
+    """
+    from runward.daemon.cli.chain.runs import row_of, run_as_json
+    from runward.daemon.store.reading_chains import chain_runs
+
+    with store_to_read(settings_in_force(context)) as connection:
+        found = chain_runs(connection, name, status, since, limit or -1)
+    if as_json:
+        print_json([run_as_json(each) for each in found])
+    elif not found:
+        click.echo("no chain runs")
+    else:
+        print_table(("RUN", "CHAIN", "STATUS", "REASON", "STEP", "FIRED"), [row_of(each) for each in found])
+
+
+@chain.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def approvals(context: click.Context, as_json: bool) -> None:
+    """What waits for a person: the commands that would run, the oldest first.
+
+    \b
+    Example:
+      runward chain approvals
+    """
+    from runward.daemon.cli.chain.approvals import print_approvals
+    from runward.daemon.store.reading_chains import open_approvals
+
+    with store_to_read(settings_in_force(context)) as connection:
+        found = open_approvals(connection)
+    print_approvals(found, as_json=as_json)
+
+
+@chain.command()
+@click.argument("identifier", metavar="ID")
+@click.option("--note", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def approve(context: click.Context, identifier: str, note: str, as_json: bool) -> None:
+    """Let a step run that waits for a person, exactly as it was shown.
+
+    ID is an approval's, a chain run's that waits for one, or @last. Exit code 1: it does not count, because it was decided
+    before, its time is over, or what was shown has changed; then it is asked for again.
+
+    \b
+    Example:
+      runward chain approve @last --note "looks right"
+    """
+    from runward.daemon.cli.chain.approvals import answer
+
+    answer(settings_in_force(context), identifier, "approved", note, as_json=as_json)
+
+
+@chain.command()
+@click.argument("identifier", metavar="ID")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def deny(context: click.Context, identifier: str, reason: str, as_json: bool) -> None:
+    """Keep a step that waits for a person from running: its chain run is aborted.
+
+    \b
+    Example:
+      runward chain deny @last --reason "not before the freeze"
+    """
+    from runward.daemon.cli.chain.approvals import answer
+
+    answer(settings_in_force(context), identifier, "denied", reason, as_json=as_json)
+
+
+@chain.group("run", cls=Group)
+def chain_run() -> None:
+    """One run of a chain.
+
+    \b
+    Example:
+      runward chain run show @last
+    """
+
+
+@chain_run.command("show")
+@click.argument("identifier", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
+    """How a chain run and each of its steps stand. ID is its id, a beginning of it, or @last.
+
+    \b
+    Example:
+      runward chain run show @last
+    """
+    from runward.daemon.cli.chain.runs import details_as_json, echo, find_run, lines_of
+    from runward.daemon.store.reading_chains import chain_steps, name_of_cause
+
+    with store_to_read(settings_in_force(context)) as connection:
+        row = find_run(connection, identifier)
+        steps = chain_steps(connection, row.id)
+        cause = name_of_cause(connection, row.id)
+    if as_json:
+        print_json(details_as_json(row, steps))
+    else:
+        echo(lines_of(row, steps, cause))
+
+
+@chain_run.command("cancel")
+@click.argument("identifier", metavar="ID")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def cancel_run(context: click.Context, identifier: str, reason: str, as_json: bool) -> None:
+    """End a chain run, and the process tree of its step. It is durable when this returns, the daemon up or down.
+
+    \b
+    Example:
+      runward chain run cancel @last --reason "the wrong branch"
+    """
+    from runward.daemon.cli.chain.runs import find_run
+    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.spool import put
+    from runward.handlers.chains.events import ChainRunCancelRequested
+
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = find_run(connection, identifier)
+    if row.status not in ("running", "waiting_approval"):
+        fail(f"{row.id} is {row.status} already", 1)
+    request = str(uuid.uuid4())
+    put(
+        Path(settings.state_dir),
+        request,
+        dump_request(ChainRunCancelRequested(request, time.time(), row.id, reason)),
+    )
+    if as_json:
+        print_json({"chain_run_id": row.id, "status": "asked"})
+    else:
+        click.echo(f"{row.id} is to be cancelled")
+
+
+def _found(settings: Settings, name: str) -> Parsed[Chain]:
+    try:
+        return find_chain(settings, name)
+    except NotFound as error:
+        fail(str(error), NOT_FOUND)
+
+
+def _right(settings: Settings, name: str) -> Chain:
+    parsed = _found(settings, name)
+    complain(parsed.problems)
+    if parsed.value is None:
+        sys.exit(WRONG_USAGE)
+    return parsed.value

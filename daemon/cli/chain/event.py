@@ -1,0 +1,68 @@
+"""`runward event`: telling the daemon that something happened."""
+
+import hashlib
+import time
+import uuid
+from pathlib import Path
+
+import click
+
+from runward.daemon.cli.exits import WRONG_USAGE
+from runward.daemon.cli.play.run import own_chain_run, values_of
+from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.terminal.output import fail, print_json, safe
+
+
+@click.group(cls=Group)
+def event() -> None:
+    """Events: what happened outside, for chains to follow.
+
+    \b
+    Example:
+      runward event emit pr.opened base=main pr_number:=12
+    """
+
+
+@event.command()
+@click.argument("name")
+@click.argument("values", metavar="[KEY=VALUE]...", nargs=-1)
+@click.option("--id", "identifier", metavar="KEY", help="The same name and id is the same event.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def emit(
+    context: click.Context, name: str, values: tuple[str, ...], identifier: str | None, as_json: bool
+) -> None:
+    """Tell that the event NAME happened. It is durable when this returns, the daemon up or down.
+
+    KEY=VALUE gives a text, KEY:=JSON anything else; chains see them as {{ trigger.KEY }}.
+
+    \b
+    Example:
+      runward event emit pr.opened base=main draft:=false pr_number:=1070
+    """
+    from runward.config.trigger import is_event_name
+    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
+    from runward.daemon.store.ownership import prepare
+    from runward.handlers.chains.events import EventOccurred
+
+    if not is_event_name(name):
+        fail(f"{name!r} is not the name of an event: write letters, digits, '.', '_' and '-'", WRONG_USAGE)
+    settings = settings_in_force(context)
+    fields = values_of(values)
+    known = identifier if identifier is not None else str(uuid.uuid4())
+    request = str(uuid.UUID(hashlib.sha256(f"{name}\n{known}".encode(errors="replace")).hexdigest()[:32]))
+    content = dump_request(EventOccurred(request, time.time(), name, known, fields, by_run=own_chain_run()))
+    if len(content) > MAXIMUM_REQUEST:
+        fail(
+            "the fields are too long for an event (1 MiB): write them into a file, and give its name",
+            WRONG_USAGE,
+        )
+    state = Path(settings.state_dir)
+    prepare(state)
+    put(state, request, content)
+    if as_json:
+        print_json({"request": request, "name": name, "id": known})
+    else:
+        click.echo(f"{safe(name)} {safe(known)}")

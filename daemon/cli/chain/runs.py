@@ -1,0 +1,136 @@
+"""`runward chain runs` and `chain run show`: what chains did."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Sequence
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import NOT_FOUND
+from runward.daemon.cli.shell.finding import LAST, one_of
+from runward.daemon.cli.terminal.output import ago, align, coloured, fail, iso, local, safe
+from runward.daemon.store import reading_chains
+from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow
+
+
+def run_as_json(row: ChainRunRow) -> dict[str, JsonValue]:
+    """A chain run as lists of them have it."""
+    return {
+        "chain_run_id": row.id,
+        "chain": row.chain,
+        "status": row.status,
+        "reason": {"code": row.reason_code, "summary": row.reason_summary},
+        "current_step": row.current_step,
+        "created_at": iso(row.created_at),
+        "updated_at": iso(row.updated_at),
+    }
+
+
+def details_as_json(row: ChainRunRow, steps: Sequence[ChainStepRow]) -> dict[str, JsonValue]:
+    """A chain run with all its steps, also those that did not begin."""
+    tries = {each.step: each for each in steps}
+    defined = _defined(row)
+    shown: list[JsonValue] = [
+        _step_as_json(number, each, tries.get(number)) for number, each in enumerate(defined)
+    ]
+    outcomes: list[JsonValue] = [_loaded(each.outcome) for each in tries.values()]
+    return {
+        **run_as_json(row),
+        "trigger_event": json.loads(row.trigger_event),
+        "fired_by": row.fired_by,
+        "deadline": None if row.deadline is None else iso(row.deadline),
+        "step_outcomes": outcomes,
+        "steps": shown,
+    }
+
+
+def _defined(row: ChainRunRow) -> list[dict[str, JsonValue]]:
+    definition = json.loads(row.definition)
+    steps = [*definition["steps"], *(definition.get("on_failure") or ())]
+    return [each for each in steps if isinstance(each, dict)]
+
+
+def _step_as_json(number: int, defined: dict[str, JsonValue], standing: ChainStepRow | None) -> JsonValue:
+    return {
+        "index": number,
+        "id": defined.get("id", f"step{number}"),
+        "kind": "skill" if "skill" in defined else "action",
+        "name": defined.get("skill", defined.get("action")),
+        "status": "pending" if standing is None else standing.status,
+        "try": 0 if standing is None or standing.session_key is None else standing.attempt,
+        "session_id": None if standing is None else _session_id(standing),
+        "condition": defined.get("condition"),
+        "value": None if standing is None else _loaded(standing.value),
+        "reason": None
+        if standing is None or standing.reason_code is None
+        else {"code": standing.reason_code, "summary": standing.reason_summary},
+        "outcome": None if standing is None else _loaded(standing.outcome),
+        "started_at": None if standing is None else iso(standing.started_at),
+        "finished_at": None
+        if standing is None or standing.finished_at is None
+        else iso(standing.finished_at),
+    }
+
+
+def _session_id(standing: ChainStepRow) -> str | None:
+    return None if standing.session_key is None else standing.session_key.rpartition("/")[2]
+
+
+def _loaded(text: str | None) -> JsonValue:
+    value: JsonValue = None if text is None else json.loads(text)
+    return value
+
+
+def row_of(row: ChainRunRow) -> tuple[str, ...]:
+    """A chain run as a row of the list."""
+    return (
+        safe(row.id),
+        safe(row.chain),
+        coloured(row.status),
+        safe(row.reason_code),
+        str(row.current_step),
+        ago(row.created_at, time.time()),
+    )
+
+
+def lines_of(row: ChainRunRow, steps: Sequence[ChainStepRow], cause: str) -> list[str]:
+    """A chain run as a person reads it; `cause` is the name of the event that fired it."""
+    lines = [
+        f"chain run {safe(row.id)} of {safe(row.chain)}: {coloured(row.status)} ({safe(row.reason_code)})",
+        safe(row.reason_summary),
+        f"fired by {safe(cause)} at {local(row.created_at)}",
+        "",
+    ]
+    tries = {each.step: each for each in steps}
+    table: list[tuple[str, ...]] = []
+    for number, defined in enumerate(_defined(row)):
+        standing = tries.get(number)
+        said = "" if standing is None else standing.reason_summary or standing.reason_code or ""
+        table.append(
+            (
+                f"  {number}",
+                safe(str(defined.get("id", f"step{number}"))),
+                safe(str(defined.get("skill", defined.get("action")))),
+                coloured("pending" if standing is None else standing.status),
+                "-" if standing is None else safe(_session_id(standing) or "-"),
+                safe(said),
+            )
+        )
+    return [*lines, *align(table)]
+
+
+def find_run(connection: sqlite3.Connection, text: str) -> ChainRunRow:
+    """The chain run that `text` means: an id, the beginning of one, or @last. Exits 2 or 3."""
+    if text == LAST:
+        newest = reading_chains.chain_runs(connection, None, None, None, 1)
+        if not newest:
+            fail("no chain was ever fired", NOT_FOUND)
+        return newest[0]
+    return one_of("chain run", text, reading_chains.chain_runs_called(connection, text, 9))
+
+
+def echo(lines: Sequence[str]) -> None:
+    """Print the lines."""
+    click.echo("\n".join(lines))

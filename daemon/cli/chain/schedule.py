@@ -1,0 +1,158 @@
+"""`runward schedule`: when chains are due, and what an expression means."""
+
+import sys
+import time
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.config.problem import printable
+from runward.daemon.cli.exits import WRONG_USAGE
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.terminal.output import ago, fail, iso, local, print_json, print_table, safe
+from runward.daemon.cli.terminal.times import Moment
+
+if TYPE_CHECKING:
+    from runward.config.schedule import Schedule, Times
+    from runward.daemon.store.reading_schedules import FiringRow, ScheduleRow
+
+
+@click.group(cls=Group)
+def schedule() -> None:
+    """Schedules: when chains are due.
+
+    \b
+    Example:
+      runward schedule next "0 2 * * *" --timezone Europe/Riga
+    """
+
+
+@schedule.command("next")
+@click.argument("expression")
+@click.option(
+    "--timezone",
+    metavar="ZONE",
+    shell_complete=completing.zones,
+    help="As in Europe/Riga (default: the machine's).",
+)
+@click.option("--from", "begin", type=Moment(), help="Times after this moment (default: now).")
+@click.option(
+    "--count", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="N", help="How many."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def next_times(expression: str, timezone: str | None, begin: float | None, count: int, as_json: bool) -> None:
+    """When EXPRESSION is due: five fields of cron, "every 6h" or "at 2026-12-01T08:00".
+
+    A night in which the clock is set is marked. Exit code 2: EXPRESSION is wrong, or never due.
+
+    \b
+    Example:
+      runward schedule next "30 2 * * *" --timezone Europe/Riga --count 3
+    """
+    from runward.config.schedule import ScheduleError, parse_times
+    from runward.daemon.configuration.settings import machines_zone
+
+    zone = machines_zone() if timezone is None else timezone
+    start = time.time() if begin is None else begin
+    try:
+        times = parse_times(expression, zone)
+    except ScheduleError as error:
+        sys.stderr.write(f"runward: {printable(expression)}\n{' ' * (len('runward: ') + error.at)}^\n")
+        fail(f"column {error.at + 1}: {error} ({error.fix})", WRONG_USAGE)
+    found: list[float] = []
+    moment: float | None = start
+    while len(found) < count and moment is not None:
+        moment = times.next_after(moment, start)
+        if moment is not None:
+            found.append(moment)
+    if not found:
+        fail(f"{expression!r} is never due after {local(start)}", WRONG_USAGE)
+    if as_json:
+        shown: list[JsonValue] = [_in_zone(each, times).isoformat() for each in found]
+        print_json(shown)
+    else:
+        click.echo("\n".join(_line(each, times) for each in found))
+
+
+def _in_zone(moment: float, times: "Times") -> datetime:
+    from runward.config.schedule import zone_called
+
+    return datetime.fromtimestamp(moment, zone_called(times.zone))
+
+
+def _line(moment: float, times: "Times") -> str:
+    at = _in_zone(moment, times)
+    midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    step = (midnight + timedelta(days=1)).timestamp() - midnight.timestamp() - 86400
+    marked = f"   the clock is set {'back' if step > 0 else 'forward'} that day" if step else ""
+    return f"{at.strftime('%a')} {at.isoformat(sep=' ')} {times.zone}{marked}"
+
+
+@schedule.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_schedules(context: click.Context, as_json: bool) -> None:
+    """The chains with schedules, and when each is due next. Works without a daemon, too.
+
+    \b
+    Example:
+      runward schedule list
+    """
+    from runward.daemon.configuration.settings import chain_names, find_chain
+    from runward.daemon.store import reading, reading_schedules
+
+    settings, now = settings_in_force(context), time.time()
+    found: list[tuple[str, Schedule, ScheduleRow | None, FiringRow | None]] = []
+    with reading.reading(settings.state_dir) as connection:
+        known = reading_schedules.schedules(connection)
+        for name in chain_names(settings):
+            chain = find_chain(settings, name).value
+            if chain is not None and chain.trigger.schedule is not None:
+                last = reading_schedules.last_firing(connection, chain.name, is_scheduled=True)
+                found.append((chain.name, chain.trigger.schedule, known.get(chain.name), last))
+    if as_json:
+        print_json([_as_json(*each, now=now) for each in found])
+    elif not found:
+        click.echo("no chain has a schedule")
+    else:
+        rows = [_row(*each, now=now) for each in found]
+        print_table(("CHAIN", "SCHEDULE", "ZONE", "NEXT", "LAST"), rows)
+
+
+def _due(each: "Schedule", row: "ScheduleRow | None", now: float) -> float | None:
+    return each.times.next_after(now, now) if row is None else row.due
+
+
+def _as_json(
+    name: str, each: "Schedule", row: "ScheduleRow | None", last: "FiringRow | None", *, now: float
+) -> dict[str, JsonValue]:
+    due = _due(each, row, now)
+    return {
+        "chain": name,
+        "schedule": each.times.text,
+        "timezone": each.times.zone,
+        "next": [] if due is None else [iso(due)],
+        "overlap": each.overlap,
+        "misfire": each.misfire,
+        "runs": 0 if row is None else row.runs,
+        "last": None
+        if last is None or last.due_at is None
+        else {"due_at": iso(last.due_at), "fired_at": iso(last.at), "result": last.result},
+    }
+
+
+def _row(
+    name: str, each: "Schedule", row: "ScheduleRow | None", last: "FiringRow | None", *, now: float
+) -> tuple[str, ...]:
+    due = _due(each, row, now)
+    return (
+        safe(name),
+        safe(each.times.text),
+        each.times.zone,
+        "never" if due is None else local(due),
+        "-" if last is None else f"{last.result} {ago(last.at, now)}",
+    )

@@ -1,0 +1,159 @@
+"""`chain fire --dry-run`: each step of a chain over given outcomes, and nothing is started."""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from runward.config.chain import Chain
+from runward.config.json_document import read_json
+from runward.config.json_value import JsonValue
+from runward.config.problem import kind
+from runward.config.settings import Settings
+from runward.config.step import NOT_STARTED
+from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.daemon.cli.play.run import values_of
+from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, safe
+from runward.daemon.configuration.declarations import Declarer
+from runward.handlers.chains.stepping import NotStarted, command_of, given_to, judge
+
+
+class Tried(NamedTuple):
+    """What a step would do. `reason` is a code where it would not run, and `why` says it in words."""
+
+    number: int
+    id: str
+    name: str
+    condition: str | None
+    value: JsonValue
+    reason: str | None
+    why: str | None
+    argv: tuple[str, ...] | None
+    unused: tuple[str, ...] = ()
+    needs_approval: bool = False
+
+
+def given_trigger(words: Sequence[str], file: str | None) -> Mapping[str, JsonValue]:
+    """The fields of the event: those of the file, and over them the words."""
+    fields = _json(file) if file is not None else {}
+    if not isinstance(fields, dict):
+        fail(f"{file} holds {kind(fields)}, not an object with the fields of the event", WRONG_USAGE)
+    return {**fields, **values_of(words)}
+
+
+def given_outcomes(file: str | None) -> Sequence[Mapping[str, JsonValue] | None]:
+    """The outcomes in step order; None for a step without one."""
+    found = _json(file) if file is not None else []
+    if not isinstance(found, list):
+        fail(f"{file} holds {kind(found)}, not a list of outcomes", WRONG_USAGE)
+    outcomes: list[Mapping[str, JsonValue] | None] = []
+    for number, each in enumerate(found):
+        if each is not None and not isinstance(each, dict):
+            note(f"{file}: outcome {number} is {kind(each)}, not an object: it counts as not produced")
+        outcomes.append(each if isinstance(each, dict) else None)
+    return outcomes
+
+
+def _json(file: str) -> JsonValue:
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        fail(f"{file} can't be read: {error.strerror}", NOT_FOUND)
+    except UnicodeDecodeError:
+        fail(f"{file} is not UTF-8", WRONG_USAGE)
+    parsed = read_json(text, file)
+    if parsed.value is None:
+        complain(parsed.problems)
+        sys.exit(WRONG_USAGE)
+    return parsed.value.root
+
+
+def try_out(
+    settings: Settings,
+    chain: Chain,
+    trigger: Mapping[str, JsonValue],
+    outcomes: Sequence[Mapping[str, JsonValue] | None],
+) -> list[Tried]:
+    """What each step would do; a step after one that could not be started would not run either."""
+    tried: list[Tried] = []
+    before: list[dict[str, object]] = []
+    declarer = Declarer(settings)
+    stopped_by: str | None = None
+    facts: dict[str, JsonValue] = {"name": chain.name, "run_id": None, "event": chain.trigger.event}
+    for step in chain.steps:
+        given = given_to(trigger, before, facts)
+        judged = judge(step, given)
+        reason: str | None = judged.reason
+        why = judged.why
+        argv: tuple[str, ...] | None = None
+        unused: tuple[str, ...] = ()
+        if stopped_by is not None:
+            reason, why = NOT_STARTED, f"the run would end at step {stopped_by}"
+        elif reason is None:
+            play = declarer.play(step.skill) if step.skill is not None else declarer.action(step.name)
+            command = command_of(step, play, given)
+            if isinstance(command, NotStarted):
+                reason, why, stopped_by = NOT_STARTED, command.why, step.id
+            else:
+                argv, unused = command.argv, command.unused
+        asks = argv is not None and step.approval is not None
+        tried.append(
+            Tried(
+                *(step.index, step.id, step.name, step.condition, judged.value, reason, why, argv),
+                unused=unused,
+                needs_approval=asks,
+            )
+        )
+        runs = argv is not None
+        outcome = outcomes[step.index] if runs and step.index < len(outcomes) else None
+        before.append(
+            {
+                "id": step.id,
+                "name": step.name,
+                "status": "completed" if runs else "skipped",
+                "skipped": not runs,
+                "reason": reason,
+                "outcome": outcome,
+                "outcomes": [outcome] if outcome is not None else [],
+            }
+        )
+    return tried
+
+
+def print_trial(tried: Sequence[Tried], *, as_json: bool) -> None:
+    """As JSON, or a paragraph for each step."""
+    if as_json:
+        print_json({"steps": [_as_json(each) for each in tried]})
+        return
+    for each in tried:
+        runs = each.argv is not None
+        verdict = coloured("ok", "would run") if runs else coloured("warning", "would not run")
+        click.echo(f"{each.number}  {safe(each.id)} ({safe(each.name)}): {verdict}")
+        if each.condition is not None:
+            click.echo(f"   condition  {safe(each.condition)}")
+        if each.argv is not None:
+            click.echo(f"   command    {safe(shlex.join(each.argv))}")
+        else:
+            click.echo(f"   reason     {each.reason}{f': {safe(each.why)}' if each.why else ''}")
+        if each.needs_approval:
+            click.echo("   approval   a person is asked first")
+        if each.unused:
+            click.echo(f"   unused     {safe(', '.join(each.unused))}")
+
+
+def _as_json(each: Tried) -> JsonValue:
+    return {
+        "index": each.number,
+        "id": each.id,
+        "name": each.name,
+        "would_run": each.argv is not None,
+        "needs_approval": each.needs_approval,
+        "condition": each.condition,
+        "value": each.value,
+        "reason": each.reason,
+        "why": each.why,
+        "argv": None if each.argv is None else list(each.argv),
+    }

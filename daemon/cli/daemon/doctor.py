@@ -1,0 +1,146 @@
+"""`runward doctor`: whether this installation can do what it is for, proved by doing."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import GOOD, NOT_SO
+from runward.daemon.cli.settings.configuration import complaints_about
+from runward.daemon.cli.shell.context import read_settings_of
+from runward.daemon.cli.terminal.output import coloured, print_json, safe
+from runward.daemon.cli.terminal.wrapping import cut, room, terminal_size, wrapped
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from runward.daemon.doctor.examining import Check
+    from runward.daemon.doctor.findings import Finding, Installation
+
+_ERASE: Final = "\r\x1b[K"
+_WORD: Final = 7
+"""The width of the longest result."""
+
+
+class CheckName(click.ParamType[str]):
+    """The name of a check; the checks themselves are imported only where one is named."""
+
+    name = "check"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        from runward.daemon.doctor.checks import CHECKS
+
+        return [CompletionItem(check.name) for check in CHECKS if check.name.startswith(incomplete)]
+
+    def convert(self, value: str, parameter: click.Parameter | None, context: click.Context | None) -> str:
+        from runward.config.problem import nearest
+        from runward.daemon.doctor.checks import CHECKS
+
+        names = [check.name for check in CHECKS]
+        if value not in names:
+            guess = nearest(value, names)
+            fix = f"did you mean {guess!r}?" if guess else f"there are {', '.join(names)}"
+            self.fail(f"no such check {value!r}; {fix}", parameter, context)
+        return value
+
+
+@click.command()
+@click.option("--only", type=CheckName(), multiple=True, help="Only this check; may be given several times.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def doctor(context: click.Context, only: tuple[str, ...], as_json: bool) -> None:
+    """Can this installation do what it is for?
+
+    Each check does what the daemon does, in a place of its own, and says what it found and the fix. The daemon may
+    be up or down, and the settings broken. Exit code 1: something failed.
+
+    \b
+    Example:
+      runward doctor
+      runward doctor --only canary --only unit
+    """
+    from runward.daemon.doctor.checks import CHECKS
+    from runward.daemon.doctor.examining import carry_out
+
+    installation = _installation(context.find_root().obj["config"])
+    found: list[tuple[Check, Finding]] = []
+    for check in CHECKS:
+        if only and check.name not in only:
+            continue
+        with _telling(check):
+            findings = carry_out(check, installation)
+        found += [(check, finding) for finding in findings]
+        if not as_json:
+            click.echo("".join(f"{line}\n" for each in findings for line in _lines(check, each)), nl=False)
+    failed = sum(finding.result == "failed" for _, finding in found)
+    if as_json:
+        print_json(_as_json(found, failed))
+    else:
+        click.echo(_summary(failed, sum(finding.result == "warning" for _, finding in found)))
+    sys.exit(NOT_SO if failed else GOOD)
+
+
+def _installation(config: str | None) -> "Installation":
+    """What is examined: the installation of the settings in force, or where they are broken, of none."""
+    from runward.config.settings import read_settings
+    from runward.daemon.configuration.settings import home_of
+    from runward.daemon.doctor.findings import Installation
+
+    parsed = read_settings_of(config)
+    problems = complaints_about(parsed)
+    settings = parsed.value
+    if settings is None:
+        unset = {name: value for name, value in os.environ.items() if not name.startswith("RUNWARD_")}
+        home = home_of(os.environ)
+        settings = read_settings((), unset, home=home, working_directory=home).value
+        assert settings is not None, "the defaults are right"
+    return Installation(settings, parsed.value is None, problems, dict(os.environ))
+
+
+@contextmanager
+def _telling(check: "Check") -> Iterator[None]:
+    """Say on a terminal what is being done, while it is."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    doing = cut(f"{check.name}: {check.doing} ...", terminal_size(sys.stderr).columns - 1)
+    click.echo(f"{_ERASE}{doing}", nl=False, err=True)
+    try:
+        yield
+    finally:
+        click.echo(_ERASE, nl=False, err=True)
+
+
+def _lines(check: "Check", finding: "Finding") -> Iterator[str]:
+    """A finding as lines that fit the terminal: the result, the check, what was found, the fix below it."""
+    word = coloured(finding.result, finding.result.ljust(_WORD))
+    indent = " " * (_WORD + 2)
+    columns = room()
+    yield from wrapped(f"{check.name}: {safe(finding.found)}", f"{word}  ", indent, columns)
+    if finding.fix is not None and finding.result != "ok":
+        yield from wrapped(safe(finding.fix), f"{indent}-> ", f"{indent}   ", columns)
+
+
+def _summary(failed: int, warnings: int) -> str:
+    counted = f"{failed} failed, {warnings} warnings"
+    if failed:
+        return coloured("failed", f"not well: {counted}")
+    return coloured("warning", f"it works: {counted}") if warnings else coloured("ok", "all is well")
+
+
+def _as_json(found: "list[tuple[Check, Finding]]", failed: int) -> JsonValue:
+    return {
+        "well": not failed,
+        "checks": [
+            {"name": check.name, "result": finding.result, "found": finding.found, "mend": finding.fix}
+            for check, finding in found
+        ],
+    }

@@ -1,0 +1,165 @@
+"""`runward notify`: what people outside are told."""
+
+import sqlite3
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import NOT_FOUND, NOT_SO
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.finding import LAST, one_of
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.terminal.output import ago, coloured, fail, iso, print_json, print_table, safe
+from runward.daemon.store.reading_notices import NoticeRow, notices, notices_called
+
+if TYPE_CHECKING:
+    from runward.daemon.store.tables.notices import PendingNotice
+
+STATES = ("pending", "delivered", "dead")
+
+
+@click.group(cls=Group)
+def notify() -> None:
+    """Notices: what people outside are told, as `[[notify]]` of the settings says.
+
+    \b
+    Example:
+      runward notify test
+    """
+
+
+@notify.command("list")
+@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=50, show_default=True, metavar="N", help="0: all."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_notices(context: click.Context, state: str | None, limit: int, as_json: bool) -> None:
+    """Notices that wait, were delivered, or were given up (dead), the newest first.
+
+    \b
+    Example:
+      runward notify list --state dead
+    """
+    with store_to_read(settings_in_force(context)) as connection:
+        found = notices(connection, state, limit or -1)
+    if as_json:
+        print_json([_as_json(each) for each in found])
+    elif not found:
+        click.echo("no notices")
+    else:
+        now = time.time()
+        rows = [
+            (
+                safe(each.id),
+                safe(each.kind),
+                safe(each.title),
+                safe(each.recipient),
+                coloured(each.state),
+                str(each.tries),
+                ago(each.created_at, now),
+                safe(each.error or "-"),
+            )
+            for each in found
+        ]
+        print_table(("NOTICE", "KIND", "TITLE", "TO", "STATE", "TRIES", "SINCE", "PROBLEM"), rows)
+
+
+@notify.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def test(context: click.Context, as_json: bool) -> None:
+    """Send a notice to every recipient of the settings, now. Exit code 1 if any was not delivered.
+
+    It needs no daemon and leaves no record.
+
+    \b
+    Example:
+      runward notify test
+    """
+    from runward.daemon.notices.messenger import send
+
+    settings = settings_in_force(context)
+    if not settings.notify:
+        fail("the settings name nobody to tell: add [[notify]]", NOT_FOUND)
+    now = time.time()
+    told: list[JsonValue] = []
+    for recipient in settings.notify:
+        notice = _example(recipient.name, now)
+        why = send(recipient, notice)
+        told.append({"recipient": recipient.name, "delivered": why is None, "problem": why})
+        if not as_json:
+            click.echo(f"{recipient.name}: {'delivered' if why is None else f'not delivered: {safe(why)}'}")
+    if as_json:
+        print_json(told)
+    if any(isinstance(each, dict) and not each["delivered"] for each in told):
+        context.exit(NOT_SO)
+
+
+def _example(recipient: str, now: float) -> "PendingNotice":
+    from runward.daemon.store.tables.notices import PendingNotice
+
+    text = "This is what `runward notify test` sends."
+    name = f"nt_{uuid.uuid4().hex[:12]}"
+    return PendingNotice(name, "test", "test", recipient, "Runward can reach you", text, now, 0, now, now)
+
+
+@notify.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.dead_notices)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def retry(context: click.Context, identifier: str, as_json: bool) -> None:
+    """Try a notice again that was given up. It is durable when this returns, the daemon up or down.
+
+    \b
+    Example:
+      runward notify retry @last
+    """
+    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.spool import put
+    from runward.handlers.notices.events import NoticeRetryRequested
+
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = _find(connection, identifier)
+    if row.state != "dead":
+        fail(f"{row.id} is {row.state}: only what was given up can be tried again", NOT_SO)
+    request = str(uuid.uuid4())
+    event = NoticeRetryRequested(request, time.time(), row.id)
+    put(Path(settings.state_dir), request, dump_request(event))
+    if as_json:
+        print_json({"id": row.id, "status": "asked"})
+    else:
+        click.echo(f"{row.id} is to be tried again")
+
+
+def _find(connection: sqlite3.Connection, text: str) -> NoticeRow:
+    if text == LAST:
+        newest = notices(connection, "dead", 1)
+        if not newest:
+            fail("no notice was given up", NOT_FOUND)
+        return newest[0]
+    return one_of("notice", text, notices_called(connection, text))
+
+
+def _as_json(row: NoticeRow) -> JsonValue:
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "subject": row.subject,
+        "recipient": row.recipient,
+        "title": row.title,
+        "text": row.text,
+        "state": row.state,
+        "created_at": iso(row.created_at),
+        "tries": row.tries,
+        "next_at": iso(row.next_at) if row.state == "pending" else None,
+        "problem": row.error,
+        "settled_at": None if row.settled_at is None else iso(row.settled_at),
+    }

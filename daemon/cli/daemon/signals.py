@@ -1,0 +1,114 @@
+"""`runward daemon stop` and `runward daemon reload`: telling the daemon that runs, and waiting for what comes of it."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.daemon.report import report_of
+from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TIMED_OUT, TRY_AGAIN
+from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.terminal.output import fail, to_stderr
+from runward.daemon.cli.terminal.times import Length
+from runward.daemon.store.ownership import holder
+
+_Told = TypeVar("_Told")
+_PERIOD: Final = 0.05
+"""Seconds between two questions what came of it."""
+
+
+@click.command()
+@click.option(
+    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+)
+@click.pass_context
+def stop(context: click.Context, timeout: float) -> None:
+    """Stop the daemon, and wait until it has ended; runs go on.
+
+    Exit code 3: no daemon is running. 124: it took too long.
+
+    \b
+    Example:
+      runward daemon stop
+    """
+    state = settings_in_force(context).state_dir
+    pid = _daemon_of(state)
+    _tell(pid, signal.SIGTERM)
+    if _wait(lambda: True if holder(Path(state)) != pid else None, timeout) is None:
+        fail(f"daemon {pid} has not ended yet; it was told to", TIMED_OUT)
+    click.echo(f"daemon {pid} has stopped")
+
+
+@click.command()
+@click.option(
+    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+)
+@click.pass_context
+def reload(context: click.Context, timeout: float) -> None:
+    """Have the daemon read its settings again, and say whether they are in force.
+
+    Exit code 1: they were refused, and the old ones hold. 3: no daemon is running. 124: it took too long.
+
+    \b
+    Example:
+      runward daemon reload
+    """
+    state = settings_in_force(context).state_dir
+    pid = _daemon_of(state)
+    before = _settings_told(state, pid)
+    _tell(pid, signal.SIGHUP)
+    after = _wait(lambda: _news(before, _settings_told(state, pid)), timeout)
+    if after is None:
+        fail(f"daemon {pid} has not said yet what came of it; `runward status` will", TIMED_OUT)
+    if after.get("refused_at") is None:
+        click.echo("the settings are in force")
+        return
+    refused = after.get("refused")
+    for problem in refused if isinstance(refused, list) else []:
+        to_stderr(str(problem))
+    fail("the settings were refused; those before are in force", NOT_SO)
+
+
+def _daemon_of(state: str) -> int:
+    """The daemon that holds the state directory; ends the program where none does."""
+    pid = holder(Path(state))
+    if pid is None:
+        fail(f"no daemon is running in {state}", NOT_FOUND)
+    if not pid:
+        fail(f"the daemon in {state} has not said its process yet: try again", TRY_AGAIN)
+    return pid
+
+
+def _tell(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        fail(f"daemon {pid} has just ended", NOT_FOUND)
+    except PermissionError:
+        fail(f"daemon {pid} is another user's: ask as that user", NOT_SO)
+
+
+def _settings_told(state: str, pid: int) -> dict[str, JsonValue]:
+    """What the daemon says of its settings; an end meanwhile ends the program."""
+    if holder(Path(state)) is None:
+        fail(f"daemon {pid} has ended", NOT_FOUND)
+    told = report_of(state, pid).get("settings")
+    return told if isinstance(told, dict) else {}
+
+
+def _news(before: dict[str, JsonValue], after: dict[str, JsonValue]) -> dict[str, JsonValue] | None:
+    """What is said now, if that came of a reading since."""
+    times = ("since", "refused_at")
+    return after if after and any(before.get(each) != after.get(each) for each in times) else None
+
+
+def _wait(ask: Callable[[], _Told | None], patience: float) -> _Told | None:
+    end = time.monotonic() + patience
+    while (found := ask()) is None and time.monotonic() < end:
+        time.sleep(_PERIOD)
+    return found

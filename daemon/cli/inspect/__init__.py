@@ -1,0 +1,1 @@
+"""What files say, without a daemon."""

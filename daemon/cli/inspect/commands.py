@@ -1,0 +1,99 @@
+"""`runward inspect`: what a run directory or a transcript says, without daemon or store."""
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from runward.config.settings_keys import AUTO
+from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN
+from runward.daemon.cli.inspect.inspected import InspectedSession, told
+from runward.daemon.cli.inspect.native import inspect_native
+from runward.daemon.cli.inspect.transcript import Found, each_once, inspect_transcript
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.output import fail, note, print_json
+from runward.daemon.cli.terminal.progress import Progress, progress
+from runward.daemon.rundir.liveness import Writers
+from runward.daemon.rundir.sessions_under import CannotList, Hindrance, Place, sessions_under
+from runward.handlers.layouts import native, registry
+
+
+def _layouts() -> tuple[str, ...]:
+    return (AUTO, native.LAYOUT, *registry.LAYOUTS.names())
+
+
+@click.command()
+@click.argument("path", metavar="PATH", type=NamedPath(readable=False))
+@click.option(
+    "--layout",
+    default=AUTO,
+    show_default=True,
+    metavar="NAME",
+    shell_complete=completing.layouts,
+    help=f"One of {', '.join(_layouts())}.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list with one object for each session.")
+def inspect(path: str, layout: str, as_json: bool) -> None:
+    """What a session's files say: a run directory's, a transcript's, or those of all sessions under a directory.
+
+    It knows only what the files say, and the process where they name one.
+
+    Exit code 0: sessions were found. 1: nobody here knows the layout. 3: no such path.
+
+    \b
+    Example:
+      runward inspect ~/.local/state/runward/runs --json
+      runward inspect ~/.claude/projects
+    """
+    found: list[InspectedSession] = []
+    if layout in _layouts():
+        found = _sessions(path, layout)
+        known = "a layout that is known here" if layout == AUTO else f"the layout {layout}"
+        reason = f"{path} holds no session in {known}"
+    else:
+        reason = f"no layout {layout!r} is known here; there are {', '.join(_layouts())}"
+    if as_json:
+        print_json([each.as_json() for each in found])
+    else:
+        for each in found:
+            click.echo("\n".join(each.as_lines()))
+    if not found:
+        note(reason)
+        sys.exit(NOT_SO)
+
+
+def _sessions(path: str, layout: str) -> list[InspectedSession]:
+    try:
+        with progress() as reading:
+            found = list(_inspected(path, layout, reading))
+    except FileNotFoundError:
+        fail(f"there is no {path}", NOT_FOUND)
+    except CannotList as error:
+        fail(f"{path} {error}; check its rights", TRY_AGAIN)
+    return each_once(found)
+
+
+def _inspected(path: str, layout: str, reading: Progress) -> Iterator[Found]:
+    layouts = registry.LAYOUTS if layout == AUTO else registry.LAYOUTS.only(layout)
+    writers = Writers()
+    for place in sessions_under(path, layouts):
+        if isinstance(place, Hindrance):
+            note(f"{place.path} {place.message}")
+        elif isinstance(place.layout, str):
+            if layout in (AUTO, native.LAYOUT):
+                yield from _native(place)
+        else:
+            inspected = inspect_transcript(place.layout, place.path, writers, reading.read)
+            if inspected is not None:
+                yield inspected
+        reading.session()
+
+
+def _native(place: Place) -> Iterator[Found]:
+    inspected = inspect_native(place.path)
+    if isinstance(inspected, InspectedSession):
+        yield Found(inspected, place.path)
+        return
+    for problem in inspected:
+        note(f"{place.path} is no session: {told(problem)}")

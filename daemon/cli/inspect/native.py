@@ -1,0 +1,122 @@
+"""What a run directory says by itself: its files, and the process where they name one. No daemon, no store.
+
+The conclusions are those of the daemon's own functions; an open run that nobody can judge is `unknown`.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from runward.daemon.cli.inspect.inspected import InspectedSession
+from runward.daemon.ports.files import Gone
+from runward.daemon.rundir.last_change import last_change
+from runward.daemon.rundir.looking import look
+from runward.daemon.rundir.tailing import NotRegular, Tail, open_in_run
+from runward.daemon.world.machine import RealProcesses
+from runward.handlers.events import AttemptEnded
+from runward.handlers.layouts import native
+from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.layouts.scanner import Complaint, Item, Signature, Started
+from runward.handlers.layouts.transcript import Counts
+from runward.handlers.sessions.observe import NEVER_SEEN, RootRule, see, together
+from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, PROCESS_GONE, Standing
+from runward.handlers.unreadable import Unreadable
+
+_JOURNAL: Final = "events.jsonl"
+_TRACE: Final = "trace.jsonl"
+_COMPLAINTS: Final = 20
+"""Ill-formed lines of one file that are named."""
+
+
+class NativeRun(NamedTuple):
+    """What the documents of a run directory say; `problems` is what is wrong with them."""
+
+    started: Started
+    standing: Standing
+    problems: tuple[Complaint, ...]
+
+
+def inspect_native(path: str) -> InspectedSession | tuple[Complaint, ...]:
+    """What the run directory at `path` (absolute) says; where that is no session, what is wrong with its files."""
+    run = read_native(path)
+    if not isinstance(run, NativeRun):
+        return run
+    started, standing, problems = run.started, run.standing, list(run.problems)
+    counts = Counts(_count(path, _JOURNAL, None, problems), _count(path, _TRACE, "ToolCall", problems))
+    changed = last_change(path) if standing.ended_at is None else None
+    return InspectedSession(
+        native.LAYOUT,
+        started.declaration.session_id,
+        path,
+        standing,
+        None if changed is None else max(0.0, time.time() - changed),
+        started.at,
+        agent=started.declaration.agent,
+        counts=counts,
+        problems=tuple(problems),
+    )
+
+
+def read_native(path: str) -> NativeRun | tuple[Complaint, ...]:
+    """What the documents of the run directory at `path` (absolute) say; else what is wrong with them."""
+    place, directory = os.path.split(path)
+    sight = look(place, directory, native.DOCUMENTS, {})
+    if isinstance(sight, Unreadable | Gone):
+        why = sight.why if isinstance(sight, Unreadable) else "it is no directory of its own"
+        return (Complaint(directory, None, why, None),)
+    items = list(native.scan("", path, sight.documents))
+    problems = tuple(each for each in items if isinstance(each, Complaint))
+    started = next((each for each in items if isinstance(each, Started)), None)
+    if started is None:
+        return problems
+    return NativeRun(started, _standing(started, items, directory, sight.signatures), problems)
+
+
+def _standing(
+    started: Started, items: Sequence[Item], directory: str, signatures: tuple[tuple[str, Signature], ...]
+) -> Standing:
+    key = native.session_key("", directory)
+    watched, events = see(NEVER_SEEN, key, RootRule(False, 0.0), signatures, items)
+    ended = next((each for each in events if isinstance(each, AttemptEnded)), None)
+    if ended is not None:
+        return Standing(ended.status, ended.evidence, ended.reason_code, ended.reason_summary, ended.at)
+    named = [each for each in (watched.launcher, watched.process) if each is not None]
+    processes = RealProcesses()
+    if not named:
+        return Standing("unknown", None, NO_PROCESS, "it names no process")
+    if not native.is_here(started.host, processes.host()):
+        return Standing("unknown", None, OPEN_TURN, "its processes are another host's")
+    match together([processes.state(each) for each in named]):
+        case "alive":
+            return Standing("running", None, "run.started.ok", "it runs")
+        case "gone":
+            return Standing("aborted", "process_gone", PROCESS_GONE, "its processes are gone")
+        case "unknown":
+            return Standing("unknown", None, OPEN_TURN, "nobody can tell whether its processes live")
+
+
+def _count(path: str, name: str, event: str | None, problems: list[Complaint]) -> int:
+    """The lines of a journal that are objects; only those of one event, where one is named."""
+    try:
+        tail = Tail(lambda: open_in_run(path, name))
+    except FileNotFoundError:
+        return 0
+    except NotRegular:
+        problems.append(Complaint(name, None, "is not a regular file", None))
+        return 0
+    except OSError as error:
+        problems.append(Complaint(name, None, f"can't be read: {error.strerror}", None))
+        return 0
+    count = wrong = 0
+    for line in tail.lines():
+        value = NotJson("too long") if line.is_cut else read_json(line.content)
+        if not isinstance(value, dict):
+            wrong += 1
+            if wrong <= _COMPLAINTS:
+                why = value.message if isinstance(value, NotJson) else "holds no JSON object"
+                problems.append(Complaint(name, line.number, why, None))
+        elif event is None or value.get("event") == event:
+            count += 1
+    tail.close()
+    return count

@@ -1,0 +1,97 @@
+"""What a session of another tool says by itself: its files through their scanner, and its process where they name one.
+
+No daemon, no store. The conclusion is that of the daemon's own function, taken at this moment and not waited for.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from runward.daemon.cli.inspect.inspected import InspectedSession
+from runward.daemon.rundir.liveness import NOBODY_KNOWS, Writers
+from runward.daemon.rundir.session_reading import SessionRead, read_session
+from runward.handlers.layouts.places import PACKED, unpacked_name
+from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
+from runward.handlers.layouts.scanner import Complaint
+from runward.handlers.layouts.transcript import Told
+from runward.handlers.sessions.over import Standing, Writer, judge
+
+
+class Found(NamedTuple):
+    """A session, and who it is. Of two with one identity the one of greater weight counts."""
+
+    session: InspectedSession
+    identity: str
+    weight: tuple[bool, float, bool] = (True, 0.0, True)
+
+
+def inspect_transcript(
+    layout: LogLayout | DirectoryLayout, path: str, writers: Writers, was_read: Callable[[int], None]
+) -> Found | None:
+    """What the session at `path` (absolute) says; None for what belongs to another session, as a sub-agent's log.
+
+    `was_read` is told of the bytes while they are read.
+    """
+    # The process is asked for first: when it is gone by then, its last line is among those that are read.
+    named = layout.start(unpacked_name(path.rpartition("/")[2])).tell().session_id
+    writer = _writer(layout, path, named, writers)
+    read = read_session(layout, path, was_read)
+    told = read.told
+    if told.is_subagent:
+        return None
+    if told.session_id != named:
+        writer = _writer(layout, path, told.session_id, writers)
+    now = time.time()
+    quiet_s = max(0.0, now - read.changed_at) if read.changed_at is not None else 0.0
+    standing = judge(told, writer.liveness, layout.names_process, quiet_s, status=writer.status)
+    session = _inspected(layout, path, read, standing, quiet_s)
+    identity = f"{layout.name}:{told.session_id}" if layout.goes_by_id and told.session_id else path
+    return Found(session, identity, (not read.hindrances, told.moved_at or 0.0, not path.endswith(PACKED)))
+
+
+def each_once(found: Iterable[Found]) -> list[InspectedSession]:
+    """The sessions, in the order of their paths: one that lies in two places is that which was written last."""
+    kept: dict[str, Found] = {}
+    for each in found:
+        before = kept.get(each.identity)
+        if before is None or each.weight > before.weight:
+            kept[each.identity] = each
+    return sorted((each.session for each in kept.values()), key=lambda session: session.path)
+
+
+def _writer(
+    layout: LogLayout | DirectoryLayout, path: str, session_id: str | None, writers: Writers
+) -> Writer:
+    return NOBODY_KNOWS if session_id is None else writers.writer(layout.name, path, session_id)
+
+
+def _inspected(
+    layout: LogLayout | DirectoryLayout, path: str, read: SessionRead, standing: Standing, quiet_s: float
+) -> InspectedSession:
+    told = read.told
+    goes_on = standing.state in ("running", "unknown") and read.changed_at is not None
+    return InspectedSession(
+        layout.name,
+        told.session_id,
+        path,
+        standing,
+        quiet_s if goes_on else None,
+        read.started_at,
+        told.agent,
+        told.model,
+        told.cwd,
+        told.parent_session_id,
+        max(1, told.attempt),
+        told.counts,
+        told.usage,
+        _problems(told, read.hindrances),
+        names_files=isinstance(layout, DirectoryLayout),
+    )
+
+
+def _problems(told: Told, hindrances: tuple[Complaint, ...]) -> tuple[Complaint, ...]:
+    problems = (*hindrances, *told.complaints)
+    further = told.unreadable - sum(each.line is not None for each in told.complaints)
+    if further > 0:
+        problems += (Complaint("", None, f"{further} further lines can't be read", None),)
+    return problems

@@ -1,0 +1,1 @@
+"""Playbooks and contracts."""

@@ -1,0 +1,160 @@
+"""Watching a run that was asked for, from the request to its end: `play run --wait` and `--follow`."""
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import BY_STATUS, NOT_SO, WRONG_USAGE
+from runward.daemon.cli.play.run import Asked
+from runward.daemon.cli.session.journal_place import journal_place
+from runward.daemon.cli.session.journal_text import text_of, value_of
+from runward.daemon.cli.shell.request_waiting import AwayTime
+from runward.daemon.cli.terminal.output import coloured, note, print_json, print_json_line, safe
+from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, open_in_run
+from runward.daemon.store import reading, reading_causes, reading_starts
+from runward.handlers.layouts.foreign_json import NotJson
+from runward.handlers.requests.subjects import of_start
+
+_PERIOD: Final = 0.2
+"""Seconds between two looks: what a person calls at once."""
+
+_JOURNAL: Final = "events.jsonl"
+_LAST_LINES: Final = 10.0
+"""Seconds for which the journal's last lines are waited for once the verdict is known."""
+
+_FOLLOWED: Final = ("stdout.log", "stderr.log", _JOURNAL)
+
+
+class Standing(NamedTuple):
+    """What became of a request until now.
+
+    `status` is `asked`, `refused`, `held`, `owed`, `failed` (it never began), `begun`, or its session's where there
+    is one; `problem` says why it is no more.
+    """
+
+    status: str
+    problem: str | None = None
+    directory: str | None = None
+    session: reading.SessionRow | None = None
+
+
+def watch(state: str, asked: Asked, follow: bool, as_json: bool) -> int:
+    """Wait until the run is over, or can't be, and say so; returns the exit code."""
+    followed: Followed | None = None
+    away = AwayTime(Path(state))
+    while True:
+        with reading.reading(state) as connection:
+            standing = _standing(connection, asked)
+        if follow and followed is None and standing.directory is not None:
+            followed = Followed(standing.directory, as_json)
+        if followed is not None:
+            followed.show()
+        if standing.session is not None and standing.session.status != "running":
+            break
+        if standing.status in ("refused", "held", "failed"):
+            return _not_begun(asked, standing, as_json)
+        away.check()
+        time.sleep(_PERIOD)
+    if followed is not None:
+        _wait_for_journal(state, standing.session, followed)
+        followed.show(to_the_end=True)
+    return _over(asked, standing.session, as_json, follow)
+
+
+def _standing(connection: sqlite3.Connection, asked: Asked) -> Standing:
+    event = reading_causes.event_recorded(connection, asked.request)
+    if event is None:
+        return Standing("asked")
+    (job, *_) = reading_causes.jobs_for_events(connection, [event])
+    if job.state in ("held", "discarded"):
+        return Standing(
+            "held", f"job {job.id} is {job.state}: {job.error}; `runward why job:{job.id}` says more"
+        )
+    if job.state != "done":
+        return Standing("asked")
+    start = reading_starts.start_of(connection, asked.request)
+    if start is None:
+        decided = reading_causes.decisions_about(connection, of_start(asked.session_id))
+        return Standing("refused", "; ".join(each.summary for each in decided))
+    session = reading.session(connection, start.session_key)
+    status = start.state if session is None else session.status
+    return Standing(status, start.why, None if start.state == "owed" else start.directory, session)
+
+
+def _not_begun(asked: Asked, standing: Standing, as_json: bool) -> int:
+    status = "not_begun" if standing.status == "failed" else standing.status
+    if as_json:
+        print_json_line(asked.as_json(status, standing.problem))
+    else:
+        note(standing.problem or status)
+    return WRONG_USAGE if standing.status == "refused" else NOT_SO
+
+
+def _over(asked: Asked, session: reading.SessionRow, as_json: bool, is_stream: bool) -> int:
+    if as_json:
+        reason: JsonValue = {"code": session.reason_code, "summary": session.reason_summary}
+        said = asked.as_json(session.status, None, reason=reason, delivery=session.delivery)
+        (print_json_line if is_stream else print_json)(said)
+    else:
+        why = f"{safe(session.reason_code)}, {safe(session.reason_summary)}"
+        click.echo(f"{safe(asked.session_id)}: {coloured(session.status)} ({why})", err=is_stream)
+    return BY_STATUS[session.status]
+
+
+def _wait_for_journal(state: str, session: reading.SessionRow, followed: "Followed") -> None:
+    """Until the journal has all its lines: they are written after the verdict."""
+    give_up = time.monotonic() + _LAST_LINES
+    while time.monotonic() < give_up:
+        with reading.reading(state) as connection:
+            owed = reading.owed(connection, session.key, _JOURNAL)
+        if not owed or ends_with(journal_place(state, session), _JOURNAL, owed[-1]):
+            return
+        followed.show()
+        time.sleep(_PERIOD)
+
+
+class Followed:
+    """A run's output and journal, shown as they grow: output on stdout and stderr, the journal on stderr."""
+
+    def __init__(self, directory: str, as_json: bool) -> None:
+        self._directory = directory
+        self._as_json = as_json
+        self._tails: dict[str, Tail] = {}
+
+    def show(self, to_the_end: bool = False) -> None:
+        """Show what is new; `to_the_end` also a last line that nobody ended."""
+        for name in _FOLLOWED:
+            tail = self._tail(name)
+            if tail is None:
+                continue
+            for line in tail.lines():
+                self._say(name, line)
+            last = tail.unfinished() if to_the_end else None
+            if last is not None:
+                self._say(name, last)
+
+    def _tail(self, name: str) -> Tail | None:
+        """The file as soon as it is there. What is none, or may not be read, has nothing to show."""
+        if name not in self._tails:
+            try:
+                self._tails[name] = Tail(lambda: open_in_run(self._directory, name))
+            except (OSError, NotRegular):
+                return None
+        return self._tails[name]
+
+    def _say(self, name: str, line: Line) -> None:
+        text = line.content.decode("utf-8", "backslashreplace")
+        if not self._as_json:
+            shown = text_of(line) if name == _JOURNAL else safe(text)
+            click.echo(shown, err=name != "stdout.log")
+            return
+        stream = name.partition(".")[0]
+        value = value_of(line) if name == _JOURNAL else text
+        if isinstance(value, NotJson):
+            note(f"line {line.number} of {name} is left out: {value.message}")
+        else:
+            print_json_line({"stream": stream, "value": value})

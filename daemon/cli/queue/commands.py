@@ -1,0 +1,236 @@
+"""`runward queue`: jobs that wait, run or are held, and what a person can do about the held ones."""
+
+import time
+from typing import Final
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.cli.exits import NOT_SO, WRONG_USAGE
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.finding import find_job
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.terminal.output import (
+    ago,
+    align,
+    coloured,
+    fail,
+    iso,
+    local,
+    print_json,
+    print_table,
+    safe,
+)
+from runward.daemon.cli.terminal.times import Length
+from runward.daemon.store import reading_causes
+from runward.daemon.store.reading_causes import JobRow
+
+_STATES: Final = ("waiting", "running", "held", "done", "discarded")
+
+
+@click.group(cls=Group, invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def queue(context: click.Context, as_json: bool) -> None:
+    """Jobs: what the daemon still owes. Without a command: the list.
+
+    A held job stops its lane (one session, say) until it is retried or discarded.
+
+    \b
+    Example:
+      runward queue
+      runward queue retry 352 --wait
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(list_jobs, state=None, limit=None, as_json=as_json)
+
+
+@queue.command("list")
+@click.option(
+    "--state", type=click.Choice(_STATES), help="Only those in this state (default: all open ones)."
+)
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only so many.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_jobs(context: click.Context, state: str | None, limit: int | None, as_json: bool) -> None:
+    """Jobs that wait, run or are held; the held ones first.
+
+    \b
+    Example:
+      runward queue list --state held
+    """
+    with store_to_read(settings_in_force(context)) as connection:
+        if state is None:
+            jobs = reading_causes.open_jobs(connection)[:limit]
+        else:
+            jobs = reading_causes.jobs_in_state(connection, state, limit)
+    if as_json:
+        print_json([_as_json(job) for job in jobs])
+    elif not jobs:
+        click.echo("the queue is empty" if state is None else f"no jobs are {state}")
+    else:
+        now = time.time()
+        print_table(("JOB", "STATE", "HANDLER", "LANE", "AGE", "WHY"), [_row(job, now) for job in jobs])
+
+
+def _row(job: JobRow, now: float) -> tuple[str, ...]:
+    return (
+        str(job.id),
+        coloured(job.state),
+        safe(job.handler),
+        safe(job.lane),
+        ago(job.recorded_at, now),
+        safe(_why(job, now)),
+    )
+
+
+def _why(job: JobRow, now: float) -> str:
+    if job.blocked_by is not None:
+        return f"behind job {job.blocked_by}"
+    if job.state == "waiting" and job.run_after > now:
+        return f"due {ago(job.run_after, now)}" + (f": {job.error}" if job.error else "")
+    return job.error or ""
+
+
+def _as_json(job: JobRow) -> dict[str, JsonValue]:
+    return {
+        "id": job.id,
+        "event": job.event_key,
+        "type": job.event_type,
+        "handler": job.handler,
+        "lane": job.lane,
+        "state": job.state,
+        "tries": job.tries,
+        "error": job.error,
+        "recorded_at": iso(job.recorded_at),
+        "due_at": iso(job.run_after) if job.run_after else None,
+        "updated_at": iso(job.updated_at),
+        "blocked_by": job.blocked_by,
+    }
+
+
+@queue.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.jobs)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def show(context: click.Context, identifier: str, as_json: bool) -> None:
+    """One job: its event, its state and its last error. `runward why job:ID` tells its story.
+
+    \b
+    Example:
+      runward queue show @last
+    """
+    with store_to_read(settings_in_force(context)) as connection:
+        job = find_job(connection, identifier)
+    if as_json:
+        print_json(_as_json(job))
+        return
+    now = time.time()
+    facts = [
+        ("Job:", str(job.id)),
+        ("State:", coloured(job.state)),
+        ("Handler:", safe(job.handler)),
+        ("Event:", f"{job.event_type} {safe(job.event_key)}"),
+        ("Lane:", safe(job.lane)),
+        ("Recorded:", f"{local(job.recorded_at)} ({ago(job.recorded_at, now)})"),
+        ("Changed:", f"{local(job.updated_at)} ({ago(job.updated_at, now)})"),
+        ("Tries:", str(job.tries)),
+        ("Why:", safe(_why(job, now) or "-")),
+    ]
+    click.echo("\n".join(align(facts)))
+
+
+@queue.command()
+@click.argument("identifiers", metavar="[ID]...", nargs=-1, shell_complete=completing.jobs)
+@click.option("--all", "every", is_flag=True, help="All jobs that are held.")
+@click.option("--dry-run", is_flag=True, help="Only say which jobs would be retried.")
+@click.option("--wait", is_flag=True, help="Wait for what comes of it.")
+@click.option(
+    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the requests; with --wait what came of them.")
+@click.pass_context
+def retry(
+    context: click.Context,
+    identifiers: tuple[str, ...],
+    every: bool,
+    dry_run: bool,
+    wait: bool,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Put held jobs back into their lanes, to be tried again.
+
+    The request is durable when this returns, the daemon up or down. With --wait, exit code 0: the
+    jobs are done. 1: one is not. 75: no daemon is running. 124: it took too long.
+
+    \b
+    Example:
+      runward queue retry 352 --wait
+    """
+    from runward.daemon.cli.queue.requests import Asked, carry_out
+    from runward.handlers.events import JobRetryRequested
+
+    asked = Asked("retried", "done", lambda name, at, job: JobRetryRequested(name, at, job))
+    settings = settings_in_force(context)
+    carry_out(
+        settings, asked, _held(settings, identifiers, every), dry_run, timeout if wait else None, as_json
+    )
+
+
+@queue.command()
+@click.argument("identifiers", metavar="[ID]...", nargs=-1, shell_complete=completing.jobs)
+@click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept with the job.")
+@click.option("--all", "every", is_flag=True, help="All jobs that are held.")
+@click.option("--dry-run", is_flag=True, help="Only say which jobs would be discarded.")
+@click.option("--wait", is_flag=True, help="Wait for what comes of it.")
+@click.option(
+    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the requests; with --wait what came of them.")
+@click.pass_context
+def discard(
+    context: click.Context,
+    identifiers: tuple[str, ...],
+    reason: str,
+    every: bool,
+    dry_run: bool,
+    wait: bool,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Give held jobs up for good; those behind them in their lanes go on.
+
+    The request is durable when this returns, the daemon up or down. With --wait, exit code 0: the
+    jobs are discarded. 1: one is not. 75: no daemon is running. 124: it took too long.
+
+    \b
+    Example:
+      runward queue discard 352 --reason "its disk is gone"
+    """
+    from runward.daemon.cli.queue.requests import Asked, carry_out
+    from runward.handlers.events import JobDiscardRequested
+
+    if not reason.strip():
+        fail("--reason is empty: say why, for whoever asks later", WRONG_USAGE)
+    asked = Asked("discarded", "discarded", lambda name, at, job: JobDiscardRequested(name, at, job, reason))
+    settings = settings_in_force(context)
+    carry_out(
+        settings, asked, _held(settings, identifiers, every), dry_run, timeout if wait else None, as_json
+    )
+
+
+def _held(settings: Settings, identifiers: tuple[str, ...], every: bool) -> list[JobRow]:
+    """The held jobs that are meant; exits where one isn't held, for only held ones can be acted on."""
+    if bool(identifiers) == every:
+        fail("name the jobs, or give --all for every held one", WRONG_USAGE)
+    with store_to_read(settings) as connection:
+        if every:
+            return reading_causes.jobs_in_state(connection, "held")
+        jobs = {job.id: job for job in (find_job(connection, each, held=True) for each in identifiers)}
+    for job in jobs.values():
+        if job.state != "held":
+            fail(f"job {job.id} is {job.state}: only held jobs can be retried or discarded", NOT_SO)
+    return list(jobs.values())

@@ -1,0 +1,76 @@
+"""`runward run` for help and completion; a call of it never gets this far."""
+
+import re
+import sys
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from runward.daemon.cli.run.launch import USAGE
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.terminal.times import Length
+from runward.daemon.launch.containment_methods import MEANS
+
+
+class RunCommand(click.Command):
+    """The launcher, whose options are its own to read: `USAGE` is where they stand."""
+
+    def get_help(self, context: click.Context) -> str:
+        return USAGE.rstrip()
+
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The options; click asks here for whatever begins with a dash."""
+        options = re.findall(r"^  (--[a-z-]+).*?  (.+)$", USAGE, re.MULTILINE)
+        return [
+            CompletionItem(name, help=text.strip()) for name, text in options if name.startswith(incomplete)
+        ]
+
+
+def _means(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """How a process tree may be held together."""
+    return [CompletionItem(word) for word in MEANS if word.startswith(incomplete)]
+
+
+def _lengths(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return Length().shell_complete(context, parameter, incomplete)
+
+
+_VALUES: Final = {
+    "--playbook": completing.playbooks,
+    "--agent": completing.agents,
+    "--artifacts": completing.directories,
+    "--containment": _means,
+    "--timeout": _lengths,
+    "--grace": _lengths,
+}
+"""What completes the value of an option that takes one of a kind."""
+
+
+def _words(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The value of an option, or a word of the command."""
+    given: tuple[str, ...] = context.params.get("arguments") or ()
+    if given and given[-1] in _VALUES:
+        return _VALUES[given[-1]](context, parameter, incomplete)
+    return [CompletionItem(incomplete, type="file")]
+
+
+@click.command(
+    cls=RunCommand,
+    context_settings={
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+        "help_option_names": [],
+    },
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=_words)
+def run(arguments: tuple[str, ...]) -> None:
+    """Launch a command as a recorded session: runward run [OPTIONS] -- COMMAND…
+
+    \b
+    Example:
+      runward run --playbook review -- python3 review.py
+    """
+    from runward.daemon.cli.run.launch import main
+
+    sys.exit(main(arguments))

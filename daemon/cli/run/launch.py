@@ -1,0 +1,367 @@
+"""`runward run`: launches a command as a recorded session.
+
+It is dispatched before the rest of the command line is imported, and imports little itself: starting a command
+must cost hardly more than a bare interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from runward.daemon.cli.exits import (
+    GOOD,
+    INTERRUPTED,
+    NOT_FOUND,
+    NOT_SO,
+    OWN_BUG,
+    TRY_AGAIN,
+    WRONG_SETTINGS,
+    WRONG_USAGE,
+)
+from runward.daemon.processes.values import Value
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn
+
+    from runward.config.contract import Contract
+    from runward.daemon.launch.launch import Launched, Order
+
+
+USAGE = """\
+Usage: runward run [OPTIONS] -- COMMAND [ARGUMENT]...
+
+  Launch a command as a recorded session: a run directory of its own, its
+  output, how it ended, and the contract that it is held to.
+
+  Example: runward run --playbook review --timeout 30m -- claude -p "review it"
+
+Options:
+  --playbook NAME|FILE  the playbook whose artifacts, timeout and grace hold
+  --agent NAME|FILE     the agent profile whose default artifacts hold
+  --name NAME           run directory and session id (default: time and chance)
+  --timeout DURATION    after it the whole process tree is ended (30s, 5min, 2h)
+  --grace DURATION      between SIGTERM and SIGKILL (default: 5s)
+  --artifacts DIR       where the artifacts will lie (default: in the run's own)
+  --containment MEANS   auto, none, subreaper, cgroup, scope, pidns
+  --log-limit SIZE      the most that each log takes (100MB); 0B: no limit
+  --no-verify           leave out the verification at the end
+  --config FILE         the settings file
+  --help                show this and exit
+
+Exit codes: the command's own; 124 at the timeout; 128+n by signal n; 126 or
+127 where it could not be started; 1 where it ended 0 without a required
+artifact; 2 for wrong usage or a wrong playbook, 3 for one that is not found,
+78 for wrong settings.
+"""
+
+_WITH_VALUE = frozenset(
+    {
+        "playbook",
+        "agent",
+        "name",
+        "timeout",
+        "grace",
+        "artifacts",
+        "containment",
+        "log-limit",
+        "config",
+        "color",
+    }
+)
+_WITHOUT_VALUE = frozenset({"no-verify", "help", "debug"})
+_BEFORE_RUN = frozenset({"--config", "--color", "--debug"})
+"""Options of every command, which people also write before its name."""
+
+DEFAULT_GRACE_S = 5.0
+
+_PLAN = "flow.json"
+_NOT_STARTED = 126
+_EXIT_CODES = {"settings": WRONG_SETTINGS, "not_found": NOT_FOUND, "wrong_input": WRONG_USAGE}
+
+
+class Refusal(Exception):
+    """The launch is refused before anything was started; with the exit code, and the message for people."""
+
+    def __init__(self, exit_code: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Arguments(Value):
+    """The command line, taken apart but not yet understood."""
+
+    options: Mapping[str, str]
+    command: tuple[str, ...]
+
+
+def words_of_run(arguments: Sequence[str]) -> list[str] | None:
+    """The words for `main` where a whole command line calls `run`, options before its name included; else None."""
+    before: list[str] = []
+    rest = list(arguments)
+    while rest and rest[0].partition("=")[0] in _BEFORE_RUN:
+        before.append(rest.pop(0))
+        if before[-1] in ("--config", "--color") and rest:
+            before.append(rest.pop(0))
+    return [*before, *rest[1:]] if rest[:1] == ["run"] else None
+
+
+def run_and_end(arguments: Sequence[str]) -> NoReturn:
+    """`main`, and at once the end of this process: to take the interpreter apart takes as long as to fork it."""
+    if fault := os.environ.pop("RUNWARD_RUN_FAULT", None):
+        from runward.daemon import faults
+
+        faults.from_environment(fault)
+    code = main(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except BrokenPipeError:
+            pass  # whoever asked for it went away
+        except OSError as error:
+            if stream is sys.stdout:  # the usage: a command writes its output itself
+                _complain(f"can't write to stdout: {error.strerror}")
+                code = TRY_AGAIN
+    os._exit(code)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs `runward run` with the words after `run`; returns its exit code."""
+    try:
+        parsed = parse_arguments(arguments)
+        if "help" in parsed.options:
+            sys.stdout.write(USAGE)
+            return GOOD
+        cwd = _working_directory()
+        order, config = _order(parsed, cwd), parsed.options.get("config")
+        return _launch(order, config, cwd, is_verified="no-verify" not in parsed.options)
+    except Refusal as refusal:
+        _complain(str(refusal))
+        return refusal.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if "--debug" in arguments:
+            raise
+        _complain(f"a mistake in Runward itself: {type(error).__name__}: {error} (--debug shows where)")
+        return OWN_BUG
+
+
+def parse_arguments(arguments: Sequence[str]) -> Arguments:
+    """Options up to `--` or the first word that is none; the rest is the command. Raises Refusal."""
+    options: dict[str, str] = {}
+    rest = list(arguments)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        word = rest.pop(0)
+        if word == "--":
+            break
+        name, equals, value = word.removeprefix("--").partition("=")
+        if word == "-h":
+            name = "help"
+        if not (word.startswith("--") or word == "-h") or name not in _WITH_VALUE | _WITHOUT_VALUE:
+            raise Refusal(WRONG_USAGE, _unknown_option(word))
+        if name in _WITHOUT_VALUE:
+            if equals:
+                raise Refusal(WRONG_USAGE, f"--{name} takes no value")
+        elif not equals:
+            if not rest:
+                raise Refusal(WRONG_USAGE, f"--{name} needs a value")
+            value = rest.pop(0)
+        options[name] = value
+    return Arguments(options, tuple(rest))
+
+
+def _order(arguments: Arguments, cwd: str) -> Order:
+    """What to launch, from the command line and from what it names. Raises Refusal."""
+    from runward.daemon.launch.terms import TermsRefused, begin_terms
+
+    options = arguments.options
+    if not arguments.command:
+        raise Refusal(WRONG_USAGE, "no command given: write it after --, as runward run --help shows")
+    if not arguments.command[0]:
+        raise Refusal(WRONG_USAGE, "the command's first word names no program: it is empty")
+    timeout, grace = _duration(options, "timeout"), _duration(options, "grace")
+    name, artifacts = _name(options.get("name")), _artifacts(options.get("artifacts"))
+    log_limit = _size(options, "log-limit")
+    means = _means(options.get("containment", "auto"))
+    wait_for_terms = begin_terms(
+        options.get("playbook"), options.get("agent"), options.get("config"), os.environ, cwd
+    )
+    from runward.daemon.launch.launch import DEFAULT_LOG_LIMIT, Order  # while the terms are read
+
+    try:
+        terms = wait_for_terms()
+    except TermsRefused as refused:
+        raise Refusal(_EXIT_CODES[refused.blame], "\n".join(refused.messages)) from None
+    for warning in terms.warnings:
+        _complain(warning)
+    return Order(
+        command=arguments.command,
+        root=terms.root,
+        name=name,
+        playbook=terms.playbook,
+        agent=terms.agent,
+        contract=terms.contract,
+        artifacts=artifacts,
+        timeout=timeout if timeout is not None else terms.timeout,
+        grace=next(each for each in (grace, terms.grace, DEFAULT_GRACE_S) if each is not None),
+        containment=means,
+        low_disk=terms.low_disk,
+        log_limit=next(each for each in (log_limit, terms.log_limit, DEFAULT_LOG_LIMIT) if each is not None),
+        state=terms.state,
+        root_name=terms.root_name,
+    )
+
+
+def _launch(order: Order, config: str | None, cwd: str, *, is_verified: bool) -> int:
+    from runward.daemon.launch.containment_methods import ContainmentUnavailable
+    from runward.daemon.launch.ending import what_ended_it
+    from runward.daemon.launch.launch import launch
+
+    try:
+        launched = launch(order, os.environ)
+    except ContainmentUnavailable as error:
+        raise Refusal(WRONG_USAGE, str(error)) from None
+    except FileExistsError:
+        raise Refusal(
+            WRONG_USAGE, f"the name {order.name} is taken in {order.root}: choose another --name"
+        ) from None
+    except OSError as error:
+        raise Refusal(_NOT_STARTED, f"there can be no run directory in {order.root}: {error}") from None
+    ending = launched.ending
+    for complaint in launched.complaints:
+        _complain(complaint)
+    if is_verified and ending.cause == "exited" and ending.exit_code == 0:
+        return _verify(order, launched, config, cwd)
+    said = what_ended_it(ending)
+    if said is not None:
+        _say(f"{said} Inspect with:\n  runward session show {launched.session_id}")
+    return ending.launcher_code
+
+
+def _verify(order: Order, launched: Launched, config: str | None, cwd: str) -> int:
+    is_planned = os.path.lexists(os.path.join(launched.path, _PLAN))
+    if order.contract is None and not is_planned:
+        return GOOD
+    from runward.daemon.launch.verdict import contract_of, why_not_delivered
+
+    within = launched.path if order.artifacts is None else ""
+    contract = contract_of(order.contract)
+    if is_planned:
+        contract = _with_legs(order, contract, launched, within, config, cwd)
+    if contract is None:
+        return GOOD
+    summary = why_not_delivered(
+        contract, launched.artifacts, within, launched.path, launched.started_at, launched.session_id
+    )
+    if summary is None:
+        return GOOD
+    _say(summary)
+    return NOT_SO
+
+
+def _with_legs(
+    order: Order, contract: Contract | None, launched: Launched, within: str, config: str | None, cwd: str
+) -> Contract | None:
+    """The contract with the legs of the run's plan: of the first one, if a daemon saw that already."""
+    from runward.daemon.launch.flow import NotFolded, Place, declarer_of, folded_by_the_daemon, with_legs
+
+    if order.state is not None:
+        folded = folded_by_the_daemon(order.state, f"native:{order.root_name}/{launched.session_id}")
+        if folded is not None:
+            return folded
+    try:
+        place = Place(launched.path, launched.artifacts, within)
+        return with_legs(contract, place, lambda: declarer_of(config, os.environ, cwd))
+    except NotFolded as error:
+        _complain(f"{_PLAN}: its legs are not in the contract: {error}")
+        return contract
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise Refusal(WRONG_USAGE, "the working directory is gone: cd to one that is there") from None
+
+
+def _duration(options: Mapping[str, str], name: str) -> float | None:
+    if name not in options:
+        return None
+    from runward.config.duration import DurationError, parse_duration
+
+    try:
+        return parse_duration(options[name])
+    except DurationError as error:
+        raise Refusal(WRONG_USAGE, f"--{name} {error}; {error.fix}") from None
+
+
+def _size(options: Mapping[str, str], name: str) -> int | None:
+    if name not in options:
+        return None
+    from runward.config.shape import size_of
+
+    found = size_of(options[name])
+    if found is None:
+        raise Refusal(
+            WRONG_USAGE,
+            f"--{name} is no size: {options[name]!r}; write a whole number with its unit, as in 512KB, 256MB or 2GB",
+        )
+    return found
+
+
+def _name(name: str | None) -> str | None:
+    from runward.daemon.launch.record import why_no_name
+
+    if name is not None and (why := why_no_name(name)):
+        raise Refusal(WRONG_USAGE, f"--name {why}: {name!r}")
+    return name
+
+
+def _artifacts(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise Refusal(WRONG_USAGE, f"--artifacts is not valid UTF-8: {path!r}") from None
+    absolute = os.path.abspath(path)
+    if os.path.exists(absolute) and not os.path.isdir(absolute):
+        raise Refusal(WRONG_USAGE, f"--artifacts is no directory: {absolute}")
+    return absolute
+
+
+def _means(word: str) -> str:
+    from runward.daemon.launch.containment_methods import MEANS
+
+    if word not in MEANS:
+        raise Refusal(WRONG_USAGE, f"--containment {word!r}: write one of {', '.join(MEANS)}")
+    return word
+
+
+def _unknown_option(word: str) -> str:
+    from runward.config.problem import nearest
+
+    guess = nearest(word, [f"--{name}" for name in sorted(_WITH_VALUE | _WITHOUT_VALUE)])
+    return f"unknown option {word!r}" + (f"; did you mean {guess}?" if guess else "; see runward run --help")
+
+
+def _complain(message: str) -> None:
+    """On stderr, and safe for a terminal."""
+    if not message.isprintable():
+        from runward.config.problem import printable
+
+        message = "\n".join(map(printable, message.split("\n")))
+    _say(f"runward run: {message}")
+
+
+def _say(text: str) -> None:
+    if sys.stderr is None:
+        return  # the caller closed it
+    try:
+        print(text, file=sys.stderr)
+    except OSError:
+        pass  # nobody can read it; what counts is in the run directory and in the exit code

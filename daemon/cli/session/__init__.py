@@ -1,0 +1,1 @@
+"""Sessions: what ran, and what became of it."""

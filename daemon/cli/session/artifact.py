@@ -1,0 +1,144 @@
+"""`runward artifact`: what sessions found out."""
+
+import json
+import sqlite3
+import time
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import NOT_FOUND
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.finding import LAST, find_session, one_of
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.terminal.output import ago, coloured, fail, iso, print_json, print_table, safe
+from runward.daemon.cli.terminal.times import Moment
+from runward.daemon.store.reading_artifacts import ArtifactRow, Wanted, artifacts, artifacts_called
+
+
+@click.group(cls=Group)
+def artifact() -> None:
+    """Artifacts: the outcomes that sessions produced.
+
+    \b
+    Example:
+      runward artifact list --kind review_verdict --passed false --since 7d
+    """
+
+
+@artifact.command("list")
+@click.option("--kind", shell_complete=completing.outcome_kinds, help="Only those of this kind.")
+@click.option("--passed", type=click.Choice(["true", "false", "null"]), help="Only those with this result.")
+@click.option(
+    "--session", metavar="ID", shell_complete=completing.sessions, help="Only those of this session."
+)
+@click.option(
+    "--chain-run", metavar="ID", shell_complete=completing.chain_runs, help="Only those of its steps."
+)
+@click.option("--since", type=Moment(), help="Only those since.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=50, show_default=True, metavar="N", help="0: all."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_artifacts(
+    context: click.Context,
+    kind: str | None,
+    passed: str | None,
+    session: str | None,
+    chain_run: str | None,
+    since: float | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """What sessions found out, the newest first.
+
+    \b
+    Example:
+      runward artifact list --kind review_verdict --passed false --since 7d
+    """
+    from runward.daemon.cli.chain.runs import find_run
+
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        key = None if session is None else find_session(connection, settings, session).key
+        run = None if chain_run is None else find_run(connection, chain_run).id
+        found = artifacts(connection, Wanted(kind, passed, key, run, since, limit or -1))
+    if as_json:
+        print_json([artifact_as_json(each) for each in found])
+    elif not found:
+        click.echo("no artifacts")
+    else:
+        print_table(
+            ("ID", "KIND", "NAME", "PASSED", "SESSION", "WHEN", "SUMMARY"), [_row(each) for each in found]
+        )
+
+
+def artifact_as_json(row: ArtifactRow) -> dict[str, JsonValue]:
+    """An outcome as programs read it."""
+    return {
+        "id": row.id,
+        "session_id": row.session_key.rpartition("/")[2],
+        "session_key": row.session_key,
+        "kind": row.kind,
+        "name": row.name,
+        "summary": row.summary,
+        "passed": None if row.passed is None else bool(row.passed),
+        "content": None if row.content is None else json.loads(row.content),
+        "file_path": row.file_path,
+        "created_at": iso(row.created_at),
+        "updated_at": iso(row.updated_at),
+    }
+
+
+def _row(row: ArtifactRow) -> tuple[str, ...]:
+    return (
+        safe(row.id),
+        safe(row.kind),
+        safe(row.name),
+        passed_text(row),
+        safe(row.session_key.rpartition("/")[2]),
+        ago(row.updated_at, time.time()),
+        safe(row.summary or ""),
+    )
+
+
+def passed_text(row: ArtifactRow) -> str:
+    """Whether it passed, in a word."""
+    if row.passed is None:
+        return "-"
+    return coloured("ok", "passed") if row.passed else coloured("failed")
+
+
+@artifact.command()
+@click.argument("identifier", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def show(context: click.Context, identifier: str, as_json: bool) -> None:
+    """An outcome with all its fields. ID is its id, a beginning of it, or @last.
+
+    \b
+    Example:
+      runward artifact show @last
+    """
+    with store_to_read(settings_in_force(context)) as connection:
+        row = _find(connection, identifier)
+    if as_json:
+        print_json(artifact_as_json(row))
+        return
+    click.echo(f"artifact {safe(row.id)}: {safe(row.kind)} {safe(row.name)}, {passed_text(row)}")
+    click.echo(f"of {safe(row.session_key)}, from {safe(row.file_path or 'nothing')}")
+    content = None if row.content is None else json.loads(row.content)
+    click.echo(
+        "\n".join(safe(line) for line in json.dumps(content, indent=2, ensure_ascii=False).splitlines())
+    )
+
+
+def _find(connection: sqlite3.Connection, text: str) -> ArtifactRow:
+    if text == LAST:
+        newest = artifacts(connection, Wanted(limit=1))
+        if not newest:
+            fail("no session has produced an outcome yet", NOT_FOUND)
+        return newest[0]
+    return one_of("artifact", text, artifacts_called(connection, text))

@@ -1,0 +1,152 @@
+"""Sessions as programs read them: the objects of `session list --json` and `session show --json`."""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.session.launched_command import launched_command
+from runward.daemon.cli.terminal.output import iso
+from runward.daemon.store.reading import SessionRow, StatusChange
+from runward.daemon.store.reading_files import KeptFile
+from runward.handlers.contracts.artifact_facts import RULES
+
+
+def summary_of(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, JsonValue]:
+    """A session without what only one that is looked at alone needs."""
+    ended = row.finished_at
+    return {
+        "session_id": row.session_id,
+        "key": row.key,
+        "attempt": row.attempt,
+        "layout": row.layout,
+        "path": row.path,
+        "status": row.status,
+        "activity": row.activity,
+        "ended_by": row.ended_by,
+        "reason": {
+            "code": row.reason_code,
+            "summary": row.reason_summary,
+            "evidence_refs": json.loads(row.evidence_refs),
+        },
+        "started_at": iso(row.started_at),
+        "finished_at": iso(ended),
+        "duration_s": None if ended is None else round(ended - row.started_at, 6),
+        "playbook": row.playbook,
+        "agent": row.agent,
+        "invocation_id": row.invocation_id,
+        "contract_basis": row.contract_basis,
+        "contract_problem": row.contract_problem,
+        "delivery": row.delivery,
+        "origin": row.origin,
+        "linked": json.loads(row.linked),
+        **about_of(row)._asdict(),
+        "containment": row.containment,
+        "files": files_of(row, kept),
+        "not_judged_yet": row.not_judged_yet,
+    }
+
+
+class About(NamedTuple):
+    """What a session of another tool is about. `usage` has `input_tokens` and `output_tokens`."""
+
+    cwd: str | None = None
+    prompt: str | None = None
+    model: str | None = None
+    usage: JsonValue = None
+
+
+def about_of(row: SessionRow) -> About:
+    """Where a session of another tool works, what it was asked for first, its model and its tokens."""
+    if row.about is None:
+        return About()
+    cwd, prompt, model, given, made = json.loads(row.about)
+    usage = None if given is None else {"input_tokens": given, "output_tokens": made}
+    return About(cwd, prompt, model, usage)
+
+
+def tokens_of(told: About) -> str | None:
+    """The tokens of a session of another tool, where they are known."""
+    usage = told.usage
+    return f"{usage['input_tokens']} in, {usage['output_tokens']} out" if isinstance(usage, dict) else None
+
+
+def details_of(
+    row: SessionRow,
+    history: Sequence[StatusChange],
+    kept: Sequence[KeptFile],
+    outcomes: Sequence[JsonValue],
+) -> dict[str, JsonValue]:
+    """A session with its contract, its verification, its outcomes and its timeline."""
+    changes: list[JsonValue] = [
+        {
+            "at": iso(change.at),
+            "status": change.status,
+            "reason_code": change.reason_code,
+            "source": change.source,
+        }
+        for change in history
+    ]
+    launched = launched_command(row)
+    summary = summary_of(row, kept)
+    words: list[JsonValue] | None = None if launched.words is None else [*launched.words]
+    return {
+        **summary,
+        "cwd": summary["cwd"] or launched.cwd,
+        "command": words,
+        "contract": contract_of(row),
+        "verification": verification_of(row),
+        "rules": rules_of(row),
+        "artifacts": [*outcomes],
+        "history": changes,
+    }
+
+
+def contract_of(row: SessionRow) -> JsonValue:
+    """The snapshot that the session is held to; None where it has no contract."""
+    return None if row.artifact_contract_json is None else json.loads(row.artifact_contract_json)
+
+
+def verification_of(row: SessionRow) -> JsonValue:
+    """The verification object as ADR-0029 writes it; None where nothing was verified."""
+    kept = _kept_verification(row)
+    return {key: value for key, value in kept.items() if key != RULES} if kept is not None else None
+
+
+def rules_of(row: SessionRow) -> list[JsonValue]:
+    """What came of each rule of the contract at the last verification."""
+    rules = (_kept_verification(row) or {}).get(RULES)
+    return rules if isinstance(rules, list) else []
+
+
+def _kept_verification(row: SessionRow) -> dict[str, JsonValue] | None:
+    kept = None if row.artifact_verification_json is None else json.loads(row.artifact_verification_json)
+    return kept if isinstance(kept, dict) else None
+
+
+def files_of(row: SessionRow, kept: Sequence[KeptFile]) -> list[JsonValue]:
+    """The files that the session left behind as its contract expects, with their hashes once they are taken.
+
+    `size` is that of what was hashed, else that of what was verified.
+    """
+    known = {each.id: each for each in kept}
+    return [_file(each, known.get(str(each["id"]))) for each in produced_of(row)]
+
+
+def produced_of(row: SessionRow) -> list[dict[str, JsonValue]]:
+    """What the last verification found: `id`, `path` and `size` of each."""
+    verification = verification_of(row)
+    produced = verification.get("produced") if isinstance(verification, dict) else None
+    return [each for each in produced if isinstance(each, dict)] if isinstance(produced, list) else []
+
+
+def _file(verified: dict[str, JsonValue], kept: KeptFile | None) -> JsonValue:
+    hashed = kept.hashed if kept is not None else None
+    taken = hashed is not None and hashed.sha256 is not None
+    return {
+        "id": verified["id"],
+        "path": verified["path"],
+        "size": hashed.size if hashed is not None and taken else verified["size"],
+        "sha256": hashed.sha256 if hashed is not None else None,
+        "problem": hashed.problem if hashed is not None else None,
+    }

@@ -1,0 +1,524 @@
+"""`runward session`: what ran, and what became of it."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from runward.config.settings import Settings
+from runward.daemon.cli.session.as_json import about_of, details_of, summary_of, tokens_of, verification_of
+from runward.daemon.cli.session.liveness import NOBODY_CAN_TELL, is_unknown, silence
+from runward.daemon.cli.session.unjudged import NOT_JUDGED, unjudged
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.finding import find_session, how_to_judge, recorded_session
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.output import ago, coloured, duration, note, print_json, print_table, safe
+from runward.daemon.cli.terminal.times import Length, Moment
+from runward.daemon.cli.terminal.wrapping import columns_there, fitting, wrapped
+from runward.daemon.store import reading
+from runward.daemon.store.reading_artifacts import Wanted, artifacts
+from runward.daemon.store.reading_failures import is_unseen_failure, unseen_failures
+from runward.daemon.store.reading_files import kept_files
+
+STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
+FAILED: Final = ("failed", "timed_out", "aborted")
+
+
+_HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
+_ABOUT_HEADS: Final = ("CWD", "MODEL", "TOKENS", "PROMPT")
+"""What is shown as well where a session of another tool is among them."""
+_CONTRACT_PROBLEM: Final = "contract?"
+_SHOWN: Final = 32
+"""Characters of a prompt, and of a directory before only its last two names are shown."""
+_SPARE: Final = (
+    *("EVIDENCE", "VERIFIED", "TOKENS", "MODEL", "TOOK", "CWD", "DELIVERY", "PROMPT", "STARTED"),
+)
+"""What a narrow terminal does without, the least important first: `session show` has it."""
+
+
+@click.group(cls=Group)
+def session() -> None:
+    """Sessions: what ran, and what became of it.
+
+    An id is a session's id or key, any unique beginning of one, or @last for the newest.
+
+    \b
+    Example:
+      runward session list --status failed
+      runward session show @last
+    """
+
+
+@session.command("list")
+@click.option(
+    "--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="Only those with this status."
+)
+@click.option("--failed", is_flag=True, help="Only those that failed, timed out or were aborted.")
+@click.option(
+    "--layout",
+    "layouts",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completing.layouts,
+    help="Only those of this layout.",
+)
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completing.roots,
+    help="Only those of this root.",
+)
+@click.option(
+    "--playbook",
+    "playbooks",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completing.playbooks,
+    help="Only those under this playbook.",
+)
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completing.agents,
+    help="Only those of this agent.",
+)
+@click.option(
+    "--since", type=Moment(), metavar="TIME", help="Only those that started since: 2h, today, a date."
+)
+@click.option(
+    "--search",
+    "text",
+    metavar="TEXT",
+    help="Only those with this text in their id, playbook, agent, path or reason.",
+)
+@click.option(
+    "--cwd",
+    is_flag=False,
+    flag_value=".",
+    metavar="[DIR]",
+    type=NamedPath(),
+    shell_complete=completing.directories,
+    help="Only those that worked in this directory (default: this one) or below it.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Only the newest N; 0: all.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_sessions(
+    context: click.Context,
+    statuses: tuple[str, ...],
+    failed: bool,
+    layouts: tuple[str, ...],
+    roots: tuple[str, ...],
+    playbooks: tuple[str, ...],
+    agents: tuple[str, ...],
+    since: float | None,
+    text: str | None,
+    cwd: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Sessions with what became of them, the newest first.
+
+    A filter may be given again: a session fits that has one of its values.
+
+    \b
+    Example:
+      runward session list --failed --since 2h
+      runward session list --json --limit 1
+    """
+    settings = settings_in_force(context)
+    if failed:
+        statuses = (*statuses, *FAILED)
+    directory = None if cwd is None else os.path.abspath(cwd)
+    wanted = reading.Wanted(statuses, layouts, roots, playbooks, agents, since, text, directory)
+    most = limit + 1 if limit else None
+    with store_to_read(settings) as connection:
+        fresh = unjudged(connection, settings, most)
+        cwds = reading.working_directories(connection, [row.key for row in fresh]) if directory else {}
+        fresh = [row for row in fresh if wanted.has(row._replace(cwd=row.cwd or cwds.get(row.key)))]
+        known = {row.key for row in fresh}
+        rows = [row for row in reading.sessions(connection, wanted, most) if row.key not in known]
+        rows = sorted([*fresh, *rows], key=lambda row: (-row.started_at, row.key))
+        is_cut = bool(limit) and len(rows) > limit
+        rows = rows[:limit] if is_cut else rows
+        kept = kept_files(connection, [row.key for row in rows]) if as_json else {}
+    if as_json:
+        print_json([summary_of(row, kept.get(row.key, [])) for row in rows])
+    elif not rows:
+        click.echo("no sessions")
+    else:
+        _print_list(settings, rows)
+    if is_cut:
+        note(f"there are more than these {limit}, the newest: `--limit 0` shows all")
+
+
+def _print_list(settings: Settings, rows: Sequence[reading.SessionRow]) -> None:
+    now = time.time()
+    table = [_HEADS, *(_row(row, now) for row in rows)]
+    if any(row.about is not None for row in rows):
+        further = [_ABOUT_HEADS, *(_about(row) for row in rows)]
+        table = [(*facts, *more) for facts, more in zip(table, further, strict=True)]
+    heads, *shown = fitting(table, [head for head in _SPARE if head in table[0]], columns_there())
+    print_table(heads, shown)
+    if any(row.not_judged_yet for row in rows):
+        _say_below(f"{NOT_JUDGED}: what the run's own files say; {how_to_judge(settings)}")
+    if any(is_unknown(row) for row in rows):
+        _say_below(f"running?: {NOBODY_CAN_TELL}; `runward session show ID` says what to do about it")
+    if any(row.contract_problem is not None for row in rows):
+        _say_below(
+            f"{_CONTRACT_PROBLEM}: what the run names as its contract can't be used, or not all of it;"
+            " `runward session show ID` says why"
+        )
+
+
+def _say_below(said: str) -> None:
+    for line in wrapped(said, "runward: ", " " * 9, columns_there()):
+        click.echo(line, err=True)
+
+
+def _row(row: reading.SessionRow, now: float) -> tuple[str, ...]:
+    verification = verification_of(row)
+    verified = str(verification["status"]) if isinstance(verification, dict) else "-"
+    if row.contract_problem is not None:
+        verified = _CONTRACT_PROBLEM if verified == "-" else f"{coloured(verified)}, {_CONTRACT_PROBLEM}"
+    took = (row.finished_at or now) - row.started_at
+    return (
+        safe(row.session_id),
+        _status(row),
+        safe(row.reason_code),
+        verified if row.contract_problem is not None else coloured(verified),
+        coloured(row.delivery or "-"),
+        silence(row, now) if is_unknown(row) else safe(row.ended_by or "-"),
+        ago(row.started_at, now),
+        duration(max(0.0, took)),
+    )
+
+
+def _about(row: reading.SessionRow) -> tuple[str, ...]:
+    told = about_of(row)
+    cwd, prompt = told.cwd or "-", told.prompt or "-"
+    return (
+        safe(cwd if len(cwd) <= _SHOWN else "/".join(("…", *cwd.rsplit("/", 2)[1:]))),
+        safe(told.model or "-"),
+        tokens_of(told) or "-",
+        safe(prompt if len(prompt) <= _SHOWN else f"{prompt[: _SHOWN - 1]}…"),
+    )
+
+
+def _status(row: reading.SessionRow) -> str:
+    if row.not_judged_yet:
+        return f"{coloured(row.status)}, {NOT_JUDGED}"
+    if is_unknown(row):
+        return f"{coloured(row.status)}?"
+    return coloured(row.status) + (f", {row.activity}" if row.activity in ("idle", "waiting") else "")
+
+
+@session.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def show(context: click.Context, identifier: str, as_json: bool) -> None:
+    """Status and reason, contract beside verification, timeline and files of one session.
+
+    \b
+    Example:
+      runward session show @last
+    """
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = find_session(connection, settings, identifier)
+        history = reading.status_history(connection, row.key)
+        kept = kept_files(connection, [row.key]).get(row.key, [])
+        outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
+        from runward.daemon.cli.session.bundle_of import bundle_json, bundle_text, session_bundle
+
+        bundle = session_bundle(connection, settings, row)
+        if as_json:
+            from runward.daemon.cli.session.artifact import artifact_as_json
+
+            details = details_of(row, history, kept, [artifact_as_json(each) for each in outcomes])
+            print_json({**details, "bundle": bundle_json(bundle)})
+            return
+        from runward.daemon.cli.session.journal_place import journal_place
+        from runward.daemon.cli.session.text import lines_of, not_delivered
+
+        journal = journal_place(settings.state_dir, row)
+        lines = lines_of(
+            row,
+            journal,
+            history,
+            kept,
+            not_delivered(connection, row.key),
+            outcomes,
+            time.time(),
+            None if bundle is None else bundle_text(bundle),
+        )
+        is_news = is_unseen_failure(connection, row.key, time.time())
+    click.echo("\n".join(lines))
+    if is_news:
+        from runward.daemon.cli.session.seen import shown
+
+        shown(settings, row)
+
+
+@session.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("--timeout", type=Length(), metavar="DURATION", help="How long to wait (default: without end).")
+@click.option("--json", "as_json", is_flag=True, help="Print the session, as in `session list`.")
+@click.pass_context
+def wait(context: click.Context, identifier: str, timeout: float | None, as_json: bool) -> None:
+    """Wait until a session is over and judged, and end by its status.
+
+    Exit code 0: completed. 1: failed. 124: timed out. 130: aborted. 143: cancelled. Also 75: it is not judged,
+    and no daemon is running; 124: it was not over within --timeout.
+
+    \b
+    Example:
+      runward session wait @last --timeout 1h
+    """
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = find_session(connection, settings, identifier)
+    from runward.daemon.cli.session.wait import wait_until_over
+
+    wait_until_over(settings, row, timeout, as_json)
+
+
+@session.command()
+@click.argument("identifiers", metavar="[ID]...", nargs=-1, shell_complete=completing.sessions)
+@click.option("--all", "all_of_them", is_flag=True, help="All failures that `runward status` tells of.")
+@click.option("--wait", is_flag=True, help="Wait until it is recorded.")
+@click.option(
+    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the requests.")
+@click.pass_context
+def seen(
+    context: click.Context,
+    identifiers: tuple[str, ...],
+    all_of_them: bool,
+    wait: bool,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Say that you have seen how sessions failed, so that `runward status` tells of them no more.
+
+    The request is durable when this returns, the daemon up or down. With --wait, exit code 75: no
+    daemon is running. 124: it took too long.
+
+    \b
+    Example:
+      runward session seen --all
+    """
+    if bool(identifiers) == all_of_them:
+        raise click.UsageError("name the sessions, or give --all", context)
+    settings = settings_in_force(context)
+    from runward.daemon.cli.session.seen import failures_among, mark_seen
+
+    with store_to_read(settings) as connection:
+        rows = unseen_failures(connection, time.time()).newest
+        if not all_of_them:
+            named = [recorded_session(connection, settings, each) for each in identifiers]
+            rows = failures_among(named, [row.key for row in rows])
+    mark_seen(settings, rows, timeout if wait else None, as_json)
+
+
+@session.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("-f", "--follow", is_flag=True, help="Print what comes, until the run is over.")
+@click.option("--stderr", "is_stderr", is_flag=True, help="What it wrote to stderr, and not to stdout.")
+@click.option(
+    "-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Only the last N lines."
+)
+@click.option("--raw", is_flag=True, help="The bytes as they are, also those that steer a terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Print each line as a JSON object with its text.")
+@click.pass_context
+def logs(
+    context: click.Context,
+    identifier: str,
+    follow: bool,
+    is_stderr: bool,
+    count: int | None,
+    raw: bool,
+    as_json: bool,
+) -> None:
+    """What a run printed. What would steer the terminal is escaped.
+
+    Of a run in a terminal stdout and stderr are one. A line says how much is left out of a long one.
+
+    \b
+    Example:
+      runward session logs @last -f
+    """
+    if follow and count is not None:
+        raise click.UsageError("-n is for what is there: leave it or -f out", context)
+    if raw and as_json:
+        raise click.UsageError("--raw prints bytes: leave it or --json out", context)
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = find_session(connection, settings, identifier)
+    from runward.daemon.cli.session.logs import Form, print_output
+
+    name = "stderr.log" if is_stderr else "stdout.log"
+    form: Form = "raw" if raw else "json" if as_json else "safe"
+    print_output(settings, row, name, follow=follow, count=count, form=form)
+
+
+@session.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("-f", "--follow", is_flag=True, help="Print lines as they come, until the session is over.")
+@click.option(
+    "-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Only the last N lines."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list, or with -f a value a line.")
+@click.pass_context
+def tail(context: click.Context, identifier: str, follow: bool, count: int | None, as_json: bool) -> None:
+    """The journal of a session, as it lies in its run directory.
+
+    A line that is no JSON is shown as it is, and with --json named on stderr.
+
+    \b
+    Example:
+      runward session tail @last -f
+    """
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = find_session(connection, settings, identifier)
+    from runward.daemon.cli.session.tail import print_journal
+
+    print_journal(settings.state_dir, row, follow, count, as_json)
+
+
+@session.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the session.")
+@click.option("--wait", is_flag=True, help="Wait until the session is over.")
+@click.option(
+    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the request, with --wait what came of it.")
+@click.pass_context
+def cancel(
+    context: click.Context, identifier: str, reason: str, wait: bool, timeout: float, as_json: bool
+) -> None:
+    """End a running session: its launcher asks the whole process tree to end, and kills it after the grace.
+
+    The request is durable when this returns, the daemon up or down. With --wait, exit code 0: the
+    session is over. 1: it can't be cancelled. 75: no daemon is running. 124: it took too long.
+
+    \b
+    Example:
+      runward session cancel @last --reason "wrong branch" --wait
+    """
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = recorded_session(connection, settings, identifier)
+    from runward.daemon.cli.session.cancel import cancel as carry_out
+
+    carry_out(settings, row, reason, timeout if wait else None, as_json)
+
+
+@session.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def verify(context: click.Context, identifier: str, as_json: bool) -> None:
+    """The verification again, now, against the contract in the store: the same verdict, or what changed since.
+
+    Files are compared by size and time, and by content once they were hashed; the record is checked,
+    too: journals by content, events by their hashes. Exit code 0: all is as it was; without a
+    contract, that is the record. 1: something changed, or the session is still running. 75: the
+    directory or a journal can't be read.
+
+    \b
+    Example:
+      runward session verify @last
+    """
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = recorded_session(connection, settings, identifier)
+        kept = kept_files(connection, [row.key]).get(row.key, [])
+        from runward.daemon.cli.session.record import check_record
+        from runward.daemon.cli.session.verify import verify_again
+
+        record = check_record(connection, settings.state_dir, row.key)
+    sys.exit(verify_again(row, kept, record, as_json))
+
+
+@session.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option(
+    "--output",
+    "directory",
+    required=True,
+    metavar="DIR",
+    type=NamedPath(),
+    shell_complete=completing.directories,
+    help="Where to put the parts; the directory is made if it is not there.",
+)
+@click.option(
+    "--attempt",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The bundle of this attempt, not of the last one.",
+)
+@click.option("--force", is_flag=True, help="Replace parts that are there already and differ.")
+@click.option("--json", "as_json", is_flag=True, help="Print the parts with their sizes and hashes.")
+@click.pass_context
+def export(
+    context: click.Context, identifier: str, directory: str, attempt: int | None, force: bool, as_json: bool
+) -> None:
+    """Put the bundle of a session into a directory: REPLAY.jsonl, RECEIPT.json and PR_SUMMARY.md.
+
+    If the daemon writes none (history, `bundle = false`), it is made from the session's files now. Other files in DIR
+    stay. Exit code 1: the session is running, or a part is there and differs. 75: the bundle is still being made.
+
+    \b
+    Example:
+      runward session export @last --output ./bundle
+    """
+    settings = settings_in_force(context)
+    from runward.daemon.cli.session.export import export_bundle
+
+    with store_to_read(settings) as connection:
+        row = recorded_session(connection, settings, identifier)
+        export_bundle(connection, settings, row, attempt, directory, force, as_json)
+
+
+@session.command()
+@click.argument("left", metavar="ID", shell_complete=completing.sessions)
+@click.argument("right", metavar="ID", shell_complete=completing.sessions)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def diff(context: click.Context, left: str, right: str, as_json: bool) -> None:
+    """Compare what two sessions did: their calls in order, and how they ended.
+
+    They are identical if they made the same calls (tool, params, output) in the same order and ended in the same way;
+    ids, times and cost do not count. Exit code 0: identical. 1: different.
+
+    \b
+    Example:
+      runward session diff review-1 review-2
+    """
+    settings = settings_in_force(context)
+    from runward.daemon.cli.session.diff import print_difference
+
+    with store_to_read(settings) as connection:
+        rows = [recorded_session(connection, settings, each) for each in (left, right)]
+        sys.exit(print_difference(connection, settings, rows[0], rows[1], as_json))

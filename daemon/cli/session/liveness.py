@@ -1,0 +1,40 @@
+"""What is said of a running session of which nobody can tell whether it still runs."""
+
+from typing import Final
+
+from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.cli.terminal.output import ago, duration, local
+from runward.daemon.rundir.last_change import last_change
+from runward.daemon.store.reading import SessionRow
+
+NOBODY_CAN_TELL: Final = "nobody can tell whether it still runs"
+
+_HOOKED: Final = ("claude-code", "codex")
+
+
+def is_unknown(row: SessionRow) -> bool:
+    """Whether the record says `running` only because nobody saw the session's end."""
+    return row.status == "running" and row.activity is None
+
+
+def silence(row: SessionRow, now: float) -> str:
+    """For how long nothing was heard of it, which is all the evidence that there is."""
+    heard = last_change(row.path)
+    return "-" if heard is None else f"silent {duration(max(0.0, now - heard))}"
+
+
+def in_full(row: SessionRow, now: float) -> str:
+    """What it does, for its page: that nobody can tell, and since when nothing was heard."""
+    heard = last_change(row.path)
+    said = f"unknown: {NOBODY_CAN_TELL}"
+    return said if heard is None else f"{said}; nothing was heard since {local(heard)} ({ago(heard, now)})"
+
+
+def fix_of(layout: str) -> str:
+    """What can be done about such a session, and about the next ones."""
+    if layout == DEFAULT_LAYOUT:
+        return "write its exit.json; the next one should name its process in process.json"
+    said = "`stale_after` of its root ends such a session by its silence"
+    if layout not in _HOOKED:
+        return said
+    return f"{said}; `runward hook install {layout}` has the processes of the next ones known"

@@ -1,0 +1,70 @@
+"""`runward outcome`: whether a file holds a right outcome."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import NOT_FOUND, NOT_SO
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
+
+LARGEST: Final = 256 << 10
+
+
+@click.group(cls=Group)
+def outcome() -> None:
+    """Outcomes: what a session found out, typed.
+
+    \b
+    Example:
+      runward outcome check outcome.json
+    """
+
+
+@outcome.command()
+@click.argument("file", type=NamedPath(readable=False))
+@click.option(
+    "--kind",
+    shell_complete=completing.outcome_kinds,
+    help="The file must hold this kind, and need not name it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(file: str, kind: str | None, as_json: bool) -> None:
+    """Check the outcome in FILE: JSON, a JUnit report (.xml) or a SARIF log (.sarif).
+
+    Exit code 1: it is invalid, and each wrong field is named. 3: there is no such file.
+
+    \b
+    Example:
+      runward outcome check outcome.json --kind review_verdict
+    """
+    from runward.handlers.outcomes.facts import OutcomeFile
+    from runward.handlers.outcomes.reading import InvalidOutcome, read_outcome
+
+    try:
+        with Path(file).open("rb") as opened:
+            content = opened.read(LARGEST + 1)
+    except OSError as error:
+        fail(f"{file} can't be read: {error.strerror}", NOT_FOUND)
+    found = read_outcome(OutcomeFile(file, content if len(content) <= LARGEST else None), kind)
+    if isinstance(found, InvalidOutcome):
+        problems: list[JsonValue] = [
+            {"field": each.field, "message": each.message} for each in found.problems
+        ]
+        if as_json:
+            print_json({"valid": False, "outcome_kind": kind, "problems": problems})
+        else:
+            for each in found.problems:
+                click.echo(f"{safe(file)}: {safe(each.said())}")
+        sys.exit(NOT_SO)
+    checked = found.outcome
+    if as_json:
+        print_json({"valid": True, "outcome_kind": checked.kind, "problems": [], "outcome": checked.value})
+        return
+    kept = "" if checked.is_known else ", a kind that nobody registered: it is kept as it is"
+    click.echo(f"{coloured('ok', 'valid')}: {safe(checked.kind)}{kept}: {safe(checked.summary)}")

@@ -1,0 +1,174 @@
+"""One session as a person reads it: `session show`."""
+
+import json
+import os
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.cli.session.as_json import about_of, contract_of, files_of, tokens_of, verification_of
+from runward.daemon.cli.session.expected_artifacts import disagreement, panel
+from runward.daemon.cli.session.launched_command import launched_command
+from runward.daemon.cli.session.liveness import fix_of, in_full, is_unknown
+from runward.daemon.cli.session.run_output import last_lines
+from runward.daemon.cli.session.unjudged import NOT_JUDGED
+from runward.daemon.cli.terminal.output import ago, align, coloured, duration, local, safe, size
+from runward.daemon.store.reading import SessionRow, StatusChange
+from runward.daemon.store.reading_artifacts import ArtifactRow
+from runward.daemon.store.reading_causes import decisions_about
+from runward.daemon.store.reading_files import KeptFile
+from runward.handlers.contracts.file_problems import MEANINGS
+
+NOT_RECORDED: Final = f"{NOT_JUDGED}: this is what its own files say; the daemon's verdict counts"
+
+
+def not_delivered(connection: sqlite3.Connection, key: str) -> dict[str, str]:
+    """Why each artifact that the last verification missed didn't count, by path, as the daemon saw it."""
+    for decision in reversed(decisions_about(connection, key)):
+        known: JsonValue = json.loads(decision.known) if decision.known else None
+        found = known.get("not_delivered") if isinstance(known, dict) else None
+        if isinstance(found, dict):
+            return {path: str(why) for path, why in found.items()}
+    return {}
+
+
+def lines_of(
+    row: SessionRow,
+    journal: str,
+    history: Sequence[StatusChange],
+    kept: Sequence[KeptFile],
+    why: Mapping[str, str],
+    outcomes: Sequence[ArtifactRow],
+    now: float,
+    bundle: str | None = None,
+) -> list[str]:
+    """Everything about a session, as lines for a terminal; `journal` is the directory of its journal."""
+    verification = verification_of(row)
+    lines = align(_facts(row, journal, now, bundle))
+    clash = disagreement(row.status, row.reason_code, verification)
+    if clash is not None:
+        lines += ["", f"{coloured('warning', 'Both count')}: {safe(clash)}."]
+    for section in (
+        panel(contract_of(row), verification, why),
+        _timeline(history),
+        _files(row, kept),
+        _outcomes(outcomes),
+        _last_words(row),
+    ):
+        if section:
+            lines += ["", *section]
+    return lines
+
+
+def _outcomes(outcomes: Sequence[ArtifactRow]) -> list[str]:
+    from runward.daemon.cli.session.artifact import passed_text
+
+    if not outcomes:
+        return []
+    rows = [
+        (f"  {safe(each.kind)}", safe(each.name), passed_text(each), safe(each.summary or ""), safe(each.id))
+        for each in outcomes
+    ]
+    return ["Outcomes", *align(rows)]
+
+
+def _facts(row: SessionRow, journal: str, now: float, bundle: str | None) -> list[tuple[str, str]]:
+    took = duration(max(0.0, (row.finished_at or now) - row.started_at))
+    told = about_of(row)
+    launched = launched_command(row)
+    cwd = told.cwd or launched.cwd
+    facts: list[tuple[str, str | None]] = [
+        ("Session", safe(row.session_id)),
+        ("Key", safe(row.key)),
+        ("Status", f"{coloured(row.status)} ({safe(row.reason_code)})"),
+        ("Record", coloured("warning", NOT_RECORDED) if row.not_judged_yet else None),
+        ("Reason", safe(row.reason_summary)),
+        ("Activity", in_full(row, now) if is_unknown(row) else row.activity),
+        ("Fix", fix_of(row.layout) if is_unknown(row) else None),
+        ("Linked", ", ".join(safe(each) for each in json.loads(row.linked))),
+        ("Evidence", row.ended_by),
+        ("Delivery", coloured(row.delivery) if row.delivery else None),
+        ("Attempt", str(row.attempt) if row.attempt > 1 else None),
+        ("Started", f"{local(row.started_at)} ({ago(row.started_at, now)})"),
+        ("Finished", f"{local(row.finished_at)} (took {took})" if row.finished_at else f"- (for {took})"),
+        ("Playbook", row.playbook and safe(row.playbook)),
+        ("Agent", row.agent and safe(row.agent)),
+        ("Command", launched.command and safe(launched.command)),
+        ("Cwd", cwd and safe(cwd)),
+        ("Prompt", told.prompt and safe(told.prompt)),
+        ("Model", told.model and safe(told.model)),
+        ("Tokens", tokens_of(told)),
+        ("Invocation", row.invocation_id and safe(row.invocation_id)),
+        ("Containment", row.containment and safe(row.containment)),
+        ("Contract", _contract(row)),
+        ("Origin", "history: it ended before its root was first seen" if row.origin == "history" else None),
+        ("Path", safe(row.path)),
+        ("Artifacts", safe(row.artifacts_path) if contract_of(row) is not None else None),
+        ("Logs", ", ".join(safe(path) for path in _logs(row))),
+        ("Journal", safe(f"{journal}/events.jsonl") if row.origin == "live" else None),
+        ("Bundle", safe(bundle) if bundle is not None else None),
+    ]
+    return [(f"{name}:", value) for name, value in facts if value]
+
+
+def _contract(row: SessionRow) -> str | None:
+    """What became of the contract; silence where none was declared, and nothing is wrong."""
+    problem = f": {safe(row.contract_problem)}" if row.contract_problem is not None else ""
+    if row.artifact_contract_json is None:
+        return f"{coloured('warning', 'none')}{problem}" if problem else None
+    fixed = f"fixed ({row.contract_basis})" + (", with the legs of flow.json" if row.folded else "")
+    return f"{fixed}; {coloured('warning', 'not folded')}{problem}" if problem else fixed
+
+
+def _timeline(history: Sequence[StatusChange]) -> list[str]:
+    rows = [
+        (
+            f"  {local(change.at)}",
+            coloured(change.status),
+            safe(change.reason_code),
+            safe(change.reason_summary),
+            f"({change.source})",
+        )
+        for change in history
+    ]
+    return ["Timeline", "", *align(rows)] if rows else []
+
+
+def _files(row: SessionRow, kept: Sequence[KeptFile]) -> list[str]:
+    rows = [
+        (f"  {safe(str(each['path']))}", size(int(str(each["size"]))), _hash(each))
+        for each in files_of(row, kept)
+        if isinstance(each, dict)
+    ]
+    return [f"Files in {safe(row.artifacts_path)}", "", *align(rows)] if rows else []
+
+
+_LOGS: Final = ("stdout.log", "stderr.log")
+_LAST_LINES: Final = 10
+
+
+def _logs(row: SessionRow) -> list[str]:
+    """Where lies what the run printed."""
+    if row.layout != DEFAULT_LAYOUT:
+        return []
+    return [path for name in _LOGS if os.path.isfile(path := f"{row.path}/{name}")]
+
+
+def _last_words(row: SessionRow) -> list[str]:
+    """The end of what a run that did not complete wrote to stderr; of one in a terminal, of all that it wrote."""
+    if row.layout != DEFAULT_LAYOUT or row.status in ("running", "completed"):
+        return []
+    name = "stderr.log" if os.path.isfile(f"{row.path}/stderr.log") else "stdout.log"
+    lines = last_lines(row.path, name, _LAST_LINES)
+    return [f"Last lines of {name}", "", *(f"  {line}" for line in lines)] if lines else []
+
+
+def _hash(file: Mapping[str, JsonValue]) -> str:
+    """A file's hash in hex, or why there is none."""
+    problem = None if file["problem"] is None else f"it {MEANINGS[str(file['problem'])]}"
+    if file["sha256"] is None:
+        return "not hashed yet" if problem is None else coloured("warning", f"not hashed: {problem}")
+    told = f"sha256 {file['sha256']}"
+    return told if problem is None else f"{told} {coloured('warning', f'({problem})')}"

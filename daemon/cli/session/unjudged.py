@@ -1,0 +1,143 @@
+"""Native runs that the store does not know yet, or whose end it has not judged: what commands show of them.
+
+Commands look for themselves, so that a run shows up at once, the daemon up or down. Finding out that nothing is
+missing must cost next to nothing, so what reads run directories is imported only for those that are.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from runward.config.settings import Root, Settings
+from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.processes.identity import ProcessIdentity, state_of
+from runward.daemon.store import reading, reading_unjudged
+from runward.daemon.store.ownership import holder
+from runward.daemon.store.reading import SessionRow
+from runward.daemon.store.reading_unjudged import OpenRun
+
+NOT_JUDGED: Final = "not judged yet"
+_END: Final = "exit.json"
+
+MOST: Final = 1000
+"""Run directories that are asked for their times: those whose names come last, which by default begin with the time."""
+
+_BEHIND_S: Final = 60.0
+"""Seconds that a daemon may be behind: an event that is recorded so long after a root last changed says that nothing
+in the root was left out.
+"""
+
+
+def unjudged(
+    connection: sqlite3.Connection, settings: Settings, limit: int | None = None
+) -> list[SessionRow]:
+    """The runs that are not judged yet, as their files tell it, the newest first; at most `limit`."""
+    found = [each for root in _native(settings) for each in _unknown(connection, root)]
+    found.sort(key=_began, reverse=True)
+    rows = [row for root, name in found[:limit] if (row := _row(root, name)) is not None]
+    rows += _ended(connection, settings)
+    return sorted(rows, key=lambda row: (-row.started_at, row.key))[:limit]
+
+
+def unjudged_called(connection: sqlite3.Connection, settings: Settings, text: str) -> list[SessionRow]:
+    """The runs of which no daemon knows whose id, key or directory is `text`; if there are none, begins with it."""
+    if "/" not in text and text not in ("", ".", ".."):
+        unknown = [
+            root for root in _native(settings) if not reading_unjudged.is_known(connection, root.name, text)
+        ]
+        rows = [row for root in unknown if (row := _row(root, text)) is not None]
+        if rows:
+            return rows
+    rows = unjudged(connection, settings)
+    exact = [row for row in rows if text in _names(row)]
+    return exact or [row for row in rows if any(name.startswith(text) for name in _names(row))]
+
+
+def as_its_files_tell(connection: sqlite3.Connection, settings: Settings, row: SessionRow) -> SessionRow:
+    """The session as it is recorded; where its end is not judged yet, with the end that its files tell."""
+    if row.status != "running" or row.layout != DEFAULT_LAYOUT:
+        return row
+    return next((each for each in _ended(connection, settings) if each.key == row.key), row)
+
+
+def _names(row: SessionRow) -> tuple[str, str, str]:
+    return row.session_id, row.key, os.path.basename(row.path)
+
+
+def _native(settings: Settings) -> Iterator[Root]:
+    return (root for root in settings.roots if root.layout == DEFAULT_LAYOUT)
+
+
+def _unknown(connection: sqlite3.Connection, root: Root) -> list[tuple[Root, str]]:
+    """The directories in a root that no look remembers; the last `MOST` by name."""
+    try:
+        changed = os.stat(root.path).st_mtime
+        if reading_unjudged.recorded_since(connection, root.name, root.path, changed + _BEHIND_S):
+            return []
+        names = os.listdir(root.path)
+    except OSError:
+        return []  # `status` tells of a root that can't be read
+    known = reading_unjudged.known_directories(connection, root.name)
+    unknown = sorted((name for name in names if name not in known and _may_be_run(root, name)), reverse=True)
+    return [(root, name) for name in unknown[:MOST]]
+
+
+def _may_be_run(root: Root, name: str) -> bool:
+    """Whether the daemon would look at a directory of this name."""
+    is_text = name.isascii() or not any("\ud800" <= each <= "\udfff" for each in name)
+    return is_text and not name.startswith(".") and not any(fnmatchcase(name, each) for each in root.ignore)
+
+
+def _began(place: tuple[Root, str]) -> float:
+    """When a run directory was last written to: near enough to order them by."""
+    root, name = place
+    try:
+        return os.lstat(f"{root.path}/{name}").st_mtime
+    except OSError:
+        return 0.0
+
+
+def _row(root: Root, name: str) -> SessionRow | None:
+    """The run in a directory as its files tell it, None where it holds none."""
+    path = f"{root.path}/{name}"
+    if os.path.islink(path) or not os.path.isfile(f"{path}/run.json"):
+        return None
+    from runward.daemon.cli.session.unjudged_row import row_of
+
+    return row_of(root.name, path)
+
+
+def _ended(connection: sqlite3.Connection, settings: Settings) -> list[SessionRow]:
+    """The runs that are recorded as running, and whose files or processes say that they are over."""
+    paths = {root.name: root.path for root in _native(settings)}
+    is_up = holder(Path(settings.state_dir)) is not None
+    over = [
+        run.session_key
+        for run in reading_unjudged.open_runs(connection)
+        if run.root in paths and _is_over(f"{paths[run.root]}/{run.directory}", run, is_up)
+    ]
+    if not over:
+        return []
+    from runward.daemon.cli.session.unjudged_row import ended_row
+
+    return [ended_row(row) for key in over if (row := reading.session(connection, key)) is not None]
+
+
+def _is_over(path: str, run: OpenRun, is_up: bool) -> bool:
+    """Whether a run may be over. That its processes are gone a running daemon notices by itself."""
+    if os.path.lexists(f"{path}/{_END}"):
+        return True
+    processes = _processes(run)
+    return not is_up and bool(processes) and all(state_of(each) == "gone" for each in processes)
+
+
+def _processes(run: OpenRun) -> Sequence[ProcessIdentity]:
+    """The processes that a run names, where they are this host's."""
+    if run.host is not None and run.host != os.uname().nodename:
+        return ()
+    named = (json.loads(text) for text in (run.launcher, run.process) if text is not None)
+    return [ProcessIdentity(pid, ticks, boot) for pid, ticks, boot, *_ in named]

@@ -1,0 +1,229 @@
+"""`session verify`: the contract in the store held against the disk again, and compared with the verdict."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+import click
+
+from runward.config.contract import Contract
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN
+from runward.daemon.cli.session.as_json import produced_of, verification_of
+from runward.daemon.cli.session.record import Record
+from runward.daemon.cli.terminal.output import align, coloured, fail, iso, local, note, print_json, safe, size
+from runward.daemon.rundir.contract_facts import contract_facts
+from runward.daemon.rundir.hashes import file_hashes
+from runward.daemon.store.reading import SessionRow
+from runward.daemon.store.reading_files import KeptFile
+from runward.handlers.contracts.artifact_facts import RootFacts
+from runward.handlers.contracts.comparison import Compared, Look, compare, each_file
+from runward.handlers.contracts.file_hashes import FileHash
+from runward.handlers.contracts.snapshots import stored_contract
+from runward.handlers.contracts.verify import Verification, boundary, verification_as_json, verify
+from runward.handlers.unreadable import Unreadable
+
+_LONG: Final = 256 << 20
+"""Bytes from which on hashing shows its progress."""
+
+
+class Found(NamedTuple):
+    """What the verification comes to now, beside what it came to then."""
+
+    row: SessionRow
+    now: Verification
+    artifacts: tuple[Compared, ...]
+    record: Record
+
+    @property
+    def same(self) -> bool | None:
+        """Whether all is as it was; None where not all of the record can be read and the rest is."""
+        same = all(each.is_as_it_was for each in self.artifacts) and self._verdict() == self._verdict_then()
+        return self.record.same if same else False
+
+    def _verdict(self) -> tuple[JsonValue, JsonValue]:
+        return self.now.status, self.now.delivery
+
+    def _verdict_then(self) -> tuple[JsonValue, JsonValue]:
+        then = verification_of(self.row)
+        return then["status"] if isinstance(then, dict) else None, self.row.delivery
+
+
+def verify_again(row: SessionRow, kept: Sequence[KeptFile], record: Record, as_json: bool) -> int:
+    """Verify, compare and print; returns the exit code."""
+    if row.artifact_contract_json is None:
+        if as_json:
+            print_json(_as_json(row, None, record, None))
+        else:
+            click.echo(f"session {safe(row.session_id)} has no contract: there is nothing to verify")
+            click.echo("".join(f"{line}\n" for line in record.as_lines()), nl=False)
+        return _code(record.same)
+    if row.status == "running":
+        if as_json:
+            print_json(_as_json(row, None, record, None))
+        note(f"session {safe(row.session_id)} is still running: there is no verdict to compare with yet")
+        return NOT_SO
+    found = _verify(row, stored_contract(row.artifact_contract_json), kept, record)
+    if as_json:
+        print_json(_as_json(row, found, record, found.same))
+    else:
+        click.echo("\n".join(_lines(found)))
+    return _code(found.same)
+
+
+def _code(same: bool | None) -> int:
+    if same is None:
+        note("a journal can't be read, so nothing is known of it; try again")
+        return TRY_AGAIN
+    return GOOD if same else NOT_SO
+
+
+def _verify(row: SessionRow, contract: Contract, kept: Sequence[KeptFile], record: Record) -> Found:
+    root, within = row.artifacts_path, boundary(row.artifacts_path, row.path)
+    facts = contract_facts(contract, root, within, row.path, row.started_at)
+    if isinstance(facts, Unreadable):
+        fail(f"{root} can't be read: {facts.why}; try again", TRY_AGAIN)
+    then = _looks(row, kept)
+    files, found = each_file(contract, facts, then)
+    hashes = _hashes(root, within, files, found, then)
+    return Found(row, verify(contract, facts, time.time()), compare(files, then, found, hashes), record)
+
+
+def _looks(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, Look]:
+    """What each delivered file was like when it was verified, by id."""
+    known = {each.id: each for each in kept}
+    looks: dict[str, Look] = {}
+    for each in produced_of(row):
+        identifier = str(each["id"])
+        file = known.get(identifier)
+        # A hash counts where it is of what was verified; sessions of before the first hash kept no time either.
+        hashed = file.hashed.sha256 if file is not None and file.hashed and not file.hashed.problem else None
+        modified_ns = file.modified_ns if file is not None else None
+        looks[identifier] = Look(int(str(each["size"])), modified_ns, hashed)
+    return looks
+
+
+def _hashes(
+    root: str, within: str, contract: Contract, facts: RootFacts, then: dict[str, Look]
+) -> dict[str, FileHash]:
+    """The hashes of what is there, by id, where there is one to compare with."""
+    asked, total = [], 0
+    for entry, fact in zip(contract.expected, facts.files, strict=False):
+        before = then.get(entry.id)
+        if fact.state == "file" and before is not None and before.sha256 is not None:
+            asked.append(entry)
+            total += fact.size
+    if not asked:
+        return {}
+    with _progress(total) as go_on:
+        answer = file_hashes(root, within, [entry.path for entry in asked], go_on)
+    if isinstance(answer, Unreadable):
+        fail(f"{root} can't be read: {answer.why}; try again", TRY_AGAIN)
+    files = answer.files if answer.exists else (FileHash("absent"),) * len(asked)
+    return {entry.id: found for entry, found in zip(asked, files, strict=True)}
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], bool]]:
+    """A bar on a terminal where it takes a while."""
+    if total < _LONG or not sys.stderr.isatty():
+        yield lambda read: True
+        return
+    with click.progressbar(length=total, label="hashing", file=sys.stderr) as bar:
+
+        def go_on(read: int) -> bool:
+            bar.update(read)
+            return True
+
+        yield go_on
+
+
+def _as_json(row: SessionRow, found: Found | None, record: Record, same: bool | None) -> JsonValue:
+    return {
+        "session_id": row.session_id,
+        "key": row.key,
+        "attempt": row.attempt,
+        "status": row.status,
+        "same": same,
+        "verification": {
+            "then": verification_of(row),
+            "now": None if found is None else verification_as_json(found.now),
+        },
+        "delivery": {"then": row.delivery, "now": None if found is None else found.now.delivery},
+        "artifacts": [] if found is None else [_artifact(each) for each in found.artifacts],
+        "record": record.as_json(),
+    }
+
+
+def _artifact(compared: Compared) -> JsonValue:
+    return {
+        "id": compared.entry.id,
+        "path": compared.entry.path,
+        "required": compared.entry.required,
+        "state": compared.state,
+        "changed": list(compared.differences),
+        "then": _look(compared.then),
+        "now": _look(compared.now),
+    }
+
+
+def _look(look: Look | None) -> JsonValue:
+    if look is None:
+        return None
+    return {"size": look.size, "modified_at": iso(_seconds(look.modified_ns)), "sha256": look.sha256}
+
+
+def _seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / 1e9
+
+
+def _lines(found: Found) -> list[str]:
+    row, then = found.row, verification_of(found.row)
+    said = then["status"] if isinstance(then, dict) else None
+    verdict = coloured(found.now.status)
+    if said != found.now.status:
+        verdict = f"{verdict}, it was {coloured(str(said))}"
+    heads = {
+        True: "the same as at the verdict",
+        False: coloured("warning", "not as at the verdict"),
+        None: coloured("warning", "as at the verdict as far as it can be read"),
+    }
+    lines = [
+        f"Session {safe(row.session_id)}: {heads[found.same]} ({local(row.finished_at)})",
+        f"Verified now: {verdict}",
+        "",
+    ]
+    rows = [
+        (
+            "  REQUIRED" if each.entry.required else "  OPTIONAL",
+            safe(each.entry.id),
+            safe(each.entry.path),
+            coloured(_COLOURS.get(each.state, "warning"), each.state),
+            _said(each),
+        )
+        for each in found.artifacts
+    ]
+    return [*lines, *(align(rows) if rows else ["  nothing is expected"]), *found.record.as_lines()]
+
+
+_COLOURS: Final = {"same": "ok", "missing": "", "new": "warning", "gone": "failed"}
+
+
+def _said(compared: Compared) -> str:
+    """What is different, or what was compared."""
+    then, now = compared.then, compared.now
+    if then is None or now is None:
+        return size(then.size) if then is not None else size(now.size) if now is not None else ""
+    if compared.state == "same":
+        return f"{size(now.size)}, {'content compared' if now.sha256 else 'size and time compared'}"
+    told = {
+        "size": f"size {size(then.size)} -> {size(now.size)}",
+        "modified": f"modified {local(_seconds(then.modified_ns))} -> {local(_seconds(now.modified_ns))}",
+        "sha256": f"sha256 {then.sha256} -> {now.sha256}",
+    }
+    parts = [told[each] for each in compared.differences]
+    if "sha256" not in compared.differences and now.sha256 is not None:
+        parts.append("the content is the same")
+    return ", ".join(parts)

@@ -1,0 +1,96 @@
+"""`runward config`: the settings in force."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings, settings_to_json
+from runward.config.settings_keys import SETTINGS
+from runward.config.settings_layers import DEFAULT
+from runward.config.shape import as_written
+from runward.daemon.cli.shell.context import own_settings
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.terminal.output import align, print_json, safe
+from runward.daemon.configuration.settings import settings_files, working_directory
+
+
+@click.group(cls=Group)
+def config() -> None:
+    """The settings in force.
+
+    \b
+    Example:
+      runward config show --origin
+    """
+
+
+@config.command()
+@click.option("--origin", is_flag=True, help="Say of each setting where it was set.")
+@click.option("--json", "as_json", is_flag=True, help='Print JSON; with --origin "origin" and "files", too.')
+@click.pass_context
+def show(context: click.Context, origin: bool, as_json: bool) -> None:
+    """All settings, defaults included; in JSON durations are seconds, and sizes bytes.
+
+    \b
+    Example:
+      runward config show --origin
+    """
+    settings = own_settings(context)
+    files = (
+        settings_files(context.find_root().obj["config"], os.environ, working_directory()) if origin else []
+    )
+    if as_json:
+        print_json(_as_json(settings, files if origin else None))
+        return
+    rows = [
+        (f"{safe(key)} = {safe(value)}", f"# {safe(_origin(settings, key))}")
+        for key, value in _lines(settings)
+    ]
+    if origin:
+        click.echo(
+            "".join(f"# read: {safe(file)}\n" for file in files) or "# there is no settings file\n", nl=False
+        )
+    click.echo("\n".join(align(rows) if origin else [row[0] for row in rows]))
+
+
+def _as_json(settings: Settings, files: list[str] | None) -> JsonValue:
+    """The settings; with the files that were read, those and where each value comes from, too."""
+    value = settings_to_json(settings)
+    assert isinstance(value, dict)
+    if files is None:
+        return value
+    origins: dict[str, JsonValue] = {key: _origin(settings, key) for key, _ in _lines(settings)}
+    return {**value, "origin": origins, "files": [*files]}
+
+
+def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Dotted keys and their values as people write them, as `settings.origin` calls them."""
+    value = as_written(SETTINGS, settings_to_json(settings))
+    assert isinstance(value, dict)
+    for key, each in value.items():
+        if key == "roots":
+            assert isinstance(each, list)
+            for root in each:
+                assert isinstance(root, dict)
+                yield f"roots.{root['name']}", _text({name: root[name] for name in root if name != "name"})
+        elif key == "contracts":
+            assert isinstance(each, list)
+            for number, rule in enumerate(each):
+                yield f"contracts[{number}]", _text(rule)
+        elif isinstance(each, dict):
+            for name, inner in each.items():
+                yield f"{key}.{name}", _text(inner)
+        else:
+            yield key, _text(each)
+
+
+def _text(value: JsonValue | Mapping[str, JsonValue]) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _origin(settings: Settings, key: str) -> str:
+    """`file:line`, `environment VARIABLE` or `default`."""
+    return settings.origin.get(key, DEFAULT)

@@ -1,0 +1,40 @@
+"""Everything that is wrong with what the operator wrote: settings, playbooks, agent profiles, chains, and rules."""
+
+from runward.config.problem import Parsed, Problem
+from runward.config.settings import Settings
+from runward.daemon.cli.play.declared import declared
+from runward.daemon.configuration.settings import (
+    agent_names,
+    chain_names,
+    find_agent,
+    find_chain,
+    playbook_names,
+)
+
+
+def complaints_about(parsed: Parsed[Settings]) -> tuple[Problem, ...]:
+    """Every complaint, each once; where the settings can't be used, those about them alone."""
+    if parsed.value is None:
+        return parsed.problems
+    found = [parsed.problems]
+    found += [declared(parsed.value, name, None).problems for name in playbook_names(parsed.value)]
+    found += [find_agent(parsed.value, name).problems for name in agent_names(parsed.value)]
+    found += [find_chain(parsed.value, name).problems for name in chain_names(parsed.value)]
+    found.append(_rules_without_playbook(parsed.value))
+    return tuple(dict.fromkeys(problem for each in found for problem in each))
+
+
+def _rules_without_playbook(settings: Settings) -> tuple[Problem, ...]:
+    """The rules whose playbook isn't there; what is wrong with one that is, is said at the playbook itself."""
+    from runward.daemon.configuration.declarations import Declarer
+
+    there, declarer = playbook_names(settings), Declarer(settings)
+    return tuple(
+        rule.named_at.problem(
+            ("contracts", number, "playbook"),
+            str(declarer(rule.playbook, None).problem),
+            "write the playbook, or correct the rule",
+        )
+        for number, rule in enumerate(settings.contracts)
+        if rule.playbook not in there
+    )

@@ -1,0 +1,230 @@
+"""`runward hook`: what an agent's own hook runs, and how it gets into the agent's settings and out of them."""
+
+import difflib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import click
+
+from runward.config.problem import Problem
+from runward.config.settings_keys import AUTO
+from runward.config.settings_layers import DEFAULT
+from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import own_settings
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.terminal.output import complain, fail, note, safe
+from runward.daemon.configuration.agent_homes import agent_home, sessions_in
+from runward.daemon.configuration.settings import home_of, working_directory
+from runward.daemon.hooks import claude_code_settings, codex_settings
+from runward.daemon.hooks.claude_code_program import Program, accepts, events_of, installed
+from runward.daemon.hooks.command import SCRIPT, shell_command, words_of
+from runward.daemon.hooks.edit import Edited, Refused
+from runward.daemon.hooks.settings_file import SettingsFile, read_settings_file
+
+AGENTS: Final = (claude_code_settings.AGENT, codex_settings.AGENT)
+
+
+@click.group(cls=Group)
+def hook() -> None:
+    """Agents' hooks: they tell the daemon at once what it would find out a moment later.
+
+    \b
+    Example:
+      runward hook install claude-code --dry-run
+    """
+
+
+class _Script(click.Command):
+    """A command whose words all go to the script, as they are."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if args[:1] in (["--help"], ["-h"]):
+            return super().parse_args(context, args)
+        context.params = {"words": tuple(args)}  # the options are the script's to read
+        return []
+
+
+_state = click.option(
+    "--state",
+    metavar="DIR",
+    shell_complete=completing.directories,
+    help="The daemon's state directory (default: the usual one).",
+)
+_words = click.argument("words", nargs=-1, type=click.UNPROCESSED)
+
+
+@hook.command("claude-code", cls=_Script)
+@_state
+@_words
+def claude_code(words: tuple[str, ...]) -> None:
+    """What Claude Code's hook runs: the payload comes on stdin. It prints nothing and ends with 0.
+
+    \b
+    Example:
+      runward hook claude-code < payload.json
+    """
+    _become_script(claude_code_settings.AGENT, words)
+
+
+@hook.command("codex", cls=_Script)
+@_state
+@_words
+def codex(words: tuple[str, ...]) -> None:
+    """What Codex's notify runs: the payload is the last word. It prints nothing and ends with 0.
+
+    \b
+    Example:
+      runward hook codex '{"type": "agent-turn-complete", "thread-id": "0199"}'
+    """
+    _become_script(codex_settings.AGENT, words)
+
+
+def _become_script(agent: str, words: tuple[str, ...]) -> None:
+    os.execv(sys.executable, [sys.executable, "-S", "-E", SCRIPT, agent, *words])  # noqa: S606  # no shell
+
+
+_dry = click.option("--dry-run", is_flag=True, help="Only show what would change.")
+
+
+@hook.command("install")
+@click.argument("agent", type=click.Choice(AGENTS))
+@_dry
+@click.pass_context
+def install(context: click.Context, agent: str, dry_run: bool) -> None:
+    """Put the hook into the agent's settings: settings.json, or notify in config.toml.
+
+    The change is shown first. All else in the file stays byte for byte.
+
+    \b
+    Example:
+      runward hook install claude-code --dry-run
+    """
+    settings = own_settings(context)
+    state = settings.state_dir
+    words = words_of(agent, state)
+    if not "".join(words).isprintable():
+        fail("the path of Python, of Runward or of its state holds what can't be written down", NOT_SO)
+
+    program = installed(os.environ) if agent == claude_code_settings.AGENT else None
+    events = events_of(program)
+
+    def edit(text: str | None, name: str) -> Edited:
+        if agent == codex_settings.AGENT:
+            return codex_settings.install(text, name, words)
+        return claude_code_settings.install(text, name, shell_command(agent, state), events)
+
+    def check(undo: Callable[[], None]) -> None:
+        if program is not None:
+            _check_accepted(program, events, undo)
+        elif agent == claude_code_settings.AGENT:
+            click.echo(
+                "Claude Code was not found: the hook is for the events that 2.0 and later versions know"
+            )
+
+    removes = f"runward hook uninstall {agent} takes it out"
+    _carry_out(agent, edit, dry_run, "the hook stands in", removes, check)
+    if any(root.layout in (agent, AUTO) for root in settings.roots):
+        return
+    if all(settings.origin.get(f"roots.{root.name}") == DEFAULT for root in settings.roots):
+        click.echo(
+            "its sessions are followed from the daemon's next start, or when it reads its settings again"
+        )
+        return
+    click.echo(
+        f'but no root has the layout "{agent}", so its sessions are not followed; put into runward.toml:\n'
+    )
+    sessions = sessions_in(agent, os.path.dirname(settings_path(agent)))
+    click.echo(f'[[roots]]\npath = "{safe(sessions)}"\nlayout = "{agent}"')
+
+
+@hook.command("uninstall")
+@click.argument("agent", type=click.Choice(AGENTS))
+@_dry
+def uninstall(agent: str, dry_run: bool) -> None:
+    """Take the hook out of the agent's settings again: what install put in, and nothing else.
+
+    \b
+    Example:
+      runward hook uninstall codex
+    """
+    edit = codex_settings.uninstall if agent == codex_settings.AGENT else claude_code_settings.uninstall
+    _carry_out(agent, edit, dry_run, "no hook of Runward's is in", "")
+
+
+def _check_accepted(program: Program, events: Sequence[str], undo: Callable[[], None]) -> None:
+    """See whether the installed program takes settings with these hooks; else undo, and end with 1."""
+    match accepts(program, events, os.environ):
+        case True:
+            click.echo(f"{safe(program.name)} accepts the hooks")
+        case None:
+            why = f"{program.name} could not be asked whether it accepts the hooks: it called none when it was started"
+            note(f"{why}; see with /hooks in Claude Code whether they are there")
+        case False:
+            undo()
+            fail(f"{program.name} does not accept the hooks: the settings were put back as they were", NOT_SO)
+
+
+def _nothing_to_check(undo: Callable[[], None]) -> None:
+    """Where the settings can't be refused."""
+
+
+def _carry_out(
+    agent: str,
+    edit: Callable[[str | None, str], Edited],
+    dry_run: bool,
+    state: str,
+    more: str,
+    check: Callable[[Callable[[], None]], None] = _nothing_to_check,
+) -> None:
+    """Edit the agent's settings, after showing how; ends with 2 where the file must be left alone.
+
+    `check` is given what puts the file back as it was.
+    """
+    path = settings_path(agent)
+    try:
+        file = read_settings_file(path)
+        text = edit(file.text, path).text
+        if text == file.text:
+            click.echo(f"nothing to change: {state} {safe(path)}")
+            sys.exit(GOOD)
+        _show(file, text)
+        if not dry_run:
+            file.replace(text)
+            check(lambda: _undo(file, text))
+    except Refused as refusal:
+        complain([refusal.problem])
+        fail(f"{path} was left as it is", WRONG_USAGE)
+    if dry_run:
+        click.echo("nothing was changed (--dry-run)")
+    else:
+        click.echo(f"done: {state} {safe(path)}{f' ({more})' if more else ''}")
+
+
+def _undo(file: SettingsFile, text: str | None) -> None:
+    """Put back what `file` was before `text` was written. Raises `Refused` where somebody else wrote it since."""
+    now = read_settings_file(file.path)
+    if now.text != text:
+        fix = "take Runward's hooks out with `runward hook uninstall`"
+        raise Refused(Problem(file.path, None, None, "was changed while it was checked", fix))
+    now.replace(file.text)
+
+
+def settings_path(agent: str) -> str:
+    """Where the agent keeps its settings: in the directory that its variable names, else in its usual one."""
+    name = {claude_code_settings.AGENT: "settings.json", codex_settings.AGENT: "config.toml"}[agent]
+    return os.path.join(agent_home(agent, os.environ, home_of(os.environ), working_directory()), name)
+
+
+def _show(file: SettingsFile, text: str | None) -> None:
+    """The change as a unified diff."""
+    before, after = (each.splitlines() if each is not None else [] for each in (file.text, text))
+    names = (
+        file.path if file.text is not None else "/dev/null",
+        file.path if text is not None else "/dev/null",
+    )
+    for line in difflib.unified_diff(before, after, *names, lineterm=""):
+        colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
+        click.secho(safe(line), fg=colour)

@@ -1,0 +1,102 @@
+"""`runward root`: the directories that the daemon watches."""
+
+import time
+import uuid
+from pathlib import Path
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.daemon.report import report_of
+from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.status.commands import roots_of
+from runward.daemon.cli.terminal.output import coloured, print_json, print_table, safe
+from runward.daemon.store.ownership import holder
+
+
+@click.group(cls=Group)
+def root() -> None:
+    """Roots: the directories that the daemon watches.
+
+    \b
+    Example:
+      runward root list
+      runward root accept runs
+    """
+
+
+@root.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_roots(context: click.Context, as_json: bool) -> None:
+    """The roots, their layouts and their health.
+
+    The health is what the running daemon says; unknown where none runs.
+
+    \b
+    Example:
+      runward root list
+    """
+    settings = settings_in_force(context)
+    report = report_of(settings.state_dir, holder(Path(settings.state_dir)))
+    found = roots_of(settings, report)
+    assert isinstance(found, list)
+    histories = {each.name: each.history for each in settings.roots}
+    roots: list[dict[str, JsonValue]] = [
+        {**each, "history": histories.get(str(each["name"]))} for each in found if isinstance(each, dict)
+    ]
+    if as_json:
+        print_json(list(roots))
+    elif not roots:
+        click.echo("no roots: add one to the settings")
+    else:
+        print_table(("ROOT", "LAYOUT", "HISTORY", "HEALTH", "PATH"), [_row(each) for each in roots])
+
+
+@root.command("accept")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def accept(context: click.Context, name: str, as_json: bool) -> None:
+    """Have the directory that stands at a root's path be that root.
+
+    While another directory stands there than the one that the root's runs are in, as where its file
+    system is not mounted, nothing in it is judged. This says that it is right so: runs that are not in
+    it are gone. The request is durable when this returns, the daemon up or down.
+
+    \b
+    Example:
+      runward root accept runs
+    """
+    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.spool import put
+    from runward.daemon.rundir.looking import standing
+    from runward.handlers.events import RootAcceptRequested
+
+    settings = settings_in_force(context)
+    asked = next((each for each in settings.roots if each.name == name), None)
+    if asked is None:
+        names = ", ".join(each.name for each in settings.roots) or "none"
+        raise click.UsageError(f"there is no root {name!r}; the settings have: {names}")
+    found = standing(asked.path)
+    if found is None:
+        raise click.UsageError(f"there is no directory at {asked.path}: make or mount it first")
+    request = str(uuid.uuid4())
+    content = dump_request(RootAcceptRequested(request, time.time(), name, found.identity))
+    put(Path(settings.state_dir), request, content)
+    if as_json:
+        print_json({"request": request, "root": name, "path": asked.path})
+        return
+    click.echo(f"the directory at {safe(asked.path)} is the root {safe(name)} from now on")
+
+
+def _row(each: dict[str, JsonValue]) -> tuple[str, ...]:
+    problem = f" ({each['problem']})" if each["problem"] else ""
+    return (
+        safe(str(each["name"])),
+        safe(str(each["layout"])),
+        str(each["history"] or "-"),
+        coloured(str(each["health"])),
+        safe(f"{each['path']}{problem}"),
+    )

@@ -1,0 +1,20 @@
+"""`runward schema`: JSON Schemas of the files that people write, for editors."""
+
+import click
+
+from runward.config.schema import SCHEMAS
+from runward.config.schema import schema as schema_called
+from runward.daemon.cli.terminal.output import print_json
+
+
+@click.command()
+@click.argument("name", type=click.Choice(SCHEMAS))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, as it does anyway.")
+def schema(name: str, as_json: bool) -> None:
+    """The JSON Schema of a file that people write.
+
+    \b
+    Example:
+      runward schema playbook
+    """
+    print_json(schema_called(name))

@@ -1,0 +1,188 @@
+"""What the shell completes ids and names with: the store read-only, and never a word on the terminal."""
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from runward.config.settings import Settings
+from runward.daemon.configuration.settings import (
+    NotFound,
+    agent_names,
+    chain_names,
+    find_playbook,
+    load_settings,
+    playbook_names,
+    working_directory,
+)
+from runward.daemon.store import reading, reading_causes
+
+_OFFERED = 200
+_PLAIN: Final = re.compile(r"[\w@%+=:,./-]+")
+"""What a shell takes as it stands: a run may call itself `x;sh`, and what is offered is put on the command line."""
+
+
+def sessions(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Session ids that begin so, the newest first, with their status."""
+    settings = _settings(context)
+    if settings is None:
+        return []
+    try:
+        with reading.reading(settings.state_dir) as connection:
+            found = reading.sessions_beginning(connection, incomplete, _OFFERED)
+    except reading.StoreUnreadable:
+        return []
+    words = [
+        (identifier if identifier.startswith(incomplete) else key, status)
+        for key, identifier, status in found
+    ]
+    return [CompletionItem(word, help=status) for word, status in words if _PLAIN.fullmatch(word)]
+
+
+def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The numbers of open jobs, with what they are."""
+    settings = _settings(context)
+    if settings is None:
+        return []
+    try:
+        with reading.reading(settings.state_dir) as connection:
+            found = reading_causes.open_jobs(connection)
+    except reading.StoreUnreadable:
+        return []
+    return [
+        CompletionItem(str(job.id), help=f"{job.state} {job.handler}")
+        for job in found[:_OFFERED]
+        if str(job.id).startswith(incomplete)
+    ]
+
+
+def playbooks(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of playbooks; a file's name once it looks like one."""
+    if "/" in incomplete:
+        return [CompletionItem(incomplete, type="file")]
+    settings = _settings(context)
+    names = playbook_names(settings) if settings is not None else ()
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def chains(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of chains; a file's name once it looks like one."""
+    if "/" in incomplete:
+        return [CompletionItem(incomplete, type="file")]
+    settings = _settings(context)
+    return _beginning(chain_names(settings) if settings is not None else (), incomplete)
+
+
+def agents(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of agent profiles; a file's name once it looks like one."""
+    if "/" in incomplete:
+        return [CompletionItem(incomplete, type="file")]
+    settings = _settings(context)
+    return _beginning(agent_names(settings) if settings is not None else (), incomplete)
+
+
+def roots(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of the roots of the settings."""
+    settings = _settings(context)
+    return _beginning([root.name for root in settings.roots] if settings is not None else (), incomplete)
+
+
+def layouts(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of all layouts."""
+    from runward.handlers.layouts import native, registry
+
+    return _beginning([native.LAYOUT, *registry.LAYOUTS.names()], incomplete)
+
+
+def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Files, which the shell knows."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def directories(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Directories, which the shell knows."""
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def outcome_kinds(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The kinds of outcomes that are registered."""
+    from runward.config.outcome import kinds
+
+    return _beginning(sorted(kinds()), incomplete)
+
+
+def chain_runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The newest chain runs."""
+    from runward.daemon.store import reading, reading_chains
+
+    settings = _settings(context)
+    if settings is None:
+        return []
+    with reading.reading(settings.state_dir) as connection:
+        return _beginning(
+            [each.id for each in reading_chains.chain_runs(connection, None, None, None, 100)], incomplete
+        )
+
+
+def dead_notices(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The notices that were given up."""
+    from runward.daemon.store import reading, reading_notices
+
+    settings = _settings(context)
+    if settings is None:
+        return []
+    with reading.reading(settings.state_dir) as connection:
+        return _beginning([each.id for each in reading_notices.notices(connection, "dead", 100)], incomplete)
+
+
+def zones(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of time zones."""
+    from zoneinfo import available_timezones
+
+    return _beginning(sorted(available_timezones()), incomplete)
+
+
+def events(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The events that lines of the log are about, as far as they are often asked for."""
+    return _beginning(_EVENTS, incomplete)
+
+
+_EVENTS: Final = (
+    "ready",
+    "session.finished",
+    "settings.refused",
+    "job.held",
+    "root.problem",
+    "started",
+    "stopped",
+)
+
+
+def _beginning(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    found = [word for word in words if word.startswith(incomplete)]
+    return [CompletionItem(word) for word in found if _PLAIN.fullmatch(word)]
+
+
+def values(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The values that the named playbook's command takes and that aren't given yet, each with its `=`."""
+    settings, name = _settings(context), context.params.get("playbook")
+    if settings is None or not isinstance(name, str) or "/" in name:
+        return []
+    try:
+        playbook = find_playbook(settings, name).value
+    except NotFound:
+        return []
+    given = {word.partition("=")[0].rstrip(":") for word in context.params.get("values") or ()}
+    words = [f"{each}=" for each in playbook.takes if each not in given] if playbook is not None else []
+    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
+def _settings(context: click.Context) -> Settings | None:
+    """The settings in force; completion begins before the command, so `--config` is only a parameter yet."""
+    config = context.find_root().params.get("config")
+    return load_settings(config, os.environ, working_directory()).value

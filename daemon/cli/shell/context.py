@@ -1,0 +1,73 @@
+"""What commands begin with: the settings in force, and the store to read."""
+
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from runward.config.problem import Parsed
+from runward.config.settings import Settings
+from runward.daemon.cli.exits import WRONG_SETTINGS
+from runward.daemon.cli.terminal.output import complain, note
+from runward.daemon.configuration.settings import load_settings, state_dir_of_broken, working_directory
+from runward.daemon.store import reading
+
+
+def read_settings_of(config: str | None) -> Parsed[Settings]:
+    """The settings that this process would run under, or everything that is wrong with them."""
+    return load_settings(config, os.environ, working_directory())
+
+
+def own_settings(context: click.Context) -> Settings:
+    """The settings that are written down, or exit 78 with every complaint."""
+    parsed = read_settings_of(context.find_root().obj["config"])
+    complain(parsed.problems)
+    if parsed.value is None:
+        sys.exit(WRONG_SETTINGS)
+    return parsed.value
+
+
+def settings_in_force(context: click.Context) -> Settings:
+    """The settings that are written down; where they are wrong, those that the daemon goes by, and it is said so.
+
+    Exits 78 with every complaint where no daemon runs that could be asked.
+    """
+    config = context.find_root().obj["config"]
+    parsed = read_settings_of(config)
+    if parsed.value is not None:
+        complain(parsed.problems)
+        return parsed.value
+    settings = _settings_of_daemon(config)
+    if settings is None:
+        return own_settings(context)
+    complain(parsed.errors)
+    note(
+        "the settings are wrong, so this goes by those of the daemon: correct them, then `runward daemon reload`"
+    )
+    return settings
+
+
+def _settings_of_daemon(config: str | None) -> Settings | None:
+    """The settings that the daemon of this state directory goes by; None where none runs."""
+    from pathlib import Path
+
+    from runward.daemon.cli.daemon.report import report_of, settings_in_report
+    from runward.daemon.store.ownership import holder
+
+    state = state_dir_of_broken(config, os.environ, working_directory())
+    return None if state is None else settings_in_report(report_of(state, holder(Path(state))))
+
+
+@contextmanager
+def store_to_read(settings: Settings) -> Iterator[sqlite3.Connection]:
+    """The store as it stands now, the daemon up or down; empty, and said so, before the first daemon.
+
+    Raises `StoreUnreadable`.
+    """
+    if not reading.exists(settings.state_dir):
+        note(f"no daemon has run in {settings.state_dir} yet")
+    with reading.reading(settings.state_dir) as connection:
+        yield connection

@@ -1,0 +1,174 @@
+"""From what people type to the one thing that they mean: ids, their beginnings, and `@last`."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NoReturn, Protocol, TypeVar
+
+from runward.config.counting import counted
+from runward.config.problem import nearest
+from runward.config.settings import Settings
+from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_USAGE
+from runward.daemon.cli.session.unjudged import as_its_files_tell, unjudged, unjudged_called
+from runward.daemon.cli.terminal.output import fail, local, safe
+from runward.daemon.store import reading, reading_causes
+from runward.daemon.store.ownership import holder
+from runward.daemon.store.reading import SessionRow
+from runward.daemon.store.reading_causes import JobRow
+from runward.daemon.store.reading_pruning import Tombstone, tombstone
+
+LAST: Final = "@last"
+_NAMED: Final = 8
+"""Candidates that an ambiguous id names; more are only counted."""
+_SHOWN_BY: Final = {
+    "job": "queue list",
+    "notice": "notify list",
+    "chain run": "chain runs",
+    "approval": "chain approvals",
+}
+"""The commands that show what there is, but for those called `NOUN list`."""
+
+_COMPARED: Final = 2000
+"""The newest sessions, among which the nearest id is looked for."""
+
+
+class Identified(Protocol):
+    """What has an id."""
+
+    @property
+    def id(self) -> str: ...
+
+
+Called = TypeVar("Called", bound=Identified)
+
+
+def find_session(connection: sqlite3.Connection, settings: Settings, text: str) -> SessionRow:
+    """The session that `text` means; exits 2 where it means several, 3 where it means none.
+
+    Native runs that the store doesn't know yet are found, too.
+    """
+    if text == LAST:
+        return _newest(connection, settings)
+    refuse_empty(text)
+    key = session_called(connection, text)
+    if key is not None:
+        row = reading.session(connection, key)
+        assert row is not None, "it was found in the same transaction"
+        return as_its_files_tell(connection, settings, row)
+    found = unjudged_called(connection, settings, text)
+    if len(found) > 1:
+        refuse_ambiguous(text, [each.key for each in found])
+    if found:
+        return found[0]
+    refuse_pruned(connection, text)
+    return refuse_unknown("session", text, session_names(connection))
+
+
+def recorded_session(connection: sqlite3.Connection, settings: Settings, text: str) -> SessionRow:
+    """The session that `text` means, as the store has it; exits 75 where no daemon has looked at it yet."""
+    found = find_session(connection, settings, text)
+    row = reading.session(connection, found.key)
+    if row is None:
+        fail(f"session {safe(found.session_id)} is not judged yet: {how_to_judge(settings)}", TRY_AGAIN)
+    return row
+
+
+def how_to_judge(settings: Settings) -> str:
+    """What has a run judged that is not judged yet."""
+    is_up = holder(Path(settings.state_dir)) is not None
+    return "the daemon has not come to it yet, so try again" if is_up else "start `runward daemon`"
+
+
+def _newest(connection: sqlite3.Connection, settings: Settings) -> SessionRow:
+    """The session that started last, of those that are recorded and those that are not yet."""
+    recorded = reading.newest_session(connection)
+    found = unjudged(connection, settings, 1)
+    if recorded is not None:
+        found.append(as_its_files_tell(connection, settings, recorded))
+    if not found:
+        fail(
+            "there is no session yet: `runward run -- COMMAND` records one, and a root of the settings brings "
+            "those of an agent",
+            NOT_FOUND,
+        )
+    return max(found, key=lambda row: row.started_at)
+
+
+def refuse_pruned(connection: sqlite3.Connection, text: str) -> None:
+    """Exit 3 where the session of this id or key was pruned, with what is left of it."""
+    pruned = tombstone(connection, text)
+    if pruned is not None:
+        fail(_of_tombstone(pruned), NOT_FOUND)
+
+
+def _of_tombstone(pruned: Tombstone) -> str:
+    return (
+        f"the record of {safe(pruned.session_id)} was pruned {local(pruned.pruned_at)}: it was {pruned.status} after"
+        f" {counted(pruned.attempt, 'attempt', 'attempts')}, from {local(pruned.started_at)} to"
+        f" {local(pruned.finished_at)}; its last event was {pruned.event}, {pruned.hash}"
+    )
+
+
+def session_called(connection: sqlite3.Connection, text: str) -> str | None:
+    """The key of the session that `text` is or begins; exits 2 where it begins several."""
+    found = reading.sessions_called(connection, text, _NAMED + 1)
+    if len(found) > 1:
+        refuse_ambiguous(text, [_shortest(each, found) for each in found])
+    return found[0][0] if found else None
+
+
+def session_names(connection: sqlite3.Connection) -> list[str]:
+    """Ids and keys of the newest sessions, for suggestions."""
+    return [word for each in reading.newest_sessions(connection, _COMPARED) for word in each]
+
+
+def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> JobRow:
+    """The job of this number; exits 3 where there is none. `@last` is the newest, or the newest held one."""
+    if text == LAST:
+        newest = reading_causes.newest_job(connection, held)
+        if newest is None:
+            fail("no job is held" if held else "there is no job yet", NOT_FOUND)
+        text = str(newest)
+    number = text.removeprefix("job:")
+    job = reading_causes.job(connection, int(number)) if number.isdecimal() and len(number) < 19 else None
+    if job is None:
+        refuse_unknown("job", text, [str(each.id) for each in reading_causes.open_jobs(connection)])
+    return job
+
+
+def one_of(noun: str, text: str, found: Sequence[Called]) -> Called:
+    """The one of these that `text` is, or begins; exits 2 where it begins several, 3 where there are none."""
+    refuse_empty(text)
+    if not found:
+        refuse_unknown(noun, text, ())
+    exact = [each for each in found if each.id == text]
+    if len(found) > 1 and not exact:
+        refuse_ambiguous(text, [each.id for each in found])
+    return exact[0] if exact else found[0]
+
+
+def refuse_empty(text: str) -> None:
+    """Exit 2 where nothing was written."""
+    if not text:
+        fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
+
+
+def refuse_ambiguous(text: str, candidates: list[str]) -> NoReturn:
+    """Exit 2, naming the candidates."""
+    named = ", ".join(candidates[:_NAMED])
+    more = ", …" if len(candidates) > _NAMED else ""
+    fail(f"{text!r} may mean {named}{more}: write more of it, or the whole key", WRONG_USAGE)
+
+
+def refuse_unknown(noun: str, text: str, known: Iterable[str]) -> NoReturn:
+    """Exit 3, naming the nearest of what is known."""
+    guess = nearest(text, known)
+    shown_by = _SHOWN_BY.get(noun, f"{noun} list")
+    fix = f"did you mean {guess!r}?" if guess else f"`runward {shown_by}` shows what there is"
+    fail(f"there is no {noun} {text!r}; {fix}", NOT_FOUND)
+
+
+def _shortest(candidate: tuple[str, str], among: list[tuple[str, str]]) -> str:
+    """A candidate's id, or its key where another one has the same id."""
+    key, identifier = candidate
+    return identifier if sum(each[1] == identifier for each in among) == 1 else key

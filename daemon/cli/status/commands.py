@@ -1,0 +1,289 @@
+"""`runward status`: whether the daemon is up, and what it has to do.
+
+Figures come from the store, and from what the daemon writes of itself into `status.json`; whether it lives
+is what its lock says.
+"""
+
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.cli.daemon.report import report_of, settings_in_report
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
+from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.terminal.output import iso, print_json, safe
+from runward.daemon.cli.terminal.times import Period
+from runward.daemon.cli.terminal.wrapping import room
+from runward.daemon.configuration.settings import chain_names, changed_files, find_chain
+from runward.daemon.host.heartbeat import stalled_s
+from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
+from runward.daemon.store import reading, reading_chains
+from runward.daemon.store.ownership import holder
+from runward.daemon.store.reading_failures import unseen_failures
+from runward.daemon.store.reading_notices import notices_by_state
+from runward.daemon.watch.held_watches import held_watches
+
+USUAL_PERIOD: Final = "2"
+"""Seconds between two pages where nobody says: as watch(1) does."""
+
+MOST_RUNNING: Final = 10
+"""Running sessions that are shown; more are only counted."""
+
+MOST_FAILURES: Final = 10
+"""Failures that are named; more are only counted."""
+
+
+class Status(NamedTuple):
+    """What `--json` prints, and the sessions that began first of those that run, for people."""
+
+    told: dict[str, JsonValue]
+    running: list[reading.RunningRow]
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--watch",
+    "every",
+    type=Period(),
+    is_flag=False,
+    flag_value=USUAL_PERIOD,
+    metavar="[SECONDS]",
+    help="On a terminal: draw it again and again (every 2 s), until Ctrl-C.",
+)
+@click.pass_context
+def status(context: click.Context, as_json: bool, every: float | None) -> None:
+    """Is the daemon up and well, what needs you, what is running, waiting, held and due?
+
+    Exit code 0: it is running. 1: it is, and gives no sign of life. 3: it is not running.
+
+    \b
+    Example:
+      runward status
+      runward status --watch
+    """
+    settings = settings_in_force(context)
+    if every is not None:
+        _watch(settings, every, as_json)
+    found = status_of(settings, time.time())
+    if as_json:
+        print_json(found.told)
+    else:
+        click.echo("\n".join(_page(settings, found)))
+    sys.exit(_code(found.told))
+
+
+def _code(found: Mapping[str, JsonValue]) -> int:
+    if not found["running"]:
+        return NOT_FOUND
+    return GOOD if found["stalled_s"] is None else NOT_SO
+
+
+def _watch(settings: Settings, every: float, as_json: bool) -> NoReturn:
+    from runward.daemon.cli.terminal.redrawing import redraw
+
+    if as_json:
+        raise click.UsageError("--watch is for people, --json for programs: give one of them")
+    if not sys.stdout.isatty():
+        raise click.UsageError(
+            "--watch needs a terminal; programs call `runward status --json` again and again"
+        )
+    redraw(lambda: _page_or_why_not(settings), every)
+
+
+def _page_or_why_not(settings: Settings) -> list[str]:
+    try:
+        return _page(settings, status_of(settings, time.time()))
+    except reading.StoreUnreadable as error:
+        return [safe(str(error))]
+
+
+def _page(settings: Settings, found: Status) -> list[str]:
+    from runward.daemon.cli.status.text import lines_of
+
+    return lines_of(found.told, found.running, settings.state_dir, time.time(), room())
+
+
+def status_of(settings: Settings, now: float) -> Status:
+    """How things are at this moment."""
+    with reading.reading(settings.state_dir) as connection:
+        pid = holder(Path(settings.state_dir))
+        report = report_of(settings.state_dir, pid)
+        settings = settings_in_report(report) or settings
+        told: dict[str, JsonValue] = {
+            "running": pid is not None,
+            "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
+            "since": iso(_number(report.get("since"))),
+            "pid": pid or None,
+            "epoch": reading.epoch(connection),
+            "version": report.get("version"),
+            "http": None,
+            "sessions": dict(reading.sessions_by_status(connection)),
+            "chains": _chains(settings, connection),
+            "chain_runs": reading_chains.runs_by_status(connection),
+            "approvals": len(reading_chains.open_approvals(connection)),
+            "notices": notices_by_state(connection),
+            "queue": _queue(connection, now),
+            "requests": {
+                "waiting": _files(settings.state_dir, INBOX),
+                "rejected": _files(settings.state_dir, REJECTED),
+            },
+            "coverage": _coverage(report, pid),
+            "lag": {
+                "event_to_verdict_p50_s": report.get("lag_p50_s"),
+                "event_to_verdict_p99_s": report.get("lag_p99_s"),
+            },
+            "fences_refused": report.get("fences_refused"),
+            "held_by_reason": dict(reading.held_by_reason(connection)),
+            "degraded": report.get("degraded", []),
+            "next_due": _next_due(connection),
+            "retention_s": settings.retention,
+            "failures": _failures(connection, now),
+            "settings": _settings(settings, report),
+            "roots": roots_of(settings, report),
+            "problems": _problems(connection, report),
+        }
+        return Status(told, reading.running(connection, MOST_RUNNING))
+
+
+def _chains(settings: Settings, connection: sqlite3.Connection) -> JsonValue:
+    """How many chains fire, are paused or disabled, and are wrong."""
+    counts = {"active": 0, "paused": 0, "disabled": 0, "quarantined": 0}
+    names = chain_names(settings)
+    statuses = reading_chains.chain_statuses(connection) if names else {}
+    for name in names:
+        found = find_chain(settings, name).value
+        known = None if found is None else statuses.get(found.name)
+        counts["quarantined" if found is None else "active" if known is None else known.status] += 1
+    return dict(counts)
+
+
+def _files(state: str, name: str) -> int:
+    """How many requests lie in this directory of the state."""
+    try:
+        return sum(each.endswith(SUFFIX) for each in os.listdir(os.path.join(state, name)))
+    except OSError:
+        return 0
+
+
+def roots_of(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
+    """The roots as the daemon sees them; without one, those of the settings, of unknown health."""
+    told = report.get("roots")
+    if isinstance(told, list):
+        return told
+    return [
+        {"name": root.name, "path": root.path, "layout": root.layout, "health": "unknown", "problem": None}
+        for root in settings.roots
+    ]
+
+
+def _settings(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
+    """Where the settings in force come from, which files changed since, and why newer ones were refused.
+
+    Without a daemon, those that one would go by.
+    """
+    told = report.get("settings")
+    if not isinstance(told, dict):
+        return {
+            "files": [path for path, _ in settings.files],
+            "since": None,
+            "changed": [],
+            "refused_at": None,
+            "refused": [],
+        }
+    files = _files_read(told.get("files"))
+    return {
+        "files": [path for path, _ in files],
+        "since": iso(_number(told.get("since"))),
+        "changed": [*changed_files(files)],
+        "refused_at": iso(_number(told.get("refused_at"))),
+        "refused": told.get("refused", []),
+    }
+
+
+def _files_read(value: JsonValue) -> list[tuple[str, int]]:
+    pairs = value if isinstance(value, list) else []
+    return [(str(path), int(str(checksum))) for path, checksum in map(_pair, pairs)]
+
+
+def _pair(value: JsonValue) -> tuple[JsonValue, JsonValue]:
+    assert isinstance(value, list), "our own report"
+    path, checksum = value
+    return path, checksum
+
+
+def _queue(connection: sqlite3.Connection, now: float) -> JsonValue:
+    figures = reading.queue_figures(connection)
+    oldest = figures.oldest_waiting
+    return {
+        "waiting": figures.waiting,
+        "running": figures.running,
+        "held": figures.held,
+        "oldest_waiting_s": None if oldest is None else round(max(0.0, now - oldest), 3),
+    }
+
+
+def _coverage(report: Mapping[str, JsonValue], pid: int | None) -> JsonValue:
+    told = report.get("coverage")
+    found = told if isinstance(told, dict) else {}
+    held = held_watches(pid) if pid else None
+    return {
+        "watched": found.get("watched") if held is None else held,
+        **{key: found.get(key) for key in ("flat", "overflows", "found_by_scan")},
+        "last_scan_at": iso(_number(found.get("last_scan_at"))),
+        "last_scan_s": found.get("last_scan_s"),
+        "unread": found.get("unread"),
+    }
+
+
+def _failures(connection: sqlite3.Connection, now: float) -> JsonValue:
+    """The sessions that failed in the last day and that nobody has seen: how many, and the newest."""
+    found = unseen_failures(connection, now, MOST_FAILURES)
+    newest: list[JsonValue] = [
+        {
+            "session_id": row.session_id,
+            "key": row.key,
+            "status": row.status,
+            "reason": {"code": row.reason_code, "summary": row.reason_summary},
+            "finished_at": iso(row.finished_at),
+        }
+        for row in found.newest
+    ]
+    return {"count": found.total, "newest": newest}
+
+
+def _next_due(connection: sqlite3.Connection) -> JsonValue:
+    due = reading.next_due(connection)
+    return None if due is None else {"at": iso(due.at), "what": f"{due.handler} of {due.lane}"}
+
+
+def _problems(connection: sqlite3.Connection, report: Mapping[str, JsonValue]) -> JsonValue:
+    """What people and agents wrote wrongly: of the store, and of the daemon's own report."""
+    found: list[JsonValue] = [
+        {
+            "path": each.path,
+            "line": each.line,
+            "message": each.message,
+            "mend": each.fix,
+            "since": iso(each.since),
+        }
+        for each in reading.problems(connection)
+    ]
+    told = report.get("problems")
+    for each in told if isinstance(told, list) else []:
+        if isinstance(each, dict):
+            keys = ("path", "line", "message", "mend")
+            found.append({**{key: each.get(key) for key in keys}, "since": iso(_number(each.get("since")))})
+    return found
+
+
+def _number(value: JsonValue) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,263 @@
+"""`runward status` for people, from the object that `--json` prints: is all well, what needs me, then the rest."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from runward.config.counting import counted
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.session.liveness import NOBODY_CAN_TELL
+from runward.daemon.cli.terminal.output import ago, align, coloured, duration, local, moment_of, safe
+from runward.daemon.cli.terminal.wrapping import wrapped
+from runward.daemon.store.reading import RunningRow
+
+_MOST_PROBLEMS: Final = 10
+_MOST_FAILURES: Final = 3
+_LONG_S: Final = 300.0
+"""Seconds from which on a job waits for long."""
+
+_LOG: Final = "`runward log --level warning` and `runward doctor` tell more"
+
+
+class Need(NamedTuple):
+    """Something that waits for a person, and what they can do."""
+
+    what: str
+    fix: str | None
+
+
+def lines_of(
+    status: Mapping[str, JsonValue], running: Sequence[RunningRow], state: str, now: float, columns: int
+) -> list[str]:
+    """The status as lines for a terminal of so many columns."""
+    return [
+        _headline(status, now),
+        *_needs_lines(list(needs(status)), bool(status["running"]), columns),
+        *_running(status, running, now),
+        *align(list(_facts(status, state, now))),
+        *_roots(status),
+    ]
+
+
+def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
+    """Everything that a person should see to, the worst first."""
+    stalled = status["stalled_s"]
+    if isinstance(stalled, int | float):
+        what = f"the daemon gave no sign of life for {duration(stalled)}: it is stopped, or stuck"
+        yield Need(f"{what}; what follows is as it was then", "see `runward log`, then restart it")
+    yield from _settings(_table(status["settings"]))
+    for reason, count in _table(status["held_by_reason"]).items():
+        fix = "fix the cause, then `runward queue retry --all`; `runward queue` shows them"
+        yield Need(f"{count} held: {reason or 'no reason given'}", fix)
+    for root in _tables(status["roots"]):
+        if root["problem"]:
+            fix = "see whether it is there and may be read; the daemon notices by itself"
+            yield Need(f"root {root['name']}: {root['problem']}", fix)
+    told = [f"root {root['name']}: {root['problem']}" for root in _tables(status["roots"])]
+    for each in _list(status["degraded"]):
+        if str(each) not in told:
+            yield Need(f"degraded: {each}", _LOG)
+    yield from _failures(_table(status["failures"]))
+    yield from _waiting(status)
+    approvals = status["approvals"]
+    if isinstance(approvals, int) and approvals:
+        verb = "waits" if approvals == 1 else "wait"
+        yield Need(
+            f"{counted(approvals, 'step', 'steps')} of chains {verb} for a person",
+            "`runward chain approvals`",
+        )
+    dead = _table(status["notices"])["dead"]
+    if isinstance(dead, int) and dead:
+        yield Need(
+            f"{counted(dead, 'notice', 'notices')} could not be delivered",
+            "`runward notify list --state dead`",
+        )
+    yield from _wrong_files(status)
+
+
+def _failures(failures: Mapping[str, JsonValue]) -> Iterator[Need]:
+    """Sessions that failed in the last day and that nobody has seen."""
+    newest, count = _tables(failures["newest"])[:_MOST_FAILURES], failures["count"]
+    if not newest or not isinstance(count, int):
+        return
+    named = ", ".join(f"{each['session_id']} ({_table(each['reason'])['code']})" for each in newest)
+    more = f" and {count - len(newest)} more" if count > len(newest) else ""
+    what = f"{counted(count, 'session', 'sessions')} failed in the last 24 hours: {named}{more}"
+    yield Need(what, "`runward session show ID` shows one; `runward session seen --all`: I know of them")
+
+
+def _settings(settings: Mapping[str, JsonValue]) -> Iterator[Need]:
+    """Settings that are not in force: those that were refused, or that no daemon has read yet."""
+    refused, changed = _list(settings["refused"]), _list(settings["changed"])
+    if refused and changed:
+        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+        what = f"new settings were refused, the old ones are in force: {refused[0]}{more}"
+        yield Need(
+            what, "correct them, then `runward daemon reload`; `runward daemon --check` shows all of it"
+        )
+    elif changed:
+        named = ", ".join(map(str, changed))
+        what = f"{named} changed after the daemon read it: the settings in force are older"
+        yield Need(what, "`runward daemon --check`, then `runward daemon reload`")
+
+
+def _waiting(status: Mapping[str, JsonValue]) -> Iterator[Need]:
+    requests, oldest = _table(status["requests"]), _table(status["queue"])["oldest_waiting_s"]
+    if requests["rejected"]:
+        said = _agreeing(
+            requests["rejected"], "request was refused, and lies", "requests were refused, and lie"
+        )
+        what = f"{said} in `rejected` of the state directory"
+        yield Need(what, "`runward log` says why (inbox.rejected); then remove them")
+    waiting = requests["waiting"]
+    if waiting and not status["running"]:
+        yield Need(
+            f"{_agreeing(waiting, 'request waits', 'requests wait')} for a daemon", "start `runward daemon`"
+        )
+    if status["running"] and isinstance(oldest, int | float) and oldest > _LONG_S:
+        yield Need(
+            f"a job waits for {duration(oldest)}", "`runward queue` shows it, `runward why` says what for"
+        )
+
+
+def _wrong_files(status: Mapping[str, JsonValue]) -> Iterator[Need]:
+    found = _tables(status["problems"])
+    for each in found[:_MOST_PROBLEMS]:
+        place = f"{each['path']}:{each['line']}" if each["line"] is not None else str(each["path"])
+        yield Need(f"{place}: {each['message']}", None if each["mend"] is None else str(each["mend"]))
+    if len(found) > _MOST_PROBLEMS:
+        what = f"and {len(found) - _MOST_PROBLEMS} more files with problems"
+        yield Need(what, "`runward status --json` has them all")
+
+
+def _headline(status: Mapping[str, JsonValue], now: float) -> str:
+    if not status["running"]:
+        return f"runward is {coloured('failed', 'not running')}: start it with `runward daemon`"
+    since = moment_of(status["since"])
+    up = f" since {local(since)} ({duration(now - since)})" if since is not None else ""
+    version = f" {safe(str(status['version']))}" if status["version"] is not None else ""
+    word = coloured("ok", "running") if status["stalled_s"] is None else coloured("failed", "stalled")
+    return f"runward{version} is {word}{up}, pid {status['pid'] or 'unknown'}"
+
+
+def _needs_lines(found: Sequence[Need], is_up: bool, columns: int) -> Iterator[str]:
+    if not found:
+        if is_up:
+            yield coloured("ok", "all is well")
+        yield ""
+        return
+    yield coloured("warning", "one thing needs you:" if len(found) == 1 else f"{len(found)} things need you:")
+    for need in found:
+        yield from wrapped(safe(need.what), "  ! ", "    ", columns)
+        if need.fix is not None:
+            yield from wrapped(safe(need.fix), "    -> ", "       ", columns)
+    yield ""
+
+
+def _running(status: Mapping[str, JsonValue], running: Sequence[RunningRow], now: float) -> Iterator[str]:
+    if not running:
+        return
+    rows = [
+        (
+            f"  {safe(each.session_id)}",
+            safe(each.playbook or each.agent or each.layout),
+            duration(now - each.started_at),
+            each.activity or NOBODY_CAN_TELL,
+        )
+        for each in running
+    ]
+    count = _table(status["sessions"]).get("running", len(running))
+    yield f"{count} {coloured('running')}"
+    yield from align(rows)
+    if isinstance(count, int) and count > len(running):
+        yield f"  and {count - len(running)} more: `runward session list --status running`"
+    yield ""
+
+
+def _facts(status: Mapping[str, JsonValue], state: str, now: float) -> Iterator[tuple[str, str]]:
+    yield "sessions", _counted(status)
+    chains, runs = _table(status["chains"]), _table(status["chain_runs"])
+    if any(chains.values()) or runs:
+        told = ", ".join(f"{count} {coloured(name)}" for name, count in chains.items() if count)
+        yield "chains", told or "none"
+        yield "chain runs", ", ".join(f"{count} {coloured(name)}" for name, count in runs.items()) or "none"
+    queue = _table(status["queue"])
+    oldest = queue["oldest_waiting_s"]
+    age = f", the oldest waits for {duration(float(oldest))}" if isinstance(oldest, int | float) else ""
+    held = coloured("held" if queue["held"] else "", f"{queue['held']} held")
+    yield "queue", f"{queue['waiting']} waiting, {queue['running']} running, {held}{age}"
+    due = status["next_due"]
+    at = moment_of(due["at"]) if isinstance(due, dict) else None
+    yield "next due", f"{safe(str(due['what']))} {ago(at, now)}" if isinstance(due, dict) else "nothing"
+    kept = status["retention_s"]
+    yield (
+        "kept",
+        f"{duration(float(kept))} after a session's end" if isinstance(kept, int | float) else "for ever",
+    )
+    if status["running"]:
+        yield from _daemons_own(status, now)
+    yield "state", f"{safe(state)} (epoch {status['epoch']})"
+
+
+def _counted(status: Mapping[str, JsonValue]) -> str:
+    sessions = _table(status["sessions"])
+    return ", ".join(f"{count} {coloured(name)}" for name, count in sessions.items()) or "none"
+
+
+def _daemons_own(status: Mapping[str, JsonValue], now: float) -> Iterator[tuple[str, str]]:
+    """What only a running daemon knows."""
+    lag, coverage = _table(status["lag"]), _table(status["coverage"])
+    if lag["event_to_verdict_p50_s"] is None:
+        yield "verdicts", "none since it started"
+    else:
+        median, slowest = _lag(lag["event_to_verdict_p50_s"]), _lag(lag["event_to_verdict_p99_s"])
+        yield "verdicts", f"{median} after the end of a run (99 of 100 within {slowest})"
+    watched = (
+        _agreeing(coverage["watched"], "directory", "directories"),
+        _agreeing(coverage["flat"], "root flat", "roots flat"),
+        _agreeing(coverage["overflows"], "overflow", "overflows"),
+    )
+    yield "watching", f"{', '.join(watched)}, {coverage['found_by_scan']} found only by a scan"
+    yield "last scan", ago(moment_of(coverage["last_scan_at"]), now)
+    if coverage["unread"]:
+        yield "reading", f"{coverage['unread']} places are still to be looked at"
+    if status["fences_refused"]:
+        yield "fences", f"{status['fences_refused']} refused"
+
+
+def _roots(status: Mapping[str, JsonValue]) -> Iterator[str]:
+    rows = [
+        (
+            f"  {safe(str(root['name']))}",
+            safe(str(root["layout"])),
+            coloured(str(root["health"])),
+            safe(str(root["path"])),
+        )
+        for root in _tables(status["roots"])
+    ]
+    if rows:
+        yield "roots"
+        yield from align(rows)
+
+
+def _lag(value: JsonValue) -> str:
+    if not isinstance(value, int | float):
+        return "-"
+    return f"{value * 1000:.0f} ms" if value < 1 else duration(value)
+
+
+def _agreeing(count: JsonValue, one: str, more: str) -> str:
+    return counted(count, one, more) if isinstance(count, int) else f"{count} {more}"
+
+
+def _table(value: JsonValue) -> Mapping[str, JsonValue]:
+    assert isinstance(value, dict), "our own JSON"
+    return value
+
+
+def _tables(value: JsonValue) -> list[Mapping[str, JsonValue]]:
+    return [each for each in _list(value) if isinstance(each, dict)]
+
+
+def _list(value: JsonValue) -> list[JsonValue]:
+    assert isinstance(value, list), "our own JSON"
+    return value

@@ -1,0 +1,1 @@
+"""The store: copied, restored, pruned."""

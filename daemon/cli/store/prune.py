@@ -1,0 +1,115 @@
+"""`runward prune`: the record of old sessions goes, and their tombstones stay."""
+
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Final
+
+import click
+
+from runward.config.counting import counted
+from runward.config.duration import MAX_DURATION_S, render_duration
+from runward.config.settings import Settings
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.request_waiting import refuse_without_daemon, wait_for
+from runward.daemon.cli.terminal.output import iso, local, note, print_json
+from runward.daemon.cli.terminal.times import Length
+from runward.daemon.store import reading, reading_pruning
+from runward.daemon.store.ownership import holder
+
+_SHORTEST: Final = 1.0
+"""Seconds that a session must have been over, at least."""
+
+
+@click.command()
+@click.option(
+    "--older-than",
+    type=Length(MAX_DURATION_S),
+    required=True,
+    metavar="DURATION",
+    help="Prune sessions that ended at least so long ago.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say how many sessions would be pruned.")
+@click.option("--wait", is_flag=True, help="Wait for what comes of it.")
+@click.option(
+    "--timeout", type=Length(), default="1h", show_default=True, metavar="DURATION", help="How long to wait."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def prune(
+    context: click.Context, older_than: float, dry_run: bool, wait: bool, timeout: float, as_json: bool
+) -> None:
+    """Have the record of sessions removed that ended long ago.
+
+    Nothing goes of a session that runs or is still owed something. Run directories stay as they are.
+    The request is durable when this returns, the daemon up or down. With --wait, exit code 0: it is
+    done. 75: no daemon is running. 124: it took too long, and goes on.
+
+    \b
+    Example:
+      runward prune --older-than 90d --dry-run
+      runward prune --older-than 90d --wait
+    """
+    settings = settings_in_force(context)
+    if older_than < _SHORTEST:
+        raise click.UsageError(f"--older-than must be at least {render_duration(_SHORTEST)}")
+    now = time.time()
+    if dry_run:
+        _say_what_would_go(settings, now - older_than, now, as_json)
+        return
+    if wait and holder(Path(settings.state_dir)) is None:
+        refuse_without_daemon()
+    request = _ask(settings, now, older_than)
+    if wait:
+        _wait(settings, request, now - older_than, timeout, as_json)
+        return
+    if as_json:
+        print_json({"request": request, "before": iso(now - older_than), "state": "asked"})
+    else:
+        click.echo(f"sessions that ended before {local(now - older_than)} will be pruned")
+    if holder(Path(settings.state_dir)) is None:
+        note("no daemon is running: it is done when one starts")
+
+
+def _say_what_would_go(settings: Settings, before: float, now: float, as_json: bool) -> None:
+    with store_to_read(settings) as connection:
+        found = reading_pruning.prunable(connection, before, now)
+    if as_json:
+        print_json({"before": iso(before), "sessions": found.sessions, "still_owed": found.owed})
+        return
+    click.echo(
+        f"{counted(found.sessions, 'session', 'sessions')} that ended before {local(before)} would be pruned"
+    )
+    if found.owed:
+        click.echo(
+            f"{counted(found.owed, 'session', 'sessions')} as old would stay: still owed something, or asked about in the last day"
+        )
+
+
+def _ask(settings: Settings, now: float, older_than: float) -> str:
+    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.spool import put
+    from runward.daemon.store.ownership import prepare
+    from runward.handlers.events import PruneRequested
+
+    name, state = str(uuid.uuid4()), Path(settings.state_dir)
+    prepare(state)
+    put(state, name, dump_request(PruneRequested(name, now, older_than)))
+    return name
+
+
+def _wait(settings: Settings, request: str, before: float, patience: float, as_json: bool) -> None:
+    def ended() -> reading_pruning.PruningRow | None:
+        with reading.reading(settings.state_dir) as connection:
+            found = reading_pruning.pruning(connection, request)
+        return found if found is not None and found.ended_at is not None else None
+
+    found = wait_for(settings.state_dir, patience, ended, lambda: "it is not done yet; it goes on")
+    if as_json:
+        print_json({"request": request, "before": iso(before), "state": "pruned", "sessions": found.sessions})
+    else:
+        click.echo(
+            f"{counted(found.sessions, 'session', 'sessions')} that ended before {local(before)} were pruned"
+        )
+    sys.exit(0)

@@ -1,0 +1,109 @@
+"""`runward restore`: a backup in the store's place, the daemon being down."""
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from runward.config.counting import counted
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_SETTINGS
+from runward.daemon.cli.shell.context import own_settings
+from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.output import fail, iso, local, print_json, safe
+
+if TYPE_CHECKING:
+    from runward.daemon.backup.restore import Plan
+
+
+@click.command()
+@click.argument("file", type=NamedPath(path_type=Path, readable=False))
+@click.option("--dry-run", is_flag=True, help="Only check FILE and say what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) -> None:
+    """Put the backup FILE in the place of the store, which is kept beside it.
+
+    The daemon must be down. When it starts again it looks at every run anew: what was judged after the backup is
+    judged again, and no line is written twice.
+
+    \b
+    Example:
+      runward restore ~/runward-backup.db --dry-run
+    """
+    from runward.daemon.backup.examine import Damaged
+    from runward.daemon.backup.restore import plan_restore, restore
+    from runward.daemon.store.ownership import StateDirectoryHeld, hold, prepare
+    from runward.daemon.store.reading import StoreTooNew
+
+    state = Path(own_settings(context).state_dir)
+    backup, now = Path(os.path.abspath(file)), time.time()
+    if not backup.is_file():
+        fail(f"{backup} is not there, or no file", NOT_FOUND)
+    try:
+        prepare(state)
+        ownership = hold(state)
+        try:
+            plan = plan_restore(state, backup, now)
+            if not dry_run:
+                restore(state, plan, now)
+        finally:
+            ownership.release()
+    except StateDirectoryHeld as error:
+        fail(f"{error}", TRY_AGAIN)
+    except StoreTooNew as error:
+        fail(str(error), WRONG_SETTINGS)
+    except (Damaged, ValueError) as error:  # the latter for a packed session that can't be read
+        fail(f"nothing was changed: {error}", NOT_SO)
+    except (OSError, sqlite3.Error) as error:
+        fail(f"the store of {state} is as it was: {error}", TRY_AGAIN)
+    if as_json:
+        print_json(_value(plan, dry_run))
+    else:
+        _tell(plan, dry_run)
+
+
+def _value(plan: "Plan", dry_run: bool) -> JsonValue:
+    return {
+        "backup": str(plan.backup),
+        "restored": not dry_run,
+        "version": plan.found.version,
+        "sessions": plan.found.sessions,
+        "events": plan.found.head.seq,
+        "head": plan.found.head.hash,
+        "last_event_at": iso(plan.found.last_at),
+        "newer_events": None if plan.current is None else plan.current.newer,
+        "kept": None if plan.kept is None else str(plan.kept),
+        "epoch": plan.epoch,
+        "starts_given_up": list(plan.starts),
+        "jobs_held": list(plan.jobs),
+    }
+
+
+def _tell(plan: "Plan", dry_run: bool) -> None:
+    will, found = ("would be ", plan.found) if dry_run else ("", plan.found)
+    click.echo(
+        f"{will}restored: {counted(found.sessions, 'session', 'sessions')}, {counted(found.head.seq, 'event', 'events')} up to {local(found.last_at)},"
+        f" from {safe(str(plan.backup))}"
+    )
+    if plan.kept is not None:
+        click.echo(f"{will}kept: the store that was there, as {safe(str(plan.kept))}")
+    if plan.current is not None:
+        click.echo(_newer(plan.current.newer))
+    for name in plan.starts:
+        click.echo(
+            f"{will}given up: the start of {safe(name)}, which may have begun; ask for it anew if wanted"
+        )
+    for job in plan.jobs:
+        click.echo(f"{will}held: job {job}, a run that may have begun; `runward queue show {job}` tells more")
+    if not dry_run:
+        click.echo("next: start the daemon; it looks at every run anew, and writes no line twice")
+
+
+def _newer(newer: int | None) -> str:
+    if newer is None:
+        return "the store that was there can't be read, so nobody knows what it had that the backup lacks"
+    return f"the store that was there had {newer:,} later events; what is still on disk is judged again"

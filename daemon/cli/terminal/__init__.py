@@ -1,0 +1,1 @@
+"""What people see: tables, colours, wrapped lines, pages that are drawn again."""

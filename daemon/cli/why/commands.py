@@ -1,0 +1,321 @@
+"""`runward why`: why a session, a run directory or a job is as it is, the first cause first."""
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.daemon.cli.session.as_json import produced_of, verification_of
+from runward.daemon.cli.session.unjudged import NOT_JUDGED, as_its_files_tell, unjudged, unjudged_called
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.finding import (
+    LAST,
+    find_job,
+    refuse_ambiguous,
+    refuse_unknown,
+    session_called,
+    session_names,
+)
+from runward.daemon.cli.terminal.output import coloured, fail, local, print_json, safe
+from runward.daemon.cli.why import causes
+from runward.daemon.cli.why import obstacles as hindrances
+from runward.daemon.cli.why.causes import Entry
+from runward.daemon.cli.why.obstacles import Hindrance
+from runward.daemon.store import reading, reading_causes, reading_chains, reading_starts
+from runward.daemon.store.ownership import holder
+from runward.daemon.store.reading import SessionRow
+from runward.handlers.requests.subjects import START, of_start
+
+_JOB = "job:"
+_CHAIN_RUN = "cr_"
+_CHAIN = "chain "
+_NAMED: Final = 5
+"""Delivered files that are named in one line."""
+
+
+class Story(NamedTuple):
+    """What there is to say about one thing. `headline` says in a sentence what it is now."""
+
+    noun: str
+    identifier: str
+    status: str | None
+    headline: str
+    entries: Sequence[Entry]
+    hindrances: Sequence[Hindrance]
+    delivered: str | None = None
+
+    def as_json(self) -> JsonValue:
+        return {
+            "subject": {"noun": self.noun, "id": self.identifier},
+            "status": self.status,
+            "summary": self.headline,
+            "causes": [entry.as_json() for entry in self.entries],
+            "not_done": [hindrance.as_json() for hindrance in self.hindrances],
+        }
+
+
+@click.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option("-v", "--verbose", is_flag=True, help="Also where in the journals each line stands.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -> None:
+    """Why it is as it is: every event, decision and evidence in order, the first cause first.
+
+    ID is that of a session, of a run that was asked for, of a run directory that is no session yet, or of a
+    job (its number, or job:NUMBER). @last is the newest thing that ended or was refused. What did not happen, and why,
+    comes at the end.
+
+    \b
+    Example:
+      runward why @last
+    """
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        is_up = holder(Path(settings.state_dir)) is not None
+        story = _waiting(settings.state_dir, identifier, is_up) or _story(
+            connection, settings, identifier, is_up, time.time()
+        )
+    if as_json:
+        print_json(story.as_json())
+    else:
+        click.echo("\n".join(_lines(story, is_verbose=verbose)))
+
+
+def _waiting(state: str, text: str, is_up: bool) -> Story | None:
+    """A run that was asked for and that no daemon has recorded yet: the request still lies in the inbox."""
+    from runward.daemon.inbox.spool import list_inbox
+
+    files = list_inbox(Path(state))
+    if not files:
+        return None
+    from runward.daemon.inbox.requests import load_request
+    from runward.handlers.events import PlayRunRequested
+    from runward.handlers.requests.play import run_name
+
+    for file in files:
+        event = load_request(file)
+        if isinstance(event, PlayRunRequested):
+            name = run_name(event.playbook, event.at, event.request)
+            if text and name.startswith(text):
+                headline = f"{event.said_by} asked for the playbook {event.playbook}"
+                return Story("start", name, "asked", headline, [], [hindrances.not_taken_up(is_up)])
+    return None
+
+
+def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up: bool, now: float) -> Story:
+    if text == LAST:
+        newest = _newest(connection, settings)
+        if isinstance(newest, SessionRow):
+            return _of_unjudged(connection, newest, is_up, now)
+        text = newest
+    if text.startswith(_JOB):
+        return _of_job(connection, text.removeprefix(_JOB), is_up, now)
+    if text.startswith(START):
+        return _of_start(connection, text.removeprefix(START), is_up)
+    if text.startswith(_CHAIN_RUN) and (told := _of_chain_run(connection, text)) is not None:
+        return told
+    if text.startswith(_CHAIN):
+        return _of_chain(connection, text)
+    if not text:
+        fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
+    exact = reading.session(connection, text)
+    if exact is None and text.isdecimal() and not _is_session_id(connection, text):
+        number = int(text)
+        if number < 1 << 63 and reading_causes.job(connection, number) is not None:
+            return _of_job(connection, text, is_up, now)
+    key = exact.key if exact is not None else session_called(connection, text)
+    if key is not None:
+        row = reading.session(connection, key)
+        assert row is not None, "it was found in the same transaction"
+        row = as_its_files_tell(connection, settings, row)
+        if row.not_judged_yet:
+            return _of_unjudged(connection, row, is_up, now)
+        return _of_session(connection, key, is_up, now)
+    unjudged_ones = unjudged_called(connection, settings, text)
+    if len(unjudged_ones) > 1:
+        refuse_ambiguous(text, [each.key for each in unjudged_ones])
+    if unjudged_ones:
+        return _of_unjudged(connection, unjudged_ones[0], is_up, now)
+    starts = reading_starts.runs_called(connection, text, 9)
+    if len(starts) > 1:
+        refuse_ambiguous(text, starts)
+    return _of_start(connection, starts[0], is_up) if starts else _of_directory(connection, text, is_up, now)
+
+
+def _of_unjudged(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> Story:
+    """A run whose end no daemon has judged yet, as its files tell it."""
+    headline = f"{NOT_JUDGED}; by its own files: {row.reason_code}, {row.reason_summary}"
+    if reading.session(connection, row.key) is not None:
+        return _of_session(connection, row.key, is_up, now)._replace(status=row.status, headline=headline)
+    return Story("session", row.key, row.status, headline, [], [hindrances.not_judged(is_up)])
+
+
+def _newest(connection: sqlite3.Connection, settings: Settings) -> str | SessionRow:
+    """What `@last` means here: the newest thing that ended, was refused or is held; also an end not judged yet."""
+    found = reading_causes.newest_conclusions(connection)
+    ended = [row for row in unjudged(connection, settings) if row.finished_at is not None]
+    last = max(ended, key=lambda row: row.finished_at or 0.0, default=None)
+    if last is not None and last.finished_at is not None and (not found or last.finished_at > max(found)[0]):
+        return last
+    if not found:
+        fail("nothing has ended or was refused yet: `runward session list` shows what runs", NOT_FOUND)
+    subject = max(found)[1]
+    return f"{_JOB}{subject.removeprefix('job ')}" if subject.startswith("job ") else subject
+
+
+def _is_session_id(connection: sqlite3.Connection, text: str) -> bool:
+    return any(text in each for each in reading.sessions_called(connection, text, 2))
+
+
+def _of_job(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
+    job = find_job(connection, text)
+    error = f": {job.error}" if job.error else ""
+    return Story(
+        "job",
+        str(job.id),
+        job.state,
+        f"{job.handler} of {job.event_type} in {job.lane}{error}",
+        causes.causes_of_job(connection, job),
+        list(hindrances.of_job(connection, job, is_up, now)),
+    )
+
+
+def _of_start(connection: sqlite3.Connection, name: str, is_up: bool) -> Story:
+    """A run that somebody asked for and that is no session: refused, or not begun."""
+    start = reading_starts.start_called(connection, name)
+    decided = reading_causes.decisions_about(connection, of_start(name))
+    if not decided:
+        refuse_unknown("session", name, session_names(connection))
+    return Story(
+        "start",
+        name,
+        "refused" if start is None else start.state,
+        decided[-1].summary,
+        causes.causes_of_start(connection, name),
+        [] if start is None else hindrances.of_start(start, is_up),
+    )
+
+
+def _of_chain(connection: sqlite3.Connection, text: str) -> Story:
+    """A chain: what fired it lately, and why it did not fire."""
+    name = text.removeprefix(_CHAIN)
+    decided = reading_causes.decisions_about(connection, text)
+    if not decided:
+        fail(
+            f"nothing was ever decided about the chain {name!r}; `runward chain list` shows what there is",
+            NOT_FOUND,
+        )
+    standing = reading_chains.chain_statuses(connection).get(name)
+    return Story(
+        "chain",
+        name,
+        "active" if standing is None else standing.status,
+        decided[-1].summary,
+        causes.causes_of_chain(connection, text),
+        [],
+    )
+
+
+def _of_chain_run(connection: sqlite3.Connection, text: str) -> Story | None:
+    """A run of a chain: what fired it, and what was decided of each step."""
+    found = reading_chains.chain_runs_called(connection, text, 2)
+    if len(found) != 1:
+        return None
+    (row,) = found
+    return Story(
+        "chain run",
+        row.id,
+        row.status,
+        f"{row.reason_code}, {row.reason_summary}",
+        causes.causes_of_chain_run(connection, row.id),
+        [],
+    )
+
+
+def _of_session(connection: sqlite3.Connection, key: str, is_up: bool, now: float) -> Story:
+    row = reading.session(connection, key)
+    assert row is not None, "it was found in the same transaction"
+    return Story(
+        "session",
+        row.key,
+        row.status,
+        f"{row.reason_code}, {row.reason_summary}",
+        causes.causes_of_session(connection, row.key),
+        hindrances.of_session(connection, row, is_up, now),
+        _delivered(row),
+    )
+
+
+def _delivered(row: SessionRow) -> str | None:
+    """What was delivered, and where it was looked for; None where nothing was verified."""
+    if verification_of(row) is None:
+        return None
+    files = produced_of(row)
+    named = ", ".join(f"{each['id']} ({each['path']})" for each in files[:_NAMED])
+    more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
+    return f"delivered in {row.artifacts_path}: {named or 'nothing'}{more}"
+
+
+def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
+    """A run directory: its session, whatever that calls itself; else what was looked at there, and what is wrong."""
+    found = reading.directories_called(connection, text, 9)
+    if len(found) > 1:
+        refuse_ambiguous(text, [f"{each.root}/{each.directory}" for each in found])
+    if not found:
+        refuse_unknown("session", text, session_names(connection))
+    (directory,) = found
+    if reading.session(connection, directory.session_key) is not None:
+        return _of_session(connection, directory.session_key, is_up, now)
+    problems = hindrances.of_directory(connection, directory.path)
+    if not problems:
+        why_none = "there was no run.json in it at the last look"
+        problems = [Hindrance("it is no session", why_none, "write one, or start it with `runward run`")]
+    return Story(
+        "directory",
+        directory.path,
+        None,
+        "a run directory that is no session",
+        causes.causes_of_session(connection, directory.session_key),
+        problems,
+    )
+
+
+def _lines(story: Story, *, is_verbose: bool) -> list[str]:
+    status = f"{coloured(story.status)}: " if story.status is not None else ""
+    lines = [f"{story.noun} {safe(story.identifier)}: {status}{safe(story.headline)}"]
+    lines += [safe(story.delivered), ""] if story.delivered is not None else [""]
+    indent = " " * (len(local(0.0)) + 2)
+    for entry in story.entries:
+        if entry.kind == "journal" and entry.detail["state"] == "done" and not is_verbose:
+            continue
+        leads = entry.kind == "event"
+        when = f"{local(entry.at)}  " if leads else indent
+        lines.append(f"{when}{_kind(entry):<9} {_coloured_summary(entry)}")
+        lines += [f"{indent}          {safe(note)}" for note in entry.notes]
+    if story.hindrances:
+        lines += ["", "What did not happen, and why"] if story.entries else ["What did not happen, and why"]
+        for each in story.hindrances:
+            fix = f" ({each.fix})" if each.fix else ""
+            lines.append(f"  {safe(each.what)}: {safe(each.why)}{safe(fix)}")
+    return lines
+
+
+def _kind(entry: Entry) -> str:
+    return "refused" if entry.detail.get("verdict") == "refused" else entry.kind
+
+
+def _coloured_summary(entry: Entry) -> str:
+    word = entry.detail.get("status") if entry.kind == "status" else entry.detail.get("state")
+    if entry.kind == "decision" and entry.detail.get("verdict") == "refused":
+        word = "refused"
+    if entry.kind == "status" and isinstance(word, str):
+        return f"{coloured(word)}{safe(entry.summary.removeprefix(word))}"
+    return coloured(word, entry.summary) if word in ("held", "refused") else safe(entry.summary)

@@ -1,0 +1,1 @@
+"""What the operator wrote, found on the disk and read."""

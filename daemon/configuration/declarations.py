@@ -1,0 +1,312 @@
+"""What the operator's files declare now: playbooks, agent profiles, and the rules of the settings."""
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, TypeVar
+
+from runward.config.agent import read_agent
+from runward.config.bundle import BundleRules
+from runward.config.chain import Chain, read_chain
+from runward.config.contract import ExpectedArtifact
+from runward.config.contract_rules import rule_for
+from runward.config.notification import Recipient
+from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, read_playbook
+from runward.config.problem import Parsed
+from runward.config.settings import Root, Settings
+from runward.config.settings_keys import AUTO
+from runward.daemon.configuration.settings import (
+    NotFound,
+    agent_names,
+    callables,
+    chain_names,
+    find_agent,
+    find_chain,
+    find_playbook,
+    playbook_names,
+)
+from runward.handlers.bundle.facts import BundleRulesOf
+from runward.handlers.facts import CoveringRoot, Declarations, Play, RootOf, Ruled, RuledPlaybook
+from runward.handlers.schedules.due import PATIENCE
+from runward.handlers.schedules.facts import Scheduled
+
+NO_ROOT: Final = "no root of the settings has the layout 'native', for new runs to go to"
+FILE_ENDINGS: Final = (PLAYBOOK_SUFFIX, ".md")
+"""What commands take for a file, and look for where they were started."""
+
+T = TypeVar("T")
+
+
+class Remembering(Generic[T]):
+    """Parses a file once for as long as it says the same, and what is `given` beside it stays the same."""
+
+    MOST: Final = 1000
+    """Files that are remembered."""
+
+    def __init__(
+        self, parse: Callable[[str, str], Parsed[T]], given: Callable[[], object] = lambda: None
+    ) -> None:
+        self._parse, self._given = parse, given
+        self._known: dict[str, tuple[object, Parsed[T]]] = {}
+
+    def __call__(self, text: str, path: str) -> Parsed[T]:
+        """What the file at `path` with this text says."""
+        known, said = self._known.get(path), (text, self._given())
+        if known is not None and known[0] == said:
+            return known[1]
+        if len(self._known) >= self.MOST:
+            self._known.clear()
+        parsed = self._parse(text, path)
+        self._known[path] = (said, parsed)
+        return parsed
+
+
+class Declarer:
+    """Answers what a playbook and an agent declare under the settings in force. Used in threads."""
+
+    def __init__(self, settings: Settings, patience: float = PATIENCE) -> None:
+        self._settings = settings
+        self.patience = patience
+        self._read_playbook, self._read_agent = Remembering(read_playbook), Remembering(read_agent)
+        self._read_chain = Remembering(
+            lambda text, path: read_chain(text, path, callables(self._settings)),
+            lambda: callables(self._settings),
+        )
+        self._wrong: tuple[str, ...] = ()
+        self._chains: tuple[object, list[Chain]] = (None, [])
+        self._none: list[Chain] = []
+        self._schedules: tuple[object, dict[str, str]] = (None, {})
+
+    def use(self, settings: Settings) -> None:
+        """Answer under these settings from now on."""
+        self._settings = settings
+
+    def check(self) -> None:
+        """Read all playbooks, agent profiles and chains; what is wrong with them is a problem until it is fixed."""
+        settings = self._settings
+        wrong = _why_not(lambda: playbook_names(settings), lambda name: self._with_agent(settings, name))
+        wrong += _why_not(lambda: agent_names(settings), lambda name: self._defaults(settings, name))
+        chains = _why_not(lambda: chain_names(settings), lambda name: self._read_right(settings, name))
+        self._wrong = (
+            *(f"{why}; runs that name it have no contract" for why in wrong),
+            *(f"{why}; the chain does not fire" for why in chains),
+        )
+
+    def _read_right(self, settings: Settings, name: str) -> Chain:
+        return _value(find_chain(settings, name, self._read_chain))
+
+    def degraded(self) -> list[str]:
+        """What is wrong with the operator's files, and what follows, for `status`."""
+        return list(self._wrong)
+
+    def _playbook(self, settings: Settings, name: str) -> Playbook:
+        try:
+            return _value(find_playbook(settings, _name(name), self._read_playbook))
+        except NotFound as error:
+            raise _Unusable(str(error)) from error
+
+    def _with_agent(self, settings: Settings, name: str) -> None:
+        agent = self._playbook(settings, name).agent
+        if agent is not None:
+            try:
+                self._defaults(settings, agent)
+            except _Unusable as error:
+                raise _Unusable(f"playbook {name!r} names the agent {agent!r}: {error}") from error
+
+    def _defaults(self, settings: Settings, agent: str) -> tuple[ExpectedArtifact, ...] | None:
+        try:
+            return _value(find_agent(settings, _name(agent), self._read_agent)).artifact_defaults
+        except NotFound as error:
+            raise _Unusable(str(error)) from error
+
+    def __call__(self, playbook: str | None, agent: str | None) -> Declarations:
+        """What they declare; a missing or wrong file is the operator's to fix, and said so."""
+        settings = self._settings
+        read = defaults = None
+        try:
+            if playbook is not None:
+                read = self._playbook(settings, playbook)
+                agent = agent or read.agent
+            if agent is not None:
+                defaults = self._defaults(settings, agent)
+        except _Unusable as error:
+            return Declarations(None, None, str(error))
+        return Declarations(read.artifacts if read is not None else None, defaults)
+
+    def play(self, name: str) -> Play:
+        """What the playbook of this name would start, and in which root; or what the operator must fix first."""
+        settings = self._settings
+        root = settings.launch_root
+        if root is None:
+            return Play(None, problem=NO_ROOT)
+        try:
+            playbook = self._playbook(settings, name)
+            agent = playbook.agent
+            defaults = self._defaults(settings, agent) if agent is not None else None
+        except _Unusable as error:
+            return Play(None, problem=str(error))
+        return Play(playbook, agent, defaults, root.name, root.path)
+
+    def action(self, name: str) -> Play:
+        """What the action of this name would start, and in which root; or what the operator must fix first."""
+        root = self._settings.launch_root
+        if root is None:
+            return Play(None, problem=NO_ROOT)
+        action = next((each for each in self._settings.actions if each.name == name), None)
+        if action is None:
+            return Play(None, problem=f"there is no action {name!r} in the settings")
+        command = ("sh",) if action.shell else action.command
+        playbook = Playbook(name, command, action.timeout, action.grace)
+        shell = action.command[0] if action.shell else None
+        return Play(playbook, root_name=root.name, root_path=root.path, shell=shell)
+
+    def listening(self, event: str) -> tuple[Chain, ...]:
+        """The right chains that an event of this name may fire, by name."""
+        return tuple(each for each in self._right_chains() if each.trigger.event == event)
+
+    def _right_chains(self) -> list[Chain]:
+        """The right chains, by name. Their files are read again once one of them, or what they can name, changed."""
+        settings = self._settings
+        names = chain_names(settings)
+        if not names:
+            return self._none
+        said = (callables(settings), _signatures(settings.chains))
+        known, chains = self._chains
+        if known != said:
+            found = [find_chain(settings, name, self._read_chain).value for name in names]
+            chains = [each for each in found if each is not None]
+            self._chains = said, chains
+        return chains
+
+    def scheduled(self, name: str) -> Scheduled | None:
+        """The schedule that the chain of this name has, if it is right."""
+        chain = self.chain(name)
+        if isinstance(chain, str) or chain.trigger.schedule is None:
+            return None
+        return Scheduled(chain.trigger.schedule, _words(chain), self.patience)
+
+    def schedules(self) -> dict[str, str]:
+        """What the files of all right chains with a schedule say of it, by the names of the chains.
+
+        It is the very same object for as long as no file changes.
+        """
+        chains = self._right_chains()
+        if self._schedules[0] is not chains:
+            said = {each.name: _words(each) for each in chains if each.trigger.schedule is not None}
+            self._schedules = chains, said
+        return self._schedules[1]
+
+    def chain(self, name: str) -> Chain | str:
+        """The chain of this name, or why none can be fired. Mostly its file has its name, too."""
+        try:
+            found = _value(find_chain(self._settings, _name(name), self._read_chain))
+            if found.name == name:
+                return found
+            why = f"there is no chain {name!r}: its file calls it {found.name!r}"
+        except (NotFound, _Unusable) as error:
+            why = str(error)
+        return next((each for each in self._right_chains() if each.name == name), why)
+
+    def ruled(self, session: RuledPlaybook) -> Ruled:
+        """What a session falls under by the `[[contracts]]` rules."""
+        settings = self._settings
+        rule = rule_for(settings.contracts, session.layout, session.cwd, session.agent, session.prompt)
+        agent = session.agent
+        if agent is not None:
+            try:
+                find_agent(settings, _name(agent))
+            except NotFound:
+                agent = None
+        return Ruled(agent=agent) if rule is None else Ruled(rule.playbook, agent, rule.named_at.origin)
+
+    def notified(self) -> tuple[Recipient, ...]:
+        """Who is told of what happens."""
+        return self._settings.notify
+
+    def covering(self, session: RootOf) -> CoveringRoot | None:
+        """The innermost root that watches sessions of this layout and holds the file, links followed or not."""
+        innermost = _innermost(self._settings, session.layout, session.path)
+        return None if innermost is None else CoveringRoot(innermost.name)
+
+    def bundled(self, session: BundleRulesOf) -> BundleRules | None:
+        """How the bundle of a session is made; None where its root wants none, or no root holds it any more."""
+        return bundle_rules(self._settings, session.layout, session.path)
+
+
+def bundle_rules(settings: Settings, layout: str, path: str) -> BundleRules | None:
+    """How the bundle of a session at `path` is made by these settings; None where its root wants none."""
+    root = _innermost(settings, layout, path)
+    return settings.bundle if root is not None and root.bundle else None
+
+
+def _innermost(settings: Settings, layout: str, path: str) -> Root | None:
+    """The innermost root for sessions of this layout that holds the path, links followed or not."""
+    fitting = [each for each in settings.roots if each.layout in (layout, AUTO)]
+    paths = {os.path.normpath(path), os.path.realpath(path)}
+    holding = [each for each in fitting if any(_holds(each.path, one) for one in paths)]
+    return max(holding, key=lambda each: len(each.path), default=None)
+
+
+def _holds(root: str, path: str) -> bool:
+    """Whether a path lies under a root, as that is written or where it leads."""
+    return any(path.startswith(each.rstrip("/") + "/") for each in (root, os.path.realpath(root)))
+
+
+class _Unusable(Exception):
+    """What was declared can't be used; the message says why, to the operator."""
+
+
+def _signatures(directories: Iterable[str]) -> tuple[object, ...]:
+    """What is there in these directories, as far as that can be said without reading it."""
+    found: list[object] = []
+    for directory in directories:
+        try:
+            with os.scandir(directory) as entries:
+                each = sorted((entry.name, _signature(entry)) for entry in entries)
+        except OSError as error:
+            each = [(directory, (error.errno or 0,))]
+        found.append(tuple(each))
+    return tuple(found)
+
+
+def _signature(entry: os.DirEntry[str]) -> tuple[int, ...]:
+    try:
+        status = entry.stat()
+    except OSError as error:
+        return (error.errno or 0,)
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _words(chain: Chain) -> str:
+    """What a chain's file says of its schedule, with the time zone that this means."""
+    root, schedule = chain.document.root if chain.document is not None else None, chain.trigger.schedule
+    zone = None if schedule is None else schedule.times.zone
+    trigger = root.get("trigger") if isinstance(root, dict) else None
+    return json.dumps({"trigger": trigger, "zone": zone}, sort_keys=True)
+
+
+def _why_not(names: Callable[[], Iterable[str]], read: Callable[[str], object]) -> list[str]:
+    """Why those of the named files can't be used that can't."""
+    wrong = []
+    try:
+        for name in names():
+            try:
+                read(name)
+            except _Unusable as error:
+                wrong.append(str(error))
+    except OSError as error:
+        wrong.append(f"{error.filename} can't be read: {error.strerror}")
+    return wrong
+
+
+def _value(read: Parsed[T]) -> T:
+    if read.value is None:
+        raise _Unusable("; ".join(problem.render() for problem in read.errors[:3]))
+    return read.value
+
+
+def _name(name: str) -> str:
+    """A name that isn't the operator's own word here, and must not become a path of somebody's choosing."""
+    if "/" in name or name.endswith(FILE_ENDINGS):
+        raise NotFound(f"{name!r} is a file; only the name of a playbook or an agent may stand here")
+    return name

@@ -1,0 +1,1 @@
+"""Runward's own files: written durably, copied, and who may change them."""

@@ -1,0 +1,79 @@
+"""The epoch outside the database: what a writer of journals reads inside a file's lock.
+
+A new daemon raises it in the database first and here next, before it carries anything out; so
+whoever was frozen before that and reads it afterwards knows that its time is over.
+"""
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from runward.daemon.ports.journals import EpochPassed
+
+NAME: Final = "epoch"
+
+
+def read_epoch(state: Path) -> int:
+    """The epoch of the daemon that holds the state directory now. Raises `OSError`."""
+    descriptor = os.open(state / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(descriptor, 32) or b"0")
+    finally:
+        os.close(descriptor)
+
+
+def epoch_file(state: Path) -> tuple[int, int]:
+    """Which file the epoch stands in: another one means that the state directory was replaced. Raises `OSError`."""
+    status = os.stat(state / NAME)
+    return status.st_dev, status.st_ino
+
+
+def write_epoch(state: Path, epoch: int) -> None:
+    """Make `epoch` the one that writers of journals must have. In place, so that it never vanishes.
+
+    Raises `OSError`: a daemon whose epoch doesn't stand must not go on.
+    """
+    descriptor = os.open(state / NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        content = b"%020d\n" % epoch
+        if os.write(descriptor, content) != len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), NAME)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class HeldEpoch:
+    """The epoch that a daemon wrote when it took `state` over, and whether it still stands there."""
+
+    def __init__(self, state: Path, epoch: int, log: structlog.typing.FilteringBoundLogger) -> None:
+        """Write it. Raises `OSError`, as `write_epoch` does."""
+        write_epoch(state, epoch)
+        self._state = state
+        self._epoch = epoch
+        self._log = log
+        self._file = epoch_file(state)
+
+    def check(self) -> None:
+        """Raises `EpochPassed` where another daemon took the state directory over, or it is not the same any more.
+
+        That it can't be read means nothing: every write finds out by itself.
+        """
+        try:
+            current = read_epoch(self._state)
+            replaced = epoch_file(self._state) != self._file
+        except FileNotFoundError:
+            raise EpochPassed(f"the state directory {self._state} was removed") from None
+        except OSError as error:
+            self._log.warning("epoch.unreadable", why=error.strerror)
+            return
+        if replaced:
+            raise EpochPassed(f"the state directory {self._state} was replaced by another")
+        if current != self._epoch:
+            raise EpochPassed(
+                f"another daemon took the state directory over: this one's epoch is {self._epoch},"
+                f" now it is {current}"
+            )

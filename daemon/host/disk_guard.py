@@ -1,0 +1,80 @@
+"""Room on the disk of the state directory: below a limit nothing new is taken in, until there is more again.
+
+What is recorded and owed by then is still carried out, so a little must be left; and what is not looked at waits on
+disk, so nothing is lost. A disk that is full to the end is waited out, too (`daemon/worker/turn.py`), only dirtier.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import anyio
+import structlog
+
+from runward.daemon.disk.free_space import Space, limit_of, rounded, space_of
+from runward.daemon.disk.in_thread import in_thread
+
+PERIOD: Final = 1.0
+"""Seconds between two looks at the room that there is."""
+
+_MORE: Final = 9 / 8
+"""So many times the limit must be free before anything is taken in again: else it goes on and off all the time."""
+
+
+@dataclass(slots=True)
+class Room:
+    """One task. `tell` is called with why nothing new may be taken in, and with None once it may be again."""
+
+    state: Path
+    limit: Callable[[], int]
+    tell: Callable[[str | None], None]
+    log: structlog.typing.FilteringBoundLogger
+    space: Callable[[Path], Space] = space_of
+    is_low: bool = False
+    _unknown: bool = False
+
+    async def run(self) -> None:
+        """Keep looking until cancelled."""
+        while True:
+            await anyio.sleep(PERIOD)
+            await self.look()
+
+    async def look(self) -> None:
+        """See how much room there is now."""
+        try:
+            space = await in_thread(self.space, self.state)
+        except OSError as error:
+            if not self._unknown:
+                self.log.warning("disk.unknown", directory=str(self.state), why=error.strerror)
+            self._unknown = True
+            return
+        self._unknown = False
+        limit = limit_of(space, self.limit())
+        wanted = limit * _MORE if self.is_low else limit
+        low = limit > 0 and (space.free < wanted or space.no_files)
+        if low != self.is_low:
+            self.is_low = low
+            self._say(space, limit)
+        if low:
+            self.tell(_why(self.state, space, limit))
+
+    def _say(self, space: Space, limit: int) -> None:
+        if self.is_low:
+            self.log.error(
+                "disk.low",
+                directory=str(self.state),
+                free=space.free,
+                limit=limit,
+                mend="free space there; nothing is lost, and it goes on by itself",
+            )
+        else:
+            self.log.info("disk.recovered", directory=str(self.state), free=space.free)
+            self.tell(None)
+
+
+def _why(state: Path, space: Space, limit: int) -> str:
+    """For `status`: in whole MB, so that it isn't another text each second."""
+    if space.no_files:
+        return f"low disk: no file can be made in {state} any more (no inodes left); no run is looked at until then"
+    return f"low disk: less than {rounded(limit)} free in {state} (low_disk); no run is looked at until there is more"

@@ -1,0 +1,84 @@
+"""The roots of the settings, with what earlier daemons and the one that runs know of them."""
+
+from dataclasses import dataclass
+
+from runward.config.settings import Root, Settings
+from runward.config.settings_keys import AUTO
+from runward.daemon.ports.clock import Clock
+from runward.daemon.rundir.marks import mark
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import cursors, places, roots
+from runward.daemon.store.transaction import Statement
+from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.worker.following import written_by
+from runward.daemon.worker.look import recorded
+from runward.daemon.worker.remembered import read_remembered
+from runward.handlers.layouts import native
+from runward.handlers.layouts.places import Shape, mixed_shape, shape_of
+from runward.handlers.layouts.registry import LAYOUTS
+from runward.handlers.sessions.observe import read_watched
+
+
+@dataclass(slots=True)
+class KnownRoots:
+    """Keeps `roots`, by name, as the settings want them; the others of the daemon hold the same dictionary."""
+
+    store: Store
+    clock: Clock
+    roots: dict[str, WatchedRoot]
+
+    async def use(self, settings: Settings) -> None:
+        """Have these roots, keeping what is known of those that stay. Raises `CommitUnknown` and `sqlite3.Error`."""
+        now = self.clock.now()
+        rows = [(root.name, root.path, root.layout, now) for root in settings.roots]
+        await self.store.run([Statement(roots.SEEN, rows)], "roots")
+        first_seen = await roots.first_seen(self.store)
+        open_cursors = await cursors.open_cursors(self.store)
+        wanted = {root.name: await self._as_wanted(root, first_seen[root.name]) for root in settings.roots}
+        self.roots.clear()
+        self.roots.update(wanted)
+        for cursor in open_cursors:
+            known = self.roots.get(cursor.root)
+            # A root of this name may have had another layout before.
+            if known is not None and known.may_hold(cursor.session_key.partition(":")[0]):
+                _remember_open(known, cursor.place, cursor.state)
+
+    async def _as_wanted(self, root: Root, first_seen_at: float) -> WatchedRoot:
+        known = self.roots.get(root.name)
+        if known is None or (known.path, known.layout) != (root.path, root.layout):
+            known = await self._new(root)
+        known.settle, known.stale_after, known.start_within = root.settle, root.stale_after, root.start_within
+        known.records_history = root.history == "record"
+        known.ignore = root.ignore
+        known.first_seen_at = first_seen_at
+        return known
+
+    async def _new(self, root: Root) -> WatchedRoot:
+        """A root that this daemon didn't watch before, with what earlier ones read in it."""
+        if root.layout == native.LAYOUT:
+            return WatchedRoot(root.name, root.path, root.layout)
+        made = WatchedRoot(root.name, root.path, root.layout, _shape(root.layout))
+        read = await places.read(self.store, root.name)
+        made.seen = {place: mark(signature) for place, signature in read}
+        return made
+
+
+def _shape(layout: str) -> Shape:
+    """Where the sessions of a root of other tools' lie."""
+    return mixed_shape(LAYOUTS) if layout == AUTO else shape_of(LAYOUTS.named(layout))
+
+
+def _remember_open(root: WatchedRoot, place: str, text: str) -> None:
+    """A session was going on when the daemon before this one ended."""
+    if place in root.open:
+        return
+    if root.shape is not None:
+        remembered = read_remembered(text)
+        root.open[place] = () if remembered is None else written_by(remembered)
+        if remembered is None:
+            root.seen.pop(place, None)  # it is read anew
+        return
+    watched = read_watched(text)
+    root.open[place] = () if watched is None else recorded(watched)
+    if watched is not None and watched.gone_since is not None:
+        root.doubted.add(place)

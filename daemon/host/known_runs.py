@@ -1,0 +1,55 @@
+"""Runs that are over and stand just as they were last looked at: after a start they need no look.
+
+A look at each would say the same: nothing new. So their documents are held against the store's cursors in bulk.
+"""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.ports.files import Files
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import cursors
+from runward.daemon.watch.roots import WatchedRoot
+from runward.handlers.layouts import native
+from runward.handlers.layouts.scanner import Signature
+from runward.handlers.sessions.observe import read_watched
+
+SLICE: Final = 2_000
+"""Run directories that are asked after at once: so many cursors are in memory."""
+
+
+@dataclass(slots=True)
+class KnownRuns:
+    """What earlier looks said of runs, against how they stand now."""
+
+    store: Store
+    files: Files
+
+    async def unchanged(self, root: WatchedRoot, names: Sequence[str]) -> frozenset[str]:
+        """Those of these run directories that are over and as they were; in trouble with the store, fewer."""
+        found: set[str] = set()
+        for start in range(0, len(names), SLICE):
+            keys = {f"{root.name}/{name}": name for name in names[start : start + SLICE]}
+            try:
+                states = await cursors.remembered(self.store, keys)
+            except sqlite3.Error:
+                break  # the worker meets the same trouble, and tells
+            found |= await in_thread(
+                self._unchanged, root.path, {keys[key]: state for key, state in states.items()}
+            )
+        return frozenset(found)
+
+    def _unchanged(self, root: str, states: Mapping[str, str]) -> frozenset[str]:
+        known = {name: documents for name, state in states.items() if (documents := _when_over(state))}
+        return self.files.unchanged(root, native.DOCUMENTS, known)
+
+
+def _when_over(state: str) -> dict[str, Signature] | None:
+    """The documents of a run that is over, and of which nothing is complained that a look would say again."""
+    watched = read_watched(state)
+    if watched is None or watched.phase != "over" or watched.complaints:
+        return None
+    return dict(watched.signatures)

@@ -1,0 +1,108 @@
+"""What the running daemon says of itself: `<state>/status.json`, for `runward status` to read."""
+
+import errno
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pydantic import JsonValue, TypeAdapter
+from pydantic_core import ValidationError
+
+from runward.daemon.host.heartbeat import stalled_s
+from runward.daemon.watch.coverage import Coverage
+
+NAME: Final = "status.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RootReport:
+    """A root as the daemon sees it."""
+
+    name: str
+    path: str
+    layout: str
+    health: str
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsReport:
+    """The settings in force, as `config show --json` prints them, since when, and the files that they were read from
+    with their checksums; and when and why newer ones were refused since.
+    """
+
+    values: JsonValue
+    files: tuple[tuple[str, int], ...]
+    since: float
+    refused_at: float | None = None
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A daemon's own figures. Times are Unix seconds, durations seconds."""
+
+    pid: int
+    epoch: int
+    version: str
+    since: float
+    coverage: Coverage
+    lag_p50_s: float | None
+    lag_p99_s: float | None
+    fences_refused: int
+    stolen: int
+    degraded: list[str]
+    roots: list[RootReport]
+    problems: list[dict[str, str | int | float | None]] = field(default_factory=list)
+    settings: SettingsReport | None = None
+    told_at: float | None = field(default=None, compare=False)
+    """When it was written, by the clock that no setting touches and that stands still in suspend (CLOCK_MONOTONIC)."""
+
+    def stalled_s(self) -> float | None:
+        """The seconds since the daemon told of itself, where these are too many; else None."""
+        return stalled_s(self.told_at, time.monotonic())
+
+
+def percentile(values: list[float], share: float) -> float | None:
+    """The value below which `share` of the sorted `values` lie."""
+    return values[min(len(values) - 1, int(len(values) * share))] if values else None
+
+
+def write_report(state: Path, report: Report) -> None:
+    """Put the report in place of the last one. It is a convenience, so it is not synced.
+
+    On a full disk it is written over the last one, which has its place there already: just then
+    people want to know.
+    """
+    content = _ADAPTER.dump_json(report)
+    temporary = state / f".{NAME}.tmp"
+    try:
+        temporary.write_bytes(content)
+        temporary.chmod(0o600)
+        temporary.replace(state / NAME)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _write_over(state / NAME, content)
+
+
+def _write_over(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        # Blanks after the end of a JSON value mean nothing.
+        os.pwrite(descriptor, content.ljust(os.fstat(descriptor).st_size), 0)
+    finally:
+        os.close(descriptor)
+
+
+def read_report(state: Path) -> Report | None:
+    """The last report of a daemon, None where there is none that can be read."""
+    try:
+        return _ADAPTER.validate_json((state / NAME).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+_ADAPTER: Final = TypeAdapter(Report)

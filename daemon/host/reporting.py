@@ -1,0 +1,100 @@
+"""Telling what the daemon does: its report, put together from its parts, and kept true in `status.json`."""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import anyio.to_thread
+import structlog
+
+from runward.daemon import __version__
+from runward.daemon.host.heartbeat import BEAT
+from runward.daemon.host.report import Report, RootReport, SettingsReport, percentile, write_report
+from runward.daemon.queue.queue import Queue
+from runward.daemon.store.store import Store
+from runward.daemon.watch.coverage import Coverage
+from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.worker.turn import Worker
+from runward.daemon.worker.verdicts import Verdicts
+
+PROGRESS_PERIOD: Final = 5
+"""Reports between two lines in the log about the same long reading."""
+
+FEW: Final = 100
+"""Places that are read before anybody asks how far it has come."""
+
+
+@dataclass(slots=True)
+class Reporting:
+    """What is told comes from these parts; `troubles` say what is degraded, each for itself, in this order."""
+
+    state: Path | None
+    since: float
+    store: Store
+    queue: Queue
+    worker: Worker
+    verdicts: Verdicts
+    coverage: Coverage
+    roots: dict[str, WatchedRoot]
+    settings: Callable[[], SettingsReport]
+    troubles: Iterable[Callable[[], list[str]]]
+    log: structlog.typing.FilteringBoundLogger
+    _last: Report | None = None
+    _told_at: float = 0.0
+    _untold: int = 0
+    _is_long: bool = False
+    _lags: tuple[int, float | None, float | None] = (-1, None, None)
+
+    async def tell(self) -> None:
+        """Have `status.json` say what is true now, if that is something new, or to give a sign of life."""
+        report = self.report()
+        self._tell_progress(report.coverage.unread)
+        now = time.monotonic()
+        if self.state is None or (report == self._last and now < self._told_at + BEAT):
+            return
+        try:
+            await anyio.to_thread.run_sync(write_report, self.state, replace(report, told_at=now))
+            self._last, self._told_at = report, now
+        except OSError as error:
+            self.log.warning("report.not_written", why=error.strerror)
+
+    def _tell_progress(self, unread: int) -> None:
+        """Log how far a long reading has come, now and then, and its end."""
+        self._untold = self._untold + 1 if unread else 0
+        if self._untold % PROGRESS_PERIOD == 1 and unread > FEW:
+            self.log.info("transcripts.reading", left=unread)
+            self._is_long = True
+        elif not unread and self._is_long:
+            self.log.info("transcripts.read")
+            self._is_long = False
+
+    def report(self) -> Report:
+        """What this daemon says of itself now."""
+        _, median, slowest = self._lag()
+        return Report(
+            os.getpid(),
+            self.store.epoch,
+            __version__,
+            self.since,
+            replace(self.coverage, unread=self.worker.hints.backlog),
+            median,
+            slowest,
+            self.store.fences_refused,
+            self.queue.tally.stolen,
+            [trouble for troubles in self.troubles for trouble in troubles()],
+            [
+                RootReport(root.name, root.path, root.layout, root.health, root.problem)
+                for root in self.roots.values()
+            ],
+            settings=self.settings(),
+        )
+
+    def _lag(self) -> tuple[int, float | None, float | None]:
+        """How many verdicts there were, and p50 and p99 of the last ones' lag (seconds)."""
+        if self._lags[0] != self.verdicts.count:
+            lags = sorted(self.verdicts.lag)
+            self._lags = (self.verdicts.count, percentile(lags, 0.5), percentile(lags, 0.99))
+        return self._lags

@@ -1,0 +1,230 @@
+"""The real daemon: a supervisor over the real world, under a state directory's lock."""
+
+import asyncio
+import gc
+import math
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Final
+
+import anyio
+import structlog
+
+from runward.config.problem import Parsed
+from runward.config.settings import Settings
+from runward.daemon.configuration.declaration_check import DeclarationCheck
+from runward.daemon.configuration.declarations import Declarer
+from runward.daemon.host import notify
+from runward.daemon.host.disk_guard import Room
+from runward.daemon.host.memory import giver_back
+from runward.daemon.host.signals import Signals
+from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor, World
+from runward.daemon.host.upkeep import Upkeep
+from runward.daemon.host.watchdog import Watchdog
+from runward.daemon.inbox.spool import INBOX
+from runward.daemon.log.daemon_log import Sinks
+from runward.daemon.notices.messenger import SettingsMessenger
+from runward.daemon.ports.journals import EpochPassed
+from runward.daemon.schedule.alarm import SchedulerAlarm
+from runward.daemon.store.checkpoint import Checkpointer
+from runward.daemon.store.migrate import migrate
+from runward.daemon.store.ownership import hold, prepare
+from runward.daemon.store.reading import STORE
+from runward.daemon.store.schema import refuse_strange
+from runward.daemon.store.store import Store, connect
+from runward.daemon.store.transaction import EpochRefused, malformed_is_told
+from runward.daemon.watch.notifications import Inotify
+from runward.daemon.world.clock import SystemClock, SystemRandomness
+from runward.daemon.world.files import RealFiles
+from runward.daemon.world.starting import StartingProcesses
+from runward.handlers.schedules.due import PATIENCE
+
+MIGRATION: Final = 600.0
+"""Seconds that a start may take for bringing the store of an older version up to date, its copy included."""
+
+Load = Callable[[], Parsed[Settings]]
+
+
+async def serve(
+    settings: Settings,
+    log: structlog.typing.FilteringBoundLogger,
+    sinks: Sinks,
+    reload: Load,
+    signals: Signals,
+    once: bool = False,
+    waits: bool = True,
+) -> None:
+    """Be the daemon of `settings.state_dir` until it is told to stop; with `once`, until nothing is due.
+
+    If it `waits`, `once` also goes on until the runs that it started are over.
+
+    Raises `StateDirectoryUnsafe`, `StateDirectoryHeld`, `StoreTooNew`, `EpochRefused` or `EpochPassed` (a successor took over),
+    `StoreMalformed`, and `OSError` or `sqlite3.Error` where the state directory can't be used.
+    """
+    try:
+        await _serve(settings, log, sinks, reload, signals, once, waits)
+    except BaseExceptionGroup as group:
+        cause = _cause(group)
+        if isinstance(cause, EpochRefused | EpochPassed):
+            log.error("superseded", why=str(cause), mend="nothing is lost: the daemon that took over goes on")
+        raise cause from group
+
+
+def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What ended the task group: that a successor took over, or else the first failure in it."""
+    leaves: list[BaseException] = []
+    for each in group.exceptions:
+        leaves.append(_cause(each) if isinstance(each, BaseExceptionGroup) else each)
+    return next((each for each in leaves if isinstance(each, EpochRefused | EpochPassed)), leaves[0])
+
+
+async def _serve(
+    settings: Settings,
+    log: structlog.typing.FilteringBoundLogger,
+    sinks: Sinks,
+    reload: Load,
+    signals: Signals,
+    once: bool,
+    waits: bool,
+) -> None:
+    state = Path(settings.state_dir)
+    prepare(state)
+    _make_own_roots(settings)
+    with ExitStack() as stack:
+        stack.callback(hold(state).release)
+        notify.extend(MIGRATION)
+        with malformed_is_told():
+            refuse_strange(state / STORE, migrate(state / STORE))
+        (state / STORE).chmod(0o600)
+        declarer = Declarer(settings, math.inf if once else PATIENCE)
+
+        def make_alarm(ring: Callable[[], None]) -> SchedulerAlarm:
+            return stack.enter_context(SchedulerAlarm(ring))
+
+        inotify = _inotify(settings, state)
+        store = Store(await connect(state / STORE))
+        try:
+            supervisor = Supervisor(state, settings, _world(state, declarer, inotify), store, log, make_alarm)
+            supervisor.verdicts.tell = sinks.add
+            checkpointer = stack.enter_context(closing(Checkpointer(state / STORE)))
+            _collect_rarely()
+            async with anyio.create_task_group() as tasks:
+                obedience = Obedience(supervisor, declarer, log, reload)
+                signals.obey(asyncio.get_running_loop(), log, obedience.stop, obedience.reload)
+                tasks.start_soon(obedience.run)
+                room = Room(state, lambda: supervisor.low_disk, supervisor.note_room, log)
+                await room.look()
+                tasks.start_soon(room.run)
+                if not once:
+                    tasks.start_soon(DeclarationCheck(declarer, log).run)
+                tasks.start_soon(Upkeep(store, checkpointer, giver_back(), log).run)
+                if notify.is_asked() and not once:
+                    tasks.start_soon(Watchdog(store, inotify.seen, supervisor, log).run)
+                await (supervisor.once(waits) if once else supervisor.run())
+                tasks.cancel_scope.cancel()
+        finally:
+            await store.close()
+
+
+def _inotify(settings: Settings, state: Path) -> Inotify:
+    watch = settings.watch
+    return Inotify(state / INBOX, watch.step, watch.debounce, watch.limit_share, settings.scan.period)
+
+
+def _world(state: Path, declarer: Declarer, inotify: Inotify) -> World:
+    """The real one."""
+    return World(
+        SystemClock(),
+        RealFiles(state),
+        StartingProcesses(state),
+        SystemRandomness(),
+        inotify,
+        declarer,
+        declarer.ruled,
+        declarer.play,
+        declarer.covering,
+        declarer,
+        SettingsMessenger(declarer.notified),
+        declarer.bundled,
+        declarer.degraded,
+    )
+
+
+def _collect_rarely() -> None:
+    """Leave what was imported out of garbage collection, and collect once in many objects.
+
+    A batch makes tens of thousands of short-lived values and next to no cycles: collecting as often
+    as Python does by itself costs a tenth of the time of a verdict.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def _make_own_roots(settings: Settings) -> None:
+    """Make the roots that lie in the state directory; others are their owners' to make."""
+    for root in settings.roots:
+        if root.path.startswith(settings.state_dir + "/"):
+            Path(root.path).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+class Obedience:
+    """What signals have the daemon do: end, or read its settings again; wrong ones change nothing."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        declarer: Declarer,
+        log: structlog.typing.FilteringBoundLogger,
+        load: Load,
+    ) -> None:
+        self._supervisor = supervisor
+        self._declarer = declarer
+        self._log = log
+        self._load = load
+        self._wanted = anyio.Event()
+
+    def stop(self, name: str) -> None:
+        """A signal to end came; each further one makes the end quicker."""
+        self._log.info("stopping", signal=name)
+        self._supervisor.stop()
+
+    def reload(self) -> None:
+        """Settings are to be read again."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Read settings again whenever that is wanted, until cancelled."""
+        await self._supervisor.begun.wait()
+        while True:
+            await self._wanted.wait()
+            self._wanted = anyio.Event()
+            await self._reload()
+
+    async def _reload(self) -> None:
+        notify.reloading()
+        parsed = await anyio.to_thread.run_sync(self._load, abandon_on_cancel=True)
+        if parsed.value is None:
+            problems = [problem.render() for problem in parsed.errors]
+            self._refuse(problems, "fix them, then `runward daemon reload`; the old ones hold")
+        elif parsed.value.state_dir != self._supervisor.state_dir:
+            self._refuse(["state_dir can't change while the daemon runs"], "restart it")
+        else:
+            await self._use(parsed.value)
+        notify.ready(self._supervisor.doing())
+
+    async def _use(self, settings: Settings) -> None:
+        try:
+            await self._supervisor.reload(settings)
+        except SettingsNotTaken as error:
+            problems = [f"the store can't be written: {error}"]
+            self._refuse(
+                problems, "free space or repair the disk, then `runward daemon reload`; the old ones hold"
+            )
+        else:
+            self._declarer.use(settings)
+
+    def _refuse(self, problems: list[str], fix: str) -> None:
+        self._supervisor.note_refusal(problems)
+        self._log.error("settings.refused", problems=problems, mend=fix)

@@ -1,0 +1,91 @@
+"""The unit's watchdog, fed by real progress: of the event loop, of the store's thread and of the watcher's.
+
+Each of the three shows that it gets on: the loop by coming round to this task, the store by answering a question
+that stands in line with its transactions, the watcher by its passes. When one of them hangs, feeding ends, and systemd
+ends the daemon and starts the next one; what was going on is taken up from the store.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import anyio
+import structlog
+
+from runward.daemon.host import notify
+from runward.daemon.store.store import Store
+
+LONGER: Final = 30.0
+"""Seconds that each sign of life asks for while the daemon starts or stops."""
+
+EVERY: Final = 10.0
+"""Seconds between two signs of life at most."""
+
+LEAST_PATIENCE: Final = 12.0
+"""Seconds without a sign that count as a hang at least: the watcher may wait for a change for five of them."""
+
+
+class Daemon(Protocol):
+    """What is told of the daemon. Outside of ready and not stopping, the unit's time for it is drawn out."""
+
+    is_ready: bool
+    is_stopping: bool
+
+    def doing(self) -> str: ...
+
+
+@dataclass(slots=True)
+class Watchdog:
+    """One task beside the daemon. `watcher_seen` is when the watcher's thread beat last (monotonic clock), None where
+    none is at work; `period` within how many seconds the unit wants a sign of life, None where it has no watchdog.
+    """
+
+    store: Store
+    watcher_seen: Callable[[], float | None]
+    daemon: Daemon
+    log: structlog.typing.FilteringBoundLogger
+    period: float | None = field(default_factory=notify.watchdog_period)
+    now: Callable[[], float] = time.monotonic
+    _store_seen: float = 0.0
+    _hanging: tuple[str, ...] = ()
+
+    async def run(self) -> None:
+        """Feed until cancelled."""
+        self._store_seen = self.now()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._ask_store)
+            while True:
+                self.feed()
+                await anyio.sleep(self._every)
+
+    @property
+    def _every(self) -> float:
+        return EVERY if self.period is None else min(EVERY, self.period / 4)
+
+    def feed(self) -> None:
+        """Give a sign of life, unless something hangs."""
+        hanging = self.hanging()
+        if hanging and hanging != self._hanging:
+            self.log.error(
+                "hanging", parts=list(hanging), mend="where the unit has a watchdog, systemd restarts it"
+            )
+        self._hanging = hanging
+        if hanging:
+            return
+        if not self.daemon.is_ready or self.daemon.is_stopping:
+            notify.extend(LONGER)
+        elif self.period is not None:
+            notify.alive(self.daemon.doing())
+
+    def hanging(self) -> tuple[str, ...]:
+        """Which parts have shown no progress for too long. The loop isn't among them: then nobody asks."""
+        patience = max(LEAST_PATIENCE, (self.period or 0.0) / 2)
+        seen = {"store": self._store_seen, "watcher": self.watcher_seen()}
+        return tuple(part for part, at in seen.items() if at is not None and self.now() - at > patience)
+
+    async def _ask_store(self) -> None:
+        while True:
+            await self.store.answer()
+            self._store_seen = self.now()
+            await anyio.sleep(self._every)

@@ -1,0 +1,1 @@
+"""The launcher: one command, its process tree, and the record of its run."""

@@ -1,0 +1,196 @@
+"""The launcher as the daemon starts it: `python -m runward.daemon.launch.detached STATE EPOCH NAME`.
+
+The same launcher as `runward run`, but for its beginning. The order comes as JSON on stdin; what becomes of it goes
+to stdout, one line, before the command is let go: whoever ordered it waits for no more. It is nobody's child, has
+a session of its own, and what it has to complain of later goes to stderr, a file. However often it is started for
+one order, the command runs once: see `ticket.py`.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+
+from runward.config.json_value import JsonValue
+
+if TYPE_CHECKING:
+    from runward.daemon.launch.launch import Order
+    from runward.daemon.launch.ticket import Claim
+
+BEGUN: Final = "begun"
+HELD: Final = "held"
+SUPERSEDED: Final = "superseded"
+TAKEN: Final = "taken"
+FAILED: Final = "failed"
+"""The words of the answer; the last two are followed by a blank and the reason."""
+
+_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+class Ordered(NamedTuple):
+    """The fields of `runward.handlers.effects.StartRun`, as they come in JSON."""
+
+    key: str
+    session: str
+    root: str
+    name: str
+    command: list[str]
+    cwd: str
+    environment: list[tuple[str, str]]
+    playbook: str | None
+    agent: str | None
+    contract: JsonValue
+    timeout: float | None
+    grace: float | None
+    metadata: list[tuple[str, JsonValue]]
+
+
+class Answer:
+    """The one line to whoever ordered the run; what comes after it is not for them."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    def give(self, *words: str) -> None:
+        """Answer, unless that was done."""
+        if self._descriptor is None:
+            return
+        try:
+            os.write(self._descriptor, (" ".join(words) + "\n").encode(errors="backslashreplace"))
+        except BrokenPipeError:
+            pass  # who ordered it is gone; a successor asks again
+        os.close(self._descriptor)
+        self._descriptor = None
+
+
+def main() -> NoReturn:
+    """Carries out the order on stdin; a child of this process does, and this one ends at once."""
+    state, epoch = Path(sys.argv[1]), int(sys.argv[2])
+    if os.fork():
+        os._exit(0)
+    try:
+        with open(0, encoding="utf-8", closefd=False) as file:
+            ordered = Ordered(**json.load(file))
+        answer = _let_go_of_streams()
+        _ignore_no_signal()
+        _carry_out(ordered, state, epoch, answer)
+    except Exception:  # noqa: BLE001  # it goes to the log, and who ordered it finds no answer
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        # To take the interpreter apart takes as long as to fork it; and nobody asks for an exit code.
+        os._exit(0)
+
+
+def _carry_out(ordered: Ordered, state: Path, epoch: int, answer: Answer) -> None:
+    from runward.daemon.launch.record import BegunAlready, NameTaken
+    from runward.daemon.launch.ticket import EpochOver, TicketHeld, claim_start
+
+    try:
+        claim = claim_start(state, ordered.key, epoch, ordered.root, ordered.name)
+    except BegunAlready:
+        answer.give(BEGUN)
+    except TicketHeld:
+        answer.give(HELD)
+    except EpochOver:
+        answer.give(SUPERSEDED)
+    except NameTaken as error:
+        answer.give(TAKEN, str(error))
+    except OSError as error:
+        answer.give(FAILED, str(error))
+    else:
+        _leave_service(ordered.name)
+        _launch(ordered, state, claim, answer)
+
+
+def _launch(ordered: Ordered, state: Path, claim: "Claim", answer: Answer) -> None:
+    from runward.daemon.launch.containment_methods import ContainmentUnavailable
+    from runward.daemon.launch.launch import launch
+
+    def before_release() -> None:
+        claim.ticket.mark()
+        answer.give(BEGUN)
+
+    environment = {**os.environ, **dict(ordered.environment)}
+    try:
+        launched = launch(_order(ordered, state), environment, claim.directory, before_release)
+    except (OSError, ContainmentUnavailable) as error:
+        answer.give(FAILED, str(error))
+        return
+    answer.give(BEGUN)  # also where the command could not be started: the run's record says so
+    for complaint in launched.complaints:
+        _complain(ordered.name, complaint)
+
+
+def _order(ordered: Ordered, state: Path) -> "Order":
+    from runward.daemon.launch.launch import Order
+    from runward.daemon.launch.record import START
+
+    order = Order(
+        command=tuple(ordered.command),
+        root=ordered.root,
+        name=ordered.name,
+        playbook=ordered.playbook,
+        agent=ordered.agent,
+        contract=ordered.contract,
+        timeout=ordered.timeout,
+        cwd=ordered.cwd,
+        metadata={**dict(ordered.metadata), START: ordered.key},
+        state=str(state),
+        root_name=ordered.session.removeprefix("native:").removesuffix(f"/{ordered.name}"),
+    )
+    return order if ordered.grace is None else order._replace(grace=ordered.grace)
+
+
+def _let_go_of_streams() -> Answer:
+    """The command's streams lead nowhere but into the run's logs; the launcher's own are for nobody else."""
+    answer = Answer(os.dup(1))  # which Python lets no command inherit
+    sys.stderr = open(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115  # for its life
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+    return answer
+
+
+def _complain(name: str, message: str) -> None:
+    """One line for people, in the launchers' log."""
+    from runward.config.problem import printable
+
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    print(f"{moment} {name}: {printable(message)}", file=sys.stderr, flush=True)  # noqa: T201  # it is its log
+
+
+def _ignore_no_signal() -> None:
+    """A daemon that is about to end ignores signals, which its runs must not inherit."""
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is signal.SIG_IGN and number not in _IGNORED_BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _leave_service(name: str) -> None:
+    """Out of the daemon's own unit, whose stop would otherwise end every run that it started.
+
+    Where systemd can't be asked, the launcher stays in it, and the unit that we ship leaves it alone (KillMode=process).
+    """
+    from runward.daemon.launch.cgroup import cgroup_of
+    from runward.daemon.launch.containment_methods import ContainmentUnavailable, Held
+    from runward.daemon.launch.scope import make_scope
+
+    us = os.getpid()
+    try:
+        if cgroup_of(us).endswith(".service"):
+            held = Held(us, frozenset({us}), f"launcher of {name}", None)
+            make_scope(f"runward-{os.urandom(6).hex()}.scope", held, os.environ)
+    except ContainmentUnavailable:
+        pass
+
+
+if __name__ == "__main__":
+    main()

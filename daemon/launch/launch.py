@@ -1,0 +1,376 @@
+"""A launch: the run directory, the command in it, and its record from `run.json` to `exit.json`.
+
+It needs no daemon. Whatever happens after `run.json` stands, `exit.json` is written, unless this process
+itself is killed; then `process.json` says who the command is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from runward.daemon.faults import point
+from runward.daemon.launch import record
+from runward.daemon.launch.announcement import Announcement
+from runward.daemon.launch.command import NOT_EXECUTABLE, GatedCommand, StartFailure, fork_command
+from runward.daemon.launch.containment import contain
+from runward.daemon.launch.containment_methods import Held
+from runward.daemon.launch.ending import BY_THE_SYSTEM, SHUTDOWN, Ending
+from runward.daemon.launch.output import PassedStream, open_sink
+from runward.daemon.launch.requests import SignalInbox
+from runward.daemon.launch.supervision import Supervision, pass_on_rest
+from runward.daemon.processes.cancelling import read_word
+from runward.daemon.processes.identity import identity_of, pid_namespace
+from runward.daemon.processes.kernel import hide_memory
+from runward.daemon.processes.values import Value
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from runward.config.json_value import JsonValue
+    from runward.daemon.disk.durable import ReservedFile
+    from runward.daemon.launch.protocols import Containment
+    from runward.daemon.launch.record import RunDirectory
+
+
+_HEX = frozenset("0123456789abcdef")
+_OUR_MISTAKE = 125
+"""What docker(1) and timeout(1) end with when they themselves fail."""
+DEFAULT_LOG_LIMIT = 100 << 20
+"""The setting's default, which the settings take from elsewhere: to import them costs the launcher too much."""
+_LOGS = {1: record.LOGS[0], 2: record.LOGS[1]}
+
+
+class Order(Value):
+    """What to launch. `root` is where run directories lie, `artifacts` absolute or None for the run's own.
+
+    `state` is the state directory of the daemon that watches the root, which it calls `root_name`; None for nobody's.
+    `cwd` is the command's directory, None for the launcher's own. `metadata` is for `run.json`,
+    `low_disk` the setting, where there are settings, `log_limit` the bytes of each log.
+    """
+
+    command: tuple[str, ...]
+    root: str
+    name: str | None = None
+    playbook: str | None = None
+    agent: str | None = None
+    contract: JsonValue = None
+    artifacts: str | None = None
+    timeout: float | None = None
+    grace: float = 5.0
+    containment: str = "auto"
+    cwd: str | None = None
+    metadata: Mapping[str, JsonValue] | None = None
+    low_disk: int | None = None
+    log_limit: int = DEFAULT_LOG_LIMIT
+    state: str | None = None
+    root_name: str = "runs"
+
+
+class Launched(Value):
+    """What came of it; `complaints` are for people to read."""
+
+    session_id: str
+    path: str
+    artifacts: str
+    started_at: float
+    ending: Ending
+    complaints: tuple[str, ...]
+
+
+def launch(
+    order: Order,
+    environment: Mapping[str, str],
+    directory: RunDirectory | None = None,
+    before_release: Callable[[], None] = lambda: None,
+) -> Launched:
+    """Runs the command to its end, in the empty run `directory` or else in one that is made.
+
+    `before_release` is called when all is written down and the command may be let go; if it raises OSError, the
+    command isn't.
+
+    Raises FileExistsError where the name is taken, ContainmentUnavailable, and OSError where there can be no
+    run directory; nothing was started then, and nothing is left.
+    """
+    _open_standard_streams()
+    signals = SignalInbox()
+    started_at = time.time()
+    if directory is None:
+        directory = record.make_run_directory(order.root, order.name or record.new_name(started_at))
+    point("launch.directory")
+    try:
+        return _Launch(order, environment, directory, signals, started_at, before_release).run()
+    finally:
+        directory.close()
+
+
+class _Launch:
+    def __init__(
+        self,
+        order: Order,
+        environment: Mapping[str, str],
+        directory: RunDirectory,
+        signals: SignalInbox,
+        started_at: float,
+        before_release: Callable[[], None],
+    ) -> None:
+        self._order = order
+        self._before_release = before_release
+        self._directory = directory
+        self._signals = signals
+        self._started_at = started_at
+        self._artifacts = order.artifacts or os.path.join(directory.path, record.ARTIFACTS)
+        self._environment = {**environment, **self._session_variables(environment)}
+        self._streams: list[PassedStream] = []
+        self._complaints: list[str] = []
+        self._announcement: Announcement | None = None
+
+    def run(self) -> Launched:
+        command, containment, room = self._prepare()
+        ending, left = self._perform(command, containment)
+        containment.close()
+        ending = _by_whom(ending)
+        point("launch.ended")
+        complaints = [*self._complaints, *([ending.error] if ending.error is not None else [])]
+        secret = None
+        if self._announcement is not None:
+            secret = self._announcement.secret
+            try:
+                self._announcement.put()  # all of the run is dead by now, and can't take it away
+            except OSError as error:
+                complaints.append(f"the inbox can't be written: {error}")
+        point("launch.announced_again")
+        try:
+            self._directory.write_exit(room, ending, secret)
+        except OSError as error:
+            complaints.append(f"exit.json can't be written: {error}")
+        point("launch.exit_json")
+        complaints += self._finish(ending)
+        if left:
+            complaints.append(f"could not be killed and live on: {' '.join(map(str, sorted(left)))}")
+        return Launched(
+            self._directory.name,
+            self._directory.path,
+            self._artifacts,
+            self._started_at,
+            ending,
+            tuple(complaints),
+        )
+
+    def _prepare(self) -> tuple[GatedCommand, Containment, ReservedFile]:
+        """All that comes before `run.json`, and that. If any of it fails, nothing is left of it."""
+        command: GatedCommand | None = None
+        containment: Containment | None = None
+        try:
+            os.makedirs(self._artifacts, mode=0o700, exist_ok=True)
+            streams = self._open_streams()
+            command = self._fork(streams)
+            for descriptor in streams.values():
+                os.close(descriptor)
+            point("launch.forked")
+            containment = self._contain(command)
+            point("launch.contained")
+            room = self._directory.reserve_exit()
+            self._announce(command)
+            point("launch.announced")
+            self._directory.write_json(record.RUN, self._run_json(containment.name))
+        except BaseException:
+            if command is not None:
+                command.abandon()
+            if containment is not None:
+                containment.close()
+            self._directory.discard()  # without run.json nobody took it for a session
+            raise
+        point("launch.run_json")
+        return command, containment, room
+
+    def _announce(self, command: GatedCommand) -> None:
+        """Tell the daemon, past the run. The command was forked before, so it has no copy of the secret."""
+        order = self._order
+        if order.state is None:
+            return
+        hide_memory()
+        self._announcement = Announcement(
+            order.state,
+            f"native:{order.root_name}/{self._directory.name}",
+            self._started_at,
+            identity_of(os.getpid()),
+            identity_of(command.pid),
+            order.contract,
+            order.timeout,
+            order.grace,
+        )
+        self._announcement.put()
+
+    def _perform(self, command: GatedCommand, containment: Containment) -> tuple[Ending, frozenset[int]]:
+        """Lets the command run, and watches it to its end and that of all its tree."""
+        try:
+            self._directory.write_json(record.PROCESS, record.process_json(identity_of(command.pid)))
+            point("launch.process_json")
+            self._before_release()
+        except OSError as error:
+            command.abandon()
+            return self._not_started(StartFailure(NOT_EXECUTABLE, f"it can't be written down: {error}"))
+        failure = command.release()
+        if failure is not None:
+            command.wait()
+            return self._not_started(failure)
+        point("launch.released")
+        supervision = Supervision(
+            command,
+            signals=self._signals,
+            streams=self._streams,
+            containment=containment,
+            timeout=self._order.timeout,
+            grace=self._order.grace,
+            is_interactive=os.isatty(0) and os.isatty(1),
+            read_order=lambda: read_word(self._directory.descriptor),
+        )
+        try:
+            return supervision.run()
+        except Exception as error:  # noqa: BLE001  # a mistake of ours: the run's record must not miss its end
+            killed = containment.kill()
+            message = f"the launcher failed: {type(error).__name__}: {error}"
+            return Ending("exited", _OUR_MISTAKE, None, time.time(), 0.0, error=message), killed.left
+
+    def _fork(self, streams: Mapping[int, int]) -> GatedCommand:
+        order, mask = self._order, self._signals.caller_mask
+        if order.containment == "pidns":
+            from runward.daemon.launch.pid_namespace import fork_namespaced_command as fork
+        else:
+            fork = fork_command
+        return fork(order.command, self._environment, streams=streams, signal_mask=mask, cwd=order.cwd)
+
+    def _contain(self, command: GatedCommand) -> Containment:
+        order = self._order
+        longest = order.timeout + order.grace if order.timeout is not None else None
+        return contain(order.containment, Held(command.pid, command.own, self._directory.name, longest))
+
+    def _open_streams(self) -> dict[int, int]:
+        """What the command writes to, by its descriptor: pipes, or a terminal where ours is one."""
+        write_ends: dict[int, int] = {}
+        for number, log_name in _LOGS.items():
+            if os.isatty(number):
+                if 1 in write_ends and os.isatty(1) and os.fstat(1).st_rdev == os.fstat(number).st_rdev:
+                    write_ends[number] = os.dup(
+                        write_ends[1]
+                    )  # one screen: what is shown in order is logged in order
+                else:
+                    self._open_terminal(number, log_name, write_ends)
+                continue
+            source, write_ends[number] = os.pipe()
+            os.set_blocking(source, False)
+            log = self._directory.open_log(log_name, self._order.log_limit)
+            self._streams.append(PassedStream(source, log, open_sink(number), self._order.low_disk))
+        return write_ends
+
+    def _open_terminal(self, number: int, log_name: str, write_ends: dict[int, int]) -> None:
+        from runward.daemon.launch.terminal import TerminalStream, open_terminal  # nothing for those without
+
+        try:
+            near, write_ends[number] = open_terminal(number)
+        except OSError as error:  # the command gets the terminal as it is
+            self._complaints.append(
+                f"what it wrote to the terminal is not recorded: no pseudo-terminal: {error}"
+            )
+            return
+        log = self._directory.open_log(log_name, self._order.log_limit)
+        self._streams.append(TerminalStream(near, number, log, open_sink(number), self._order.low_disk))
+
+    def _not_started(self, failure: StartFailure) -> tuple[Ending, frozenset[int]]:
+        for stream in self._streams:
+            stream.close_source()
+        message = f"{record.as_text(self._order.command[0])}: {failure.message}"
+        ending = Ending("not_started", failure.exit_code, None, time.time(), 0.0, error=message)
+        return ending, frozenset()
+
+    def _finish(self, ending: Ending) -> list[str]:
+        """Gives readers the rest of the output; returns what became wrong with it."""
+        is_stopped = ending.cause in ("timed_out", "cancelled")
+        pass_on_rest(self._streams, self._signals, self._order.grace if is_stopped else None)
+        self._signals.close()
+        complaints = []
+        is_cut_off = ending.signal is not None or is_stopped
+        for stream in self._streams:
+            stream.restore(is_cut_off=is_cut_off)
+            stream.close_log()
+            if stream.log_problem is not None:
+                complaints.append(f"the log of the run is incomplete: {stream.log_problem}")
+            if stream.log_omitted:
+                complaints.append(f"{stream.log_omitted} bytes are left out of the run's log (log_limit)")
+            if stream.sink_problem is not None and not isinstance(stream.sink_problem, ConnectionError):
+                complaints.append(f"the output could not be passed on: {stream.sink_problem}")
+        return complaints
+
+    def _session_variables(self, environment: Mapping[str, str]) -> dict[str, str]:
+        return {
+            "RUNWARD_SESSION_ID": self._directory.name,
+            "RUNWARD_RUN_DIR": self._directory.path,
+            "RUNWARD_ARTIFACTS_DIR": self._artifacts,
+            "TRACEPARENT": child_traceparent(environment.get("TRACEPARENT")),
+        }
+
+    def _run_json(self, containment: str) -> dict[str, JsonValue]:
+        order = self._order
+        launcher = identity_of(os.getpid())
+        return {
+            "schema": record.SCHEMA,
+            "session_id": self._directory.name,
+            "kind": "agent",
+            "playbook": order.playbook,
+            "agent": order.agent,
+            "contract": order.contract,
+            "invocation_id": None,
+            "started_at": record.iso_time(self._started_at),
+            "host": os.uname().nodename,
+            "launcher": {
+                **record.process_json(launcher),
+                "uid": os.getuid(),
+                "pid_namespace": pid_namespace(),
+            },
+            "containment": containment,
+            "command": [record.as_text(argument) for argument in order.command],
+            "cwd": _directory(order.cwd),
+            "artifacts_path": record.ARTIFACTS
+            if order.artifacts is None
+            else record.as_text(order.artifacts),
+            "timeout": order.timeout,
+            "metadata": {**(order.metadata or {}), "traceparent": self._environment["TRACEPARENT"]},
+        }
+
+
+def _by_whom(ending: Ending) -> Ending:
+    """The ending, where the system's shutdown was what a signal told the launcher or, before it, the command."""
+    if ending.cause not in ("cancelled", "signalled") or ending.signal not in BY_THE_SYSTEM:
+        return ending
+    from runward.daemon.launch.shutdown import is_system_stopping
+
+    if not is_system_stopping(os.environ):
+        return ending
+    return ending._replace(cause="cancelled", signal=None, error=SHUTDOWN)
+
+
+def _directory(named: str | None) -> str | None:
+    """The directory that the command starts in; None where the launcher's own was deleted."""
+    try:
+        return record.as_text(os.path.join(os.getcwd(), named or "").rstrip("/") or "/")
+    except FileNotFoundError:
+        return None if named is None else record.as_text(named)
+
+
+def child_traceparent(parent: str | None) -> str:
+    """A W3C trace context for the command: in the caller's trace where there is one, as a span of its own."""
+    span = os.urandom(8).hex()
+    fields = (parent or "").split("-")
+    is_well_formed = [len(field) for field in fields] == [2, 32, 16, 2] and set("".join(fields)) <= _HEX
+    if is_well_formed and fields[0] == "00" and fields[1].strip("0") and fields[2].strip("0"):
+        return f"00-{fields[1]}-{span}-{fields[3]}"
+    return f"00-{os.urandom(16).hex()}-{span}-01"
+
+
+def _open_standard_streams() -> None:
+    """Sees to it that 0, 1 and 2 are taken: a pipe of ours under such a number would be mistaken for them."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)

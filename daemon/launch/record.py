@@ -1,0 +1,233 @@
+"""The launcher's files in a run directory (the native layout, version 1), and the directory itself."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from runward.daemon.disk.durable import ReservedFile, sync_directory, write_durably
+from runward.daemon.launch.run_log import RunLog
+from runward.daemon.processes.json_text import json_text
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runward.config.json_value import JsonValue
+    from runward.daemon.launch.ending import Ending
+    from runward.daemon.processes.identity import ProcessIdentity
+
+
+SCHEMA = "runward-run-v1"
+RUN = "run.json"
+PROCESS = "process.json"
+EXIT = "exit.json"
+ARTIFACTS = "artifacts"
+LOGS = ("stdout.log", "stderr.log")
+START = "start"
+"""The key in the metadata of `run.json` that names the start which the daemon ordered."""
+LONGEST_NAME = 200
+_LONGEST_RUN = 16 << 20
+_EXIT_ROOM = 4096
+_LONGEST_ERROR = 2000
+
+
+class RunDirectory:
+    """A run directory of the launcher's own making, held open: the command can't lead later writes elsewhere."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self.descriptor = descriptor
+
+    @property
+    def name(self) -> str:
+        """The last part of the path, which is the session's id."""
+        return os.path.basename(self.path)
+
+    def write_json(self, name: str, value: Mapping[str, JsonValue]) -> None:
+        """Writes one of the layout's files, whole and durable."""
+        write_durably(self.descriptor, name, _encoded(value))
+
+    def reserve_exit(self) -> ReservedFile:
+        """Room for `exit.json`, taken while there is some."""
+        return ReservedFile(self.descriptor, EXIT, _EXIT_ROOM)
+
+    def write_exit(self, room: ReservedFile, ending: Ending, secret: str | None = None) -> None:
+        """Writes `exit.json`, with the secret that the launch was sealed with, against what the command may have put in the way. Raises OSError."""
+        content = _encoded(_exit_json(ending) | ({} if secret is None else {"secret": secret}))
+        try:
+            room.write(content)
+        except OSError:
+            self._clear_the_way()
+            write_durably(self.descriptor, EXIT, content)
+
+    def open_log(self, name: str, limit: int) -> RunLog:
+        """A new file that only grows, up to `limit` bytes; 0 is none."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        return RunLog(os.open(name, flags, 0o600, dir_fd=self.descriptor), self.descriptor, name, limit)
+
+    def _clear_the_way(self) -> None:
+        """Gives us our rights on the directory back, and renames a directory that is called `exit.json`."""
+        os.fchmod(self.descriptor, 0o700)
+        try:
+            found = os.stat(EXIT, dir_fd=self.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        if stat.S_ISDIR(found.st_mode):
+            aside = f"{EXIT}.{os.urandom(3).hex()}"
+            os.rename(EXIT, aside, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+
+    def discard(self) -> None:
+        """Takes the directory away again, with the empty files that are in it."""
+        for name in os.listdir(self.descriptor):
+            is_directory = stat.S_ISDIR(os.stat(name, dir_fd=self.descriptor, follow_symlinks=False).st_mode)
+            (os.rmdir if is_directory else os.unlink)(name, dir_fd=self.descriptor)
+        os.rmdir(self.path)
+
+    def close(self) -> None:
+        """Nothing more is written."""
+        os.close(self.descriptor)
+
+
+def why_no_name(name: str) -> str | None:
+    """What keeps `name` from being a run directory's; None where nothing does."""
+    if not name:
+        return "is empty"
+    if "/" in name:
+        return "is more than one path segment"
+    if name.startswith("."):
+        return "begins with a dot"
+    if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in name):
+        return "holds control characters"
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return "is not valid UTF-8"
+    return f"is {size} bytes long; at most {LONGEST_NAME}" if size > LONGEST_NAME else None
+
+
+def new_name(now: float) -> str:
+    """A name that sorts by time: `20261121T101530Z-1a2b3c`."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now)) + "-" + os.urandom(3).hex()
+
+
+def make_run_directory(root: str, name: str) -> RunDirectory:
+    """Makes `root/name`, durably, for its owner alone. Raises FileExistsError where it exists.
+
+    It is made under its own name, not renamed into place: only mkdir(2) refuses every name that exists (a
+    rename replaces an empty directory), a watcher needs the time before `run.json` to put its watch there, and
+    a directory without `run.json`, which appears whole, is no session yet.
+    """
+    path = os.path.join(root, name)
+    umask = os.umask(0o077)  # for the directories on the way to a new root, too
+    try:
+        os.makedirs(root, exist_ok=True)
+        os.mkdir(path)
+    finally:
+        os.umask(umask)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    sync_directory(root)
+    return RunDirectory(path, descriptor)
+
+
+class NameTaken(Exception):
+    """A run directory's name is taken by what no launcher of this start left there; the message says by what."""
+
+
+class BegunAlready(Exception):
+    """The run directory holds the `run.json` of this very start."""
+
+
+def adopt_run_directory(root: str, name: str, start: str) -> RunDirectory:
+    """The directory `root/name` that a launcher for `start` left when it died before its `run.json` stood.
+
+    What it left in it is cleared away. Raises BegunAlready, NameTaken, FileNotFoundError where it is gone again.
+    """
+    path = os.path.join(root, name)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except NotADirectoryError:  # a link is none either
+        raise NameTaken("it is no directory") from None
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise NameTaken("it belongs to another user")
+        # What is in a run that began is its own: that is found out before anything is cleared away.
+        for entry in sorted(os.listdir(descriptor), key=lambda entry: entry != RUN):
+            _clear_leftover(descriptor, entry, start)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return RunDirectory(path, descriptor)
+
+
+def _clear_leftover(directory: int, entry: str, start: str) -> None:
+    if entry == RUN:
+        if _start_of(directory) == start:
+            raise BegunAlready
+        raise NameTaken("another run is in it")
+    status = os.stat(entry, dir_fd=directory, follow_symlinks=False)
+    if entry == ARTIFACTS and stat.S_ISDIR(status.st_mode):
+        try:
+            os.rmdir(entry, dir_fd=directory)
+        except OSError:
+            raise NameTaken("there are artifacts in it") from None
+    elif stat.S_ISREG(status.st_mode) and (_is_temporary(entry) or (entry in LOGS and status.st_size == 0)):
+        os.unlink(entry, dir_fd=directory)
+    else:
+        raise NameTaken(f"there is {entry!r} in it")
+
+
+def _is_temporary(entry: str) -> bool:
+    return entry.endswith(".tmp") and entry.startswith(tuple(f".{name}." for name in (RUN, PROCESS, EXIT)))
+
+
+def _start_of(directory: int) -> JsonValue:
+    """The start that the `run.json` in a directory names; None where it says nothing that can be read."""
+    import json  # only where a launcher died at the same start before
+
+    try:
+        descriptor = os.open(
+            RUN, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
+        )
+        try:
+            value = json.loads(os.read(descriptor, _LONGEST_RUN))
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError, RecursionError):
+        return None
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    start: JsonValue = metadata.get(START) if isinstance(metadata, dict) else None
+    return start
+
+
+def process_json(identity: ProcessIdentity) -> dict[str, JsonValue]:
+    """`process.json`: who the command is."""
+    return {"pid": identity.pid, "start_ticks": identity.start_ticks, "boot_id": identity.boot_id}
+
+
+def iso_time(seconds: float) -> str:
+    """Unix seconds as ISO 8601 in UTC with microseconds."""
+    whole, micros = divmod(round(seconds * 1_000_000), 1_000_000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{micros:06d}Z"
+
+
+def as_text(argument: str) -> str:
+    """An argument or path for JSON: bytes that are no UTF-8 are replaced."""
+    return os.fsencode(argument).decode("utf-8", "replace")
+
+
+def _exit_json(ending: Ending) -> dict[str, JsonValue]:
+    return {
+        "exit_code": ending.exit_code,
+        "signal": ending.signal,
+        "cause": ending.cause,
+        "error": ending.error[:_LONGEST_ERROR] if ending.error is not None else None,
+        "finished_at": iso_time(ending.finished_at),
+        "duration_s": round(ending.duration_s, 6),
+        "survivors_killed": ending.survivors_killed,
+    }
+
+
+def _encoded(value: Mapping[str, JsonValue]) -> bytes:
+    return json_text(value).encode(errors="replace") + b"\n"  # a record with a ? in it is better than none

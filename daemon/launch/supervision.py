@@ -1,0 +1,223 @@
+"""From the moment a command runs to the moment nothing of it is left: output, signals, timeout, the end.
+
+One loop, one thread. The timeout counts CLOCK_MONOTONIC: a stepped clock doesn't move it, and a suspended
+machine doesn't use it up.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+from runward.daemon.launch.command import GatedCommand
+from runward.daemon.launch.ending import Cancellation, Ending, ending_of, looks_interrupted
+from runward.daemon.launch.output import PassedStream
+from runward.daemon.launch.requests import CANCELLING, RESIZING, STOPPING, Request, SignalInbox, is_below_us
+from runward.daemon.processes import tree
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from runward.daemon.launch.ending import Cause
+    from runward.daemon.launch.protocols import Containment
+
+
+_SETTLE_S = 0.2
+"""How long what a command left behind may take to end by itself: the last of a pipeline mostly does."""
+_SAME_PRESS_S = 0.1
+"""Signals so close together are one request: a key that bounces, a sender that signals process and group."""
+
+
+class Supervision:
+    """The watch over one running command; `run` returns how it ended. All times are monotonic seconds."""
+
+    def __init__(
+        self,
+        command: GatedCommand,
+        *,
+        signals: SignalInbox,
+        streams: Sequence[PassedStream],
+        containment: Containment,
+        timeout: float | None,
+        grace: float,
+        is_interactive: bool,
+        read_order: Callable[[], str | None],
+    ) -> None:
+        self._command = command
+        self._signals = signals
+        self._streams = streams
+        self._containment = containment
+        self._grace = grace
+        self._is_interactive = is_interactive
+        self._read_order = read_order
+        self._started = time.monotonic()
+        self._deadline = self._started + timeout if timeout is not None else None
+        self._kill_at: float | None = None
+        self._asked_at: float | None = None
+        self._timed_out = False
+        self._cancelled_by: int | None = None
+        self._cancellation: Cancellation | None = None
+        self._interrupted_at: float | None = None
+        self._status: int | None = None
+        self._ended_at = 0.0
+        self._finished_at = 0.0
+
+    def run(self) -> tuple[Ending, frozenset[int]]:
+        """Watches until the whole tree is dead. Returns the ending, and who could not be killed."""
+        killed: tree.Killed | None = None
+        while not self._is_over() and killed is None:
+            self._wait()
+            now = time.monotonic()
+            self._handle_requests(now)  # first: a signal to the whole group also ends the command at once
+            self._note_exits(tree.reap())
+            self._keep_deadline(now)
+            if self._kill_at is not None and now >= self._kill_at and not self._is_over():
+                killed = self._containment.kill()
+                self._note_exits(killed.exits)
+        for stream in self._streams:
+            stream.take_in_rest()
+        if killed is None:
+            return self._ending(), frozenset()
+        survivors = killed.found - killed.left - self._command.own
+        return self._ending()._replace(survivors_killed=len(survivors)), killed.left
+
+    def _is_over(self) -> bool:
+        return self._status is not None and self._containment.is_empty()
+
+    def _wait(self) -> None:
+        """Until something happened or is due; output that came meanwhile is moved on."""
+        poll = select.poll()
+        poll.register(self._signals.descriptor, select.POLLIN)
+        if self._command.status_descriptor is not None and self._status is None:
+            poll.register(self._command.status_descriptor, select.POLLIN)
+        for stream in self._streams:
+            if stream.wants_input:
+                poll.register(stream.source, select.POLLIN)
+            if (sink := stream.sink_descriptor) is not None:
+                poll.register(sink, select.POLLOUT)
+        poll.poll(self._milliseconds_left())
+        for stream in self._streams:
+            if stream.wants_input:
+                stream.take_in()
+            else:
+                stream.pass_on()
+
+    def _milliseconds_left(self) -> float | None:
+        due = [at for at in (self._next_deadline(), self._kill_at) if at is not None]
+        # Rounded up by poll(2) itself; a tick too early would only make one more turn.
+        return max(0.0, (min(due) - time.monotonic()) * 1000) if due else None
+
+    def _next_deadline(self) -> float | None:
+        return self._deadline if self._status is None and self._asked_at is None else None
+
+    def _note_exits(self, exits: dict[int, int]) -> None:
+        if self._status is None and (status := self._command.status_among(exits)) is not None:
+            self._status = status
+            self._ended_at = time.monotonic()
+            self._finished_at = time.time()
+            if self._asked_at is None:
+                self._kill_at = self._ended_at + _SETTLE_S
+
+    def _handle_requests(self, now: float) -> None:
+        for request in self._signals.read():
+            if request.number in RESIZING:
+                for stream in self._streams:
+                    stream.resize()
+                continue
+            if is_below_us(request.sender):
+                continue
+            if request.number in CANCELLING:
+                self._handle_order(now)
+                continue
+            self._pass_on(request)
+            if request.number in STOPPING:
+                self._handle_stop_request(request, now)
+
+    def _handle_stop_request(self, request: Request, now: float) -> None:
+        if request.from_keyboard and self._is_interactive:
+            self._interrupted_at = now  # the command's own business: an agent ends its turn, a shell its line
+        elif self._asked_at is None and self._status is None:
+            self._asked_at, self._kill_at = now, now + self._grace
+            self._cancelled_by = request.number
+        elif self._asked_at is None:
+            self._kill_at = now  # only leftovers are waited for
+        elif now - self._asked_at > _SAME_PRESS_S:
+            self._kill_at = now
+
+    def _handle_order(self, now: float) -> None:
+        """The daemon repeats an order that it may have given already: that changes nothing."""
+        if self._asked_at is None and self._status is None:
+            self._cancellation = Cancellation(self._read_order())
+            self._ask_all(now)
+
+    def _ask_all(self, now: float) -> None:
+        self._asked_at, self._kill_at = now, now + self._grace
+        self._containment.terminate()
+
+    def _pass_on(self, request: Request) -> None:
+        if self._status is not None or (request.from_keyboard and self._shares_our_group()):
+            return
+        tree.send_signal(self._command.pid, request.number)
+        if request.number in (signal.SIGTERM, signal.SIGHUP):
+            tree.send_signal(self._command.pid, signal.SIGCONT)  # a stopped process can't answer
+
+    def _shares_our_group(self) -> bool:
+        try:
+            return os.getpgid(self._command.pid) == os.getpgrp()
+        except ProcessLookupError:
+            return True
+
+    def _keep_deadline(self, now: float) -> None:
+        deadline = self._next_deadline()
+        if deadline is not None and now >= deadline:
+            self._timed_out = True
+            self._ask_all(now)
+
+    def _ending(self) -> Ending:
+        if self._status is None:
+            return self._unkillable()
+        return ending_of(
+            self._status,
+            timed_out=self._timed_out,
+            cancelled_by=self._cancelled_by or self._interruption(),
+            cancellation=self._cancellation,
+            finished_at=self._finished_at,
+            duration_s=self._ended_at - self._started,
+        )
+
+    def _unkillable(self) -> Ending:
+        """The end of our watch over a command that we may not kill, as one that sudo(8) started."""
+        cause: Cause = "timed_out" if self._timed_out else "cancelled"
+        error = f"the command, process {self._command.pid}, could not be killed"
+        duration = time.monotonic() - self._started
+        return Ending(cause, None, self._cancelled_by, time.time(), duration, error=error)
+
+    def _interruption(self) -> int | None:
+        """SIGINT where a Ctrl-C, which was the command's to answer, was its end."""
+        assert self._status is not None
+        if self._interrupted_at is None:
+            return None
+        is_soon = self._ended_at - self._interrupted_at <= self._grace
+        is_its_end = looks_interrupted(self._status) or (self._status != 0 and is_soon)
+        return signal.SIGINT if is_its_end else None
+
+
+def pass_on_rest(streams: Sequence[PassedStream], signals: SignalInbox, patience: float | None) -> None:
+    """Waits until the readers took what is left of the output: at most `patience` seconds, or for a signal."""
+    give_up = time.monotonic() + patience if patience is not None else None
+    while waiting := [stream for stream in streams if stream.sink_descriptor is not None]:
+        left = None if give_up is None else (give_up - time.monotonic()) * 1000
+        poll = select.poll()
+        poll.register(signals.descriptor, select.POLLIN)
+        for stream in waiting:
+            assert stream.sink_descriptor is not None
+            poll.register(stream.sink_descriptor, select.POLLOUT)
+        if (left is not None and left <= 0) or not poll.poll(left):
+            return
+        if any(request.number in STOPPING for request in signals.read()):
+            return
+        for stream in waiting:
+            stream.pass_on()

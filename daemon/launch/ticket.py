@@ -1,0 +1,130 @@
+"""The ticket of a start: a file in the state directory by which a run is started once, whoever tries how often.
+
+A launcher that the daemon starts locks it for its life and looks at it before anything else; it writes into it
+right before its command is let go. So among all launchers for one start only one lives, and whoever comes later
+reads that the command may have run. Inside the lock the epoch is read: a launcher of a daemon that was taken over
+does nothing, so its successor may throw tickets of starts away that are over.
+
+It lies in the state directory, not in the run's, because a run directory may be moved, removed or unmounted.
+Where it says nothing yet, a `run.json` of this very start says that it began.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from runward.daemon.disk.durable import sync_directory
+from runward.daemon.disk.epoch import read_epoch
+from runward.daemon.launch.record import BegunAlready, RunDirectory, adopt_run_directory, make_run_directory
+
+STARTS: Final = "starts"
+
+_MARK: Final = b"begun\n"
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class TicketHeld(Exception):
+    """Another launcher is about to begin this start."""
+
+
+class EpochOver(Exception):
+    """The daemon that ordered this was taken over; its successor orders it anew."""
+
+
+class Ticket:
+    """A ticket that this process has locked. The lock ends with the process, or with `close`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a launcher let the command of this start go."""
+        return os.fstat(self._descriptor).st_size > 0
+
+    def mark(self) -> None:
+        """The command is let go now. Durable when it returns; raises `OSError`."""
+        os.write(self._descriptor, _MARK)
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Give the start up to whoever tries next."""
+        os.close(self._descriptor)
+
+
+class Claim(NamedTuple):
+    """What a launcher has that may begin a run: the ticket, and the run's empty directory."""
+
+    ticket: Ticket
+    directory: RunDirectory
+
+
+def claim_start(state: Path, key: str, epoch: int, root: str, name: str) -> Claim:
+    """Claim the start `key` for a launcher of the daemon of `epoch`: the run `name` in `root`.
+
+    Raises `BegunAlready`, `TicketHeld`, `EpochOver`, `NameTaken`, and `OSError` where trying again may help.
+    """
+    ticket = take_ticket(state, key, epoch)
+    try:
+        if ticket.has_begun:
+            raise BegunAlready
+        if not os.path.isdir(root):
+            # It is not made here: what is mounted there may only be away.
+            raise OSError(errno.ENOENT, "its root is away", root)
+        try:
+            directory = make_run_directory(root, name)
+        except FileExistsError:
+            directory = adopt_run_directory(root, name, key)
+    except BaseException:
+        ticket.close()
+        raise
+    return Claim(ticket, directory)
+
+
+def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
+    """The ticket of the start `key`, locked, for a launcher of the daemon of `epoch`.
+
+    Raises `TicketHeld`, `BegunAlready` where its holder has let the command go, `EpochOver` and `OSError`.
+    """
+    directory = f"{state}/{STARTS}"
+    descriptor = os.open(f"{directory}/{_name(key)}", _FLAGS, 0o600)
+    ticket = Ticket(descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        current = read_epoch(state)
+        if current != epoch:
+            raise EpochOver(f"the epoch of who ordered this is {epoch}, now it is {current}")
+        sync_directory(directory)
+    except BlockingIOError:
+        has_begun = ticket.has_begun
+        ticket.close()
+        raise (BegunAlready if has_begun else TicketHeld) from None
+    except BaseException:
+        ticket.close()
+        raise
+    return ticket
+
+
+def has_ticket(state: Path, key: str) -> bool:
+    """Whether any launcher ever took up the start `key`, as far as its ticket was not thrown away."""
+    return os.path.lexists(f"{state}/{STARTS}/{_name(key)}")
+
+
+def throw_away(state: Path, owed: Collection[str]) -> None:
+    """Remove the tickets of all starts but the `owed` ones.
+
+    Only for a daemon that has begun its epoch and started nothing yet: no launcher of an earlier one can use
+    them any more.
+    """
+    kept = {_name(key) for key in owed}
+    for name in os.listdir(f"{state}/{STARTS}"):
+        if name not in kept:
+            os.unlink(f"{state}/{STARTS}/{name}")
+
+
+def _name(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:32]

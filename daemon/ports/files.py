@@ -1,0 +1,176 @@
+"""The port to agents' files and to the inbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from runward.daemon.ports.inbox import InboxFile
+from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
+from runward.handlers.contracts.file_hashes import RootHashes
+from runward.handlers.unreadable import Unreadable
+
+if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
+    from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
+    from runward.handlers.bundle.calls import Told
+    from runward.handlers.bundle.facts import NoDraft, Part
+    from runward.handlers.facts import EarlyLegs, LegsBefore
+    from runward.handlers.layouts.places import Shape
+    from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
+    from runward.handlers.layouts.scanner import Document, Signature
+    from runward.handlers.outcomes.facts import OutcomeFile
+from runward.daemon.ports.journals import (
+    Appended,
+    Compared,
+    JournalLine,
+    NotAppended,
+    NotFirst,
+    StandingLines,
+)
+from runward.daemon.ports.processes import RunPlace
+
+
+class Standing(NamedTuple):
+    """The directory that stands at a path: which one it is, by device and inode, and whether it may be read."""
+
+    identity: str
+    readable: bool
+
+
+class Sight(NamedTuple):
+    """What a look into a run directory found.
+
+    `signatures` are those of every wanted document that is there, `documents` the ones that differ
+    from what was known. `directory` is the directory's own signature, to skip a look next time.
+    """
+
+    directory: Signature
+    signatures: tuple[tuple[str, Signature], ...]
+    documents: tuple[Document, ...]
+
+
+class Gone(NamedTuple):
+    """There is no such directory, while the root that would hold it can be read."""
+
+
+class Listing(NamedTuple):
+    """The run directories inside a root, by name, and the names that can't be watched.
+
+    Of a root of another tool's these are places: its sessions' logs, or directories. `unlisted` are the directories
+    in it that couldn't be looked into: what was known there is not gone. `native` are our own runs among them, which
+    want a root of their own.
+    """
+
+    directories: Mapping[str, Signature]
+    unusable: tuple[str, ...]
+    unlisted: tuple[str, ...] = ()
+    native: tuple[str, ...] = ()
+
+
+class Halted(Exception):
+    """Hashing was to go no further."""
+
+
+class PartsPlaced(NamedTuple):
+    """The parts of a bundle have their names. `aside` are the names under which is kept what had them before."""
+
+    aside: tuple[str, ...] = ()
+
+
+class PartMissing(NamedTuple):
+    """A part of a bundle lies neither in place nor under its temporary name."""
+
+    name: str
+
+
+class Files(Protocol):
+    """What the daemon does with agents' files, and with the inbox. Nothing here follows a link."""
+
+    def standing(self, path: str) -> Standing | None: ...
+
+    def know_roots(self, identities: Mapping[str, str | None]) -> None:
+        """From here on the directories at these paths are known by these identities.
+
+        Nothing is asked of what lies below a root while another directory stands in for it, and nothing written there.
+        """
+        ...
+
+    def away(self, path: str) -> str | None:
+        """Why nothing can be said of a path now: another directory stands where its root should; None where none does."""
+        ...
+
+    def list_root(self, root: str) -> Listing | Unreadable | Gone: ...
+
+    def directory_signature(self, root: str, directory: str) -> Signature | None: ...
+
+    def list_places(self, root: str, shape: Shape) -> Listing | Unreadable | Gone: ...
+
+    def place_signature(self, root: str, place: str, shape: Shape) -> Signature | None: ...
+
+    def identify(self, root: str, place: str, layouts: Layouts) -> Identity | Unreadable | None: ...
+
+    def look_at_session(
+        self,
+        root: str,
+        place: str,
+        layout: LogLayout | DirectoryLayout,
+        known: FilesRead,
+        most_bytes: int,
+        now: float,
+    ) -> SessionSight | Unreadable | Gone: ...
+
+    def look(
+        self, root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]
+    ) -> Sight | Unreadable | Gone: ...
+
+    def unchanged(
+        self, root: str, names: Sequence[str], known: Mapping[str, Mapping[str, Signature]]
+    ) -> frozenset[str]: ...
+
+    def artifacts(
+        self, root: str, within: str, paths: Sequence[str | RuledPath]
+    ) -> RootFacts | Unreadable: ...
+
+    def early_legs(self, question: LegsBefore) -> EarlyLegs | Unreadable: ...
+
+    def outcomes(
+        self, path: str, artifacts_path: str, named: Sequence[str]
+    ) -> tuple[OutcomeFile, ...] | Unreadable: ...
+
+    def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]: ...
+
+    def hashes(
+        self, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
+    ) -> RootHashes | Unreadable: ...
+
+    def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended | NotFirst: ...
+
+    def check_epoch(self, epoch: int) -> None:
+        """Raises `EpochPassed` where another daemon took the state directory over."""
+        ...
+
+    def leave_word(self, directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone: ...
+
+    def sync(self, journals: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], str]: ...
+
+    def compare(
+        self, directory: str, name: str, lines: Sequence[StandingLines]
+    ) -> Compared | Gone | Unreadable: ...
+
+    def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
+        """What a session's files tell of its calls, in order. Raises `Halted` where `go_on` says no."""
+        ...
+
+    def clear_parts(self, directory: str, names: Sequence[str]) -> Unreadable | Gone | None: ...
+
+    def write_part(
+        self, directory: str, name: str, chunks: Iterable[bytes]
+    ) -> Part | Unreadable | NoDraft | Gone: ...
+
+    def place_parts(
+        self, directory: str, parts: Sequence[Part]
+    ) -> PartsPlaced | PartMissing | Unreadable | Gone: ...
+
+    def inbox(self) -> tuple[InboxFile, ...]: ...
+
+    def clear(self, name: str, rejected: bool) -> None: ...

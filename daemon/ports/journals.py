@@ -1,0 +1,91 @@
+"""Lines of journals, as they are to stand and as they were found."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+Journal: TypeAlias = tuple[str, str]
+"""A run's directory and the name of the journal in it."""
+
+
+class JournalLine(NamedTuple):
+    """Bytes that are to stand once in the file `name` of `directory`, appended as a whole.
+
+    `check` says that they may be there already, or in part (an earlier daemon owed them). `live` means
+    that the run may be in the middle of a line. Where an earlier store may have written to this journal, `known` are
+    our lines in it that this one knows, and others that say the same as these may stand there; else it is None.
+    `only_first`: nothing is written where something stands already (`NotFirst`).
+    """
+
+    directory: str
+    name: str
+    content: bytes
+    check: bool
+    live: bool
+    known: tuple[StandingLines, ...] | None = None
+    only_first: bool = False
+
+
+class NotFirst(NamedTuple):
+    """The journal isn't empty: what stands in it has to be known before the line is written."""
+
+
+class Appended(NamedTuple):
+    """The lines stand at `offset`. `closed` bytes of a foreign torn line were closed off before them.
+
+    `places` are their pieces (offset, length) in order, where something else stands between them. `adopted` is what
+    stands there where that isn't the very content, but lines that say the same.
+    """
+
+    offset: int
+    already: bool = False
+    closed: int = 0
+    places: tuple[tuple[int, int], ...] = ()
+    adopted: bytes | None = None
+
+
+class NotAppended(NamedTuple):
+    """The line doesn't stand. `for_good` means that it never will: its directory is gone."""
+
+    why: str
+    for_good: bool = False
+
+
+class StandingLines(NamedTuple):
+    """Lines of ours that were written to a journal and synced, as the store remembers them.
+
+    `row` is their number in the store; `places` as in `Appended`.
+    """
+
+    row: int
+    content: bytes
+    offset: int
+    places: tuple[tuple[int, int], ...] = ()
+
+
+LineState: TypeAlias = Literal["gone", "torn", "changed", "moved"]
+"""What became of a line of ours: nothing or only its beginning is left, it was changed or taken out
+in place, or it stands elsewhere in the file than where it was written."""
+
+
+class AlteredLine(NamedTuple):
+    """A line of ours that doesn't stand at `offset`, where it was written.
+
+    `left` is how many bytes of a torn line are still there.
+    """
+
+    row: int
+    state: LineState
+    offset: int
+    content: bytes
+    left: int = 0
+
+
+class Compared(NamedTuple):
+    """Those of our lines in a journal that don't stand as they were written, in their order."""
+
+    altered: tuple[AlteredLine, ...]
+
+
+class EpochPassed(Exception):
+    """Another daemon has taken over the state directory: this one may do nothing any more."""

@@ -1,0 +1,98 @@
+"""The port to processes: what the machine knows of recorded ones, and runs to be started or ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
+    from runward.handlers.effects import StartRun
+    from runward.handlers.facts import RunProcesses
+    from runward.handlers.layouts.scanner import RecordedProcess
+    from runward.handlers.sessions.observe import ProcessState
+    from runward.handlers.sessions.over import Writer
+
+
+class RunPlace(NamedTuple):
+    """A run directory as it stands: its owner's uid, which one it is, and why no word could be left in it."""
+
+    owner: int
+    device: int
+    inode: int
+    problem: str | None = None
+
+
+class Told(NamedTuple):
+    """A process was told to end; `who` says which."""
+
+    who: str
+
+
+class NotTold(NamedTuple):
+    """Nobody could be told to end, and asking again changes nothing.
+
+    `too_late`: because nobody, or nothing, is left of the run, which an earlier try may have brought about.
+    """
+
+    why: str
+    too_late: bool = False
+
+
+class Begun(NamedTuple):
+    """A run that was ordered has begun, now or earlier: its `run.json` stands, and its command may have run."""
+
+
+class NotBegun(NamedTuple):
+    """A run that was ordered has not begun. `for_good` means that it never can."""
+
+    why: str
+    for_good: bool = False
+
+
+WriterOf: TypeAlias = "Callable[[str, str, str], Writer]"
+"""What is known now of the process that writes a session: by its layout, the path of its log or directory, and its id."""
+
+
+class Processes(Protocol):
+    """What the machine knows of processes that were recorded by pid, start time and boot; and runs to be started."""
+
+    def host(self) -> str: ...
+
+    def boot_id(self) -> str:
+        """The name of this boot of the machine; empty where nobody may know it."""
+        ...
+
+    def booted_at(self) -> float | None:
+        """When this machine started (Unix seconds); None where nobody may know."""
+        ...
+
+    def state(self, process: RecordedProcess) -> ProcessState: ...
+
+    def descriptor(self, process: RecordedProcess) -> int | None:
+        """A descriptor, its caller's to close, that becomes readable when this process ends; None where there is none."""
+        ...
+
+    def writers(self) -> WriterOf:
+        """Whom to ask during one batch of looks: what is read for one session isn't read again for the next."""
+        ...
+
+    def launcher_of(self, process: RecordedProcess, layout: str, path: str) -> str | None:
+        """The id of the launcher's session in which this process was started that writes the session at `path`.
+
+        None where nobody knows, and where only others say that the process writes that session.
+        """
+        ...
+
+    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold: ...
+
+    def end_tree(self, processes: RunProcesses, directory: str) -> Told | NotTold:
+        """Kill a run's launcher and command and all that descends from them, or says that it is of this directory."""
+        ...
+
+    def age(self, process: RecordedProcess) -> float | None:
+        """Seconds since this process started, whether or not it lives; None where it is of another boot."""
+        ...
+
+    def start(self, order: StartRun, epoch: int) -> Begun | NotBegun: ...
+
+    def forget_starts(self, owed: Collection[str]) -> None: ...

@@ -1,0 +1,135 @@
+"""What is seen of a session of another tool's, and how far its files were read, which is stored between two looks."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from pydantic import TypeAdapter
+
+from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
+from runward.handlers.layouts.scanner import Complaint, Document, Signature
+from runward.handlers.layouts.transcript import LogLine
+
+
+class Cursor(NamedTuple):
+    """How far a log was read: its device and inode, the bytes (unpacked) and lines before here, and the hash of the
+    last of these bytes. `in_long_line`: the line that begins before here was given already, as cut. `packed` is the
+    size of a packed file that was read to its end (or what it was before, where it grew meanwhile). `unended`: the last
+    line before here was given before its newline came.
+    """
+
+    device: int = 0
+    inode: int = 0
+    offset: int = 0
+    lines: int = 0
+    before: str = ""
+    in_long_line: bool = False
+    packed: int = 0
+    version: int = 1
+    unended: bool = False
+
+
+UNREAD: Final = Cursor()
+
+
+VERSION: Final = 2
+"""Of what is stored of a session's files. Up to 1 a last line without its newline was left unread."""
+
+NOT_KNOWN: Final[Signature] = (0, 0, 0)
+"""No file's signature: what stands there is looked into again, whatever its own is."""
+
+
+class LogRead(NamedTuple):
+    """How far one log was read, and its signature when it was read to its end.
+
+    `failed` is the problem that reading ended with, or that the log itself ends with: the end of a sentence that begins with the log's name.
+    `may_pass`: the operating system refused, so it is tried again even if the file stays as it is.
+    """
+
+    name: str
+    cursor: Cursor = UNREAD
+    signature: Signature = NOT_KNOWN
+    failed: str = ""
+    may_pass: bool = False
+
+
+class FilesRead(NamedTuple):
+    """How far the files of a session were read.
+
+    `listed` are the directories in which files are found by globs, as they were when they were listed, and `beside`
+    the hashed names of the further logs whose beginnings were given. `failures` counts the readings in a row that
+    failed; what failed isn't tried again before `retry_at` (Unix seconds), at which somebody should look again.
+    """
+
+    logs: tuple[LogRead, ...] = ()
+    documents: tuple[tuple[str, Signature], ...] = ()
+    listed: tuple[tuple[str, Signature], ...] = ()
+    beside: tuple[str, ...] = ()
+    failures: int = 0
+    retry_at: float = 0.0
+    version: int = VERSION
+
+
+NOTHING_READ: Final = FilesRead()
+
+
+class LogPortion(NamedTuple):
+    """The next whole lines of a log. `name` is its path relative to the session's place, as if it weren't packed."""
+
+    name: str
+    lines: Sequence[LogLine]
+
+
+class SessionSight(NamedTuple):
+    """What a look at a session found.
+
+    `signature` is the place's own, as it is listed. After `anew` nothing holds that was known before: what follows is
+    from the beginning of all the session's files. The documents are to be taken in first, then the portions; of the
+    documents those that differ, or may. `read` is how far that is. `changed_at` is when the newest of the files
+    changed (Unix seconds), `hindrances` those that can't be read. `more` says that there was more than might be read
+    at once: look again. `unsettled` says that a document is being written, or that something changed just now, and
+    may change again unnoticed: look again soon, as at `read.retry_at` where something failed.
+    """
+
+    signature: Signature
+    anew: bool
+    portions: tuple[LogPortion, ...]
+    documents: tuple[Document, ...]
+    read: FilesRead
+    changed_at: float | None
+    hindrances: tuple[Complaint, ...]
+    more: bool
+    unsettled: bool
+    bytes_read: int
+
+
+class Identity(NamedTuple):
+    """Which session lies at a place: the id that its tool gave it, and the file or directory that it is in now."""
+
+    layout: LogLayout | DirectoryLayout
+    session_id: str
+    is_subagent: bool
+    device: int
+    inode: int
+
+
+_ADAPTER: Final = TypeAdapter(FilesRead)
+
+
+def dump_files_read(read: FilesRead) -> str:
+    """The state as JSON text for the store."""
+    return _ADAPTER.dump_json(read).decode()
+
+
+def load_files_read(text: str) -> FilesRead:
+    """What was stored. Raises `ValueError` for what this program never wrote."""
+    return brought_up(_ADAPTER.validate_json(text, strict=True))
+
+
+def brought_up(read: FilesRead) -> FilesRead:
+    """What was stored by this version or the one before, after which each log is read on. Raises `ValueError`."""
+    if read.version == VERSION:
+        return read
+    if read.version != 1:
+        raise ValueError(f"version {read.version} of what was read of a session's files is not known")
+    logs = tuple(log._replace(signature=NOT_KNOWN) for log in read.logs)
+    return read._replace(logs=logs, version=VERSION)

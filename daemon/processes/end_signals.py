@@ -1,0 +1,127 @@
+"""Telling a recorded run to end: the very process that was recorded, or nobody.
+
+What a run directory names may be wrong or a trap. So a process is held by a descriptor before it is compared
+with what was recorded, and it must belong to the directory's owner: for a directory the daemon does no more
+than its owner could do.
+"""
+
+import errno
+import os
+import signal
+
+from runward.daemon.ports.processes import NotTold, RunPlace, Told
+from runward.daemon.processes.cancelling import CANCEL
+from runward.daemon.processes.identity import current_boot_id, read_stat
+from runward.handlers.facts import RunProcesses
+from runward.handlers.layouts.scanner import RecordedProcess
+
+_GONE = "is gone"
+_MARK = b"RUNWARD_RUN_DIR="
+_LARGEST_ENVIRONMENT = 4 << 20
+
+
+def tell_to_end(processes: RunProcesses, place: RunPlace) -> Told | NotTold:
+    """Tell the launcher to end its run as cancelled; where it is gone, the command itself, by SIGTERM."""
+    whys: list[str] = []
+    for name, recorded in (("launcher", processes.launcher), ("process", processes.process)):
+        if recorded is None:
+            continue
+        who = f"its {name}, process {recorded.pid},"
+        try:
+            why = _tell(recorded, place, processes.is_recorded)
+        except ProcessLookupError:
+            why = _GONE
+        except PermissionError:
+            why = "may not be signalled by the daemon"
+        if why is None:
+            return Told(f"{who} was told")
+        whys.append(f"{who} {why}")
+        if why != _GONE:
+            break  # a launcher that lives and may not be told is not gone round
+    too_late = bool(whys) and all(each.endswith(_GONE) for each in whys)
+    return NotTold("; ".join(whys) or "its files name no process", too_late)
+
+
+def _signal(process: int, number: int) -> None:
+    """Send the signal, and have a stopped process go on to answer it. Raises as pidfd_send_signal(2) does."""
+    signal.pidfd_send_signal(process, number)
+    try:
+        signal.pidfd_send_signal(process, signal.SIGCONT)
+    except ProcessLookupError:
+        pass  # the first one ended it: it was told
+
+
+def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str | None:
+    """Why the process was not told, None where it was. Raises ProcessLookupError, PermissionError and OSError."""
+    if recorded.boot_id != current_boot_id():
+        return _GONE
+    if recorded.pid in (1, os.getpid()):
+        return "is not a run's"
+    try:
+        descriptor = os.pidfd_open(recorded.pid)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOENT):
+            return "is the number of a thread, and not of a process"
+        raise
+    try:
+        try:
+            stat = read_stat(recorded.pid)
+            owner, blocked = _owner_and_blocked(recorded.pid)
+        except FileNotFoundError:
+            raise ProcessLookupError(recorded.pid) from None
+        if stat.start_ticks != recorded.start_ticks or stat.is_dead:
+            return _GONE
+        if owner != place.owner:
+            return f"belongs to user {owner}, and the run directory to user {place.owner}"
+        if not blocked >> (CANCEL - 1) & 1:
+            # No launcher of Runward's, which keeps this signal for itself: anybody else would just die of it.
+            if not by_launcher and not _says_so(recorded.pid, place):
+                return "is named by the run's files alone: it does not say itself that it is of this run"
+            _signal(descriptor, signal.SIGTERM)
+        elif _holds(recorded.pid, place):
+            _signal(descriptor, CANCEL)
+        else:
+            return "is the launcher of another run"
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _owner_and_blocked(pid: int) -> tuple[int, int]:
+    """The user that a process runs as, and the mask of the signals that it blocks (proc(5), `status`)."""
+    owner, blocked = -1, 0
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("Uid:"):
+                owner = int(line.split()[1])
+            elif line.startswith("SigBlk:"):
+                blocked = int(line.split()[1], 16)
+    return owner, blocked
+
+
+def _says_so(pid: int, place: RunPlace) -> bool:
+    """Whether a process works in this very run directory, or has it in its environment as a launcher gives it."""
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        environment = file.read(_LARGEST_ENVIRONMENT)
+    named = [each.removeprefix(_MARK) for each in environment.split(b"\0") if each.startswith(_MARK)]
+    return any(_is_place(path, place) for path in (*named, os.fsencode(f"/proc/{pid}/cwd")))
+
+
+def _is_place(path: bytes, place: RunPlace) -> bool:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    return (status.st_dev, status.st_ino) == (place.device, place.inode)
+
+
+def _holds(pid: int, place: RunPlace) -> bool:
+    """Whether the process has this very directory open, as a launcher has its run's to the end."""
+    for descriptor in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            status = os.stat(f"/proc/{pid}/fd/{descriptor}")
+        except FileNotFoundError:
+            continue  # closed meanwhile
+        if (status.st_dev, status.st_ino) == (place.device, place.inode):
+            return True
+    return False

@@ -1,0 +1,96 @@
+"""Whether the wall clock may be believed when it says that something is old.
+
+A clock that is 18 months ahead for one start would have everything pruned. So the daemon notes now and then what the
+clock says, over restarts, and believes it once its word has been of one piece for a while.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pydantic import TypeAdapter
+
+from runward.daemon.disk.durable import write_durably
+from runward.daemon.ports.clock import Clock
+
+CLOCK: Final = "clock"
+"""The file in the state directory."""
+
+LONGEST: Final = 7 * 86_400.0
+"""Seconds of the longest leap that is believed, and for which a clock must go on before it is believed."""
+
+
+class Noted(NamedTuple):
+    """What the clock said (Unix seconds): since when and until when without a leap, and where the leap before was from.
+
+    `leapt_from` is None where there was none, or one back.
+    """
+
+    since: float
+    until: float
+    leapt_from: float | None = None
+
+
+class Doubt(NamedTuple):
+    """Why the clock is not believed: it leapt ahead from there, and is believed from then on (both Unix seconds)."""
+
+    leapt_from: float | None
+    until: float
+
+
+def moment(at: float) -> str:
+    """A time for people who read the log or the status, in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+
+
+def patience(retention: float) -> float:
+    """Seconds of a leap that is believed: at most a quarter of what is to be kept is lost to a wrong clock."""
+    return min(LONGEST, retention / 4)
+
+
+def noted(before: Noted | None, now: float, leap: float) -> Noted:
+    """What is known of the clock when it says `now`; `leap` are the seconds of the longest leap that is believed."""
+    if before is None or now < before.until - leap:
+        return Noted(now, now)
+    if now > before.until + leap:
+        # Where it leaps again and again, the first time is the one that was right.
+        was_believed = before.until - before.since >= leap or before.leapt_from is None
+        return Noted(now, now, before.until if was_believed else before.leapt_from)
+    return before._replace(until=max(before.until, now))
+
+
+_ADAPTER: Final = TypeAdapter(Noted)
+
+
+@dataclass(slots=True)
+class ClockTrust:
+    """Kept in the state directory, where there is one."""
+
+    state: Path | None
+    clock: Clock
+    _noted: Noted | None = None
+
+    def doubt(self, retention: float) -> Doubt | None:
+        """Why nothing may be called old now; None where the clock is believed. Blocks; raises `OSError`."""
+        leap, now = patience(retention), self.clock.now()
+        before = self._noted or self._read()
+        after = noted(before, now, leap)
+        if after != before:
+            self._write(after)
+        self._noted = after
+        return None if now - after.since >= leap else Doubt(after.leapt_from, after.since + leap)
+
+    def _read(self) -> Noted | None:
+        if self.state is None:
+            return None
+        try:
+            found = _ADAPTER.validate_json((self.state / CLOCK).read_bytes(), strict=True)
+        except (FileNotFoundError, ValueError):
+            return None  # nothing is known: the clock is believed after a while
+        return found if all(map(math.isfinite, (found.since, found.until))) else None
+
+    def _write(self, value: Noted) -> None:
+        if self.state is not None:
+            write_durably(self.state, CLOCK, _ADAPTER.dump_json(value))

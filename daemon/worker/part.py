@@ -1,0 +1,63 @@
+"""A part of the daemon: it works beside the worker, in a task of its own, on what it finds in the store.
+
+The supervisor knows its parts by this class alone. A new part is one more entry of `Supervisor.parts`.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import anyio
+
+from runward.config.settings import Settings
+from runward.handlers.effects import Effect
+
+
+@dataclass(slots=True)
+class Part(ABC):
+    """Does what is due, then waits until it is woken, or for as long as `pause` says."""
+
+    wakes_on: ClassVar[tuple[type[Effect], ...]] = ()
+    """The effects that wake it once they are durable."""
+    is_owed: ClassVar[bool] = True
+    """Whether `daemon --once` does this work before it ends."""
+    _wake: anyio.Event = field(default_factory=anyio.Event, kw_only=True)
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._wake.set()
+
+    def use(self, settings: Settings) -> None:
+        """Go on under other settings."""
+        self.wake()
+
+    def degraded(self) -> list[str]:
+        """What keeps it from its work, for `status`."""
+        return []
+
+    async def begin(self) -> None:
+        """Learn what the daemon before this one left, before anything is done. Raises `sqlite3.Error`."""
+        return
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            self._wake = anyio.Event()
+            await self.drain()
+            with anyio.move_on_after(self.pause()):
+                await self._wake.wait()
+
+    async def drain(self) -> bool:
+        """Do all that is due now; returns whether anything was."""
+        did = False
+        while await self.carry_out():
+            did = True
+        return did
+
+    @abstractmethod
+    async def carry_out(self) -> bool:
+        """Do the next of what is due; returns whether anything was."""
+
+    @abstractmethod
+    def pause(self) -> float | None:
+        """Seconds until there may be something to do though nobody wakes it; None where there won't be."""

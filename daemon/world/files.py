@@ -1,0 +1,217 @@
+"""The files port on a real file system."""
+
+import ctypes
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from runward.daemon.disk.durable import make_durably
+from runward.daemon.disk.epoch import read_epoch
+from runward.daemon.inbox import spool
+from runward.daemon.ports.files import Gone, Listing, PartMissing, PartsPlaced, Sight, Standing
+from runward.daemon.ports.inbox import InboxFile
+from runward.daemon.ports.journals import (
+    Appended,
+    Compared,
+    EpochPassed,
+    JournalLine,
+    NotAppended,
+    NotFirst,
+    StandingLines,
+)
+from runward.daemon.ports.processes import RunPlace
+from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
+from runward.daemon.rundir import bundle_parts, journals, looking, session_places
+from runward.daemon.rundir.artifacts import artifact_facts
+from runward.daemon.rundir.comparing import compare
+from runward.daemon.rundir.hashes import file_hashes
+from runward.daemon.rundir.identifying import identify
+from runward.daemon.rundir.launcher_notes import leave_word
+from runward.daemon.rundir.legs import early_legs, filled_without
+from runward.daemon.rundir.opening import unreadable
+from runward.daemon.rundir.outcomes import outcomes_in
+from runward.daemon.rundir.session_calls import told_by
+from runward.daemon.rundir.session_looking import look_at_session
+from runward.handlers.bundle.calls import Told
+from runward.handlers.bundle.facts import NoDraft, Part
+from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
+from runward.handlers.contracts.file_hashes import RootHashes
+from runward.handlers.facts import EarlyLegs, LegsBefore
+from runward.handlers.layouts.places import Shape
+from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
+from runward.handlers.layouts.scanner import Signature
+from runward.handlers.outcomes.facts import OutcomeFile
+from runward.handlers.unreadable import Unreadable
+
+_Found = TypeVar("_Found")
+
+
+class RealFiles:
+    """Agents' files, and the inbox, of the daemon whose state directory is `state`."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._roots: dict[str, str | None] = {}
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    def standing(self, path: str) -> Standing | None:
+        return looking.standing(path)
+
+    def know_roots(self, identities: Mapping[str, str | None]) -> None:
+        self._roots = dict(identities)
+
+    def away(self, path: str) -> str | None:
+        for root, identity in self._roots.items():
+            if path == root or path.startswith(f"{root}/"):
+                found = looking.standing(root)
+                if found is not None and found.identity != identity:
+                    return f"another directory stands at {root} than the one that is known"
+        return None
+
+    def list_root(self, root: str) -> Listing | Unreadable | Gone:
+        return looking.list_root(root)
+
+    def directory_signature(self, root: str, directory: str) -> Signature | None:
+        return looking.directory_signature(root, directory)
+
+    def list_places(self, root: str, shape: Shape) -> Listing | Unreadable | Gone:
+        return session_places.list_places(root, shape)
+
+    def place_signature(self, root: str, place: str, shape: Shape) -> Signature | None:
+        return session_places.place_signature(root, place, shape)
+
+    def identify(self, root: str, place: str, layouts: Layouts) -> Identity | Unreadable | None:
+        return identify(root, place, layouts)
+
+    def look_at_session(
+        self,
+        root: str,
+        place: str,
+        layout: LogLayout | DirectoryLayout,
+        known: FilesRead,
+        most_bytes: int,
+        now: float,
+    ) -> SessionSight | Unreadable | Gone:
+        return look_at_session(root, place, layout, known, most_bytes, now)
+
+    def look(
+        self, root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]
+    ) -> Sight | Unreadable | Gone:
+        return looking.look(root, directory, names, known)
+
+    def unchanged(
+        self, root: str, names: Sequence[str], known: Mapping[str, Mapping[str, Signature]]
+    ) -> frozenset[str]:
+        return looking.unchanged(root, names, known)
+
+    def artifacts(self, root: str, within: str, paths: Sequence[str | RuledPath]) -> RootFacts | Unreadable:
+        return self._unless_away(within or root, artifact_facts(root, within, paths))
+
+    def early_legs(self, question: LegsBefore) -> EarlyLegs | Unreadable:
+        return self._unless_away(question.within or question.root, early_legs(question))
+
+    def outcomes(
+        self, path: str, artifacts_path: str, named: Sequence[str]
+    ) -> tuple[OutcomeFile, ...] | Unreadable:
+        return self._unless_away(path, outcomes_in(path, artifacts_path, named))
+
+    def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]:
+        return filled_without(plan, run, artifacts)
+
+    def hashes(
+        self, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
+    ) -> RootHashes | Unreadable:
+        return self._unless_away(within or root, file_hashes(root, within, paths, go_on))
+
+    def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended | NotFirst:
+        if not os.path.isabs(line.directory):
+            try:
+                make_durably(self._state, line.directory)
+            except OSError as error:
+                return NotAppended(f"{self._state}/{line.directory}: {error.strerror}")
+            # Nobody but us writes there: half a line is what a crash left, and nobody will end it.
+            line = line._replace(directory=self._place(line.directory), live=False)
+        elif (away := self.away(line.directory)) is not None:
+            return NotAppended(away)
+        appended = journals.append(line, epoch, lambda: read_epoch(self._state))
+        if isinstance(appended, NotAppended) and appended.for_good:
+            away = self.away(line.directory)
+            return appended if away is None else NotAppended(away)
+        return appended
+
+    def check_epoch(self, epoch: int) -> None:
+        current = read_epoch(self._state)
+        if current != epoch:
+            raise EpochPassed(
+                f"another daemon took the state directory over: this one's epoch is {epoch}, now it is {current}"
+            )
+
+    def leave_word(self, directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone:
+        away = self.away(directory)
+        if away is not None:
+            return Unreadable(away)
+        return self._unless_away(directory, leave_word(directory, name, content))
+
+    def sync(self, lines: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], str]:
+        asked = {(self._place(directory), name): (directory, name) for directory, name in lines}
+        refused = journals.sync(list(asked), self._sync_file_system)
+        refused |= {journal: why for journal in asked if (why := self.away(journal[0])) is not None}
+        return {asked[journal]: why for journal, why in refused.items()}
+
+    def compare(
+        self, directory: str, name: str, lines: Sequence[StandingLines]
+    ) -> Compared | Gone | Unreadable:
+        if not os.path.isabs(directory):
+            try:
+                make_durably(self._state, directory)  # whoever owed it lines may have been killed before
+            except OSError as error:
+                return unreadable(error)
+        return self._unless_away(directory, compare(self._place(directory), name, lines))
+
+    def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
+        return told_by(layout, path, go_on)
+
+    def clear_parts(self, directory: str, names: Sequence[str]) -> Unreadable | Gone | None:
+        return self._in_place(directory, lambda place: bundle_parts.clear_parts(place, names))
+
+    def write_part(
+        self, directory: str, name: str, chunks: Iterable[bytes]
+    ) -> Part | Unreadable | NoDraft | Gone:
+        return self._in_place(directory, lambda place: bundle_parts.write_part(place, name, chunks))
+
+    def place_parts(
+        self, directory: str, parts: Sequence[Part]
+    ) -> PartsPlaced | PartMissing | Unreadable | Gone:
+        return self._in_place(directory, lambda place: bundle_parts.place_parts(place, parts))
+
+    def _in_place(self, directory: str, act: Callable[[str], _Found]) -> _Found | Unreadable:
+        """Do something in the directory of a bundle: below a root only if that is itself; our own is made first."""
+        if os.path.isabs(directory):
+            away = self.away(directory)
+            return act(directory) if away is None else Unreadable(away)
+        try:
+            make_durably(self._state, directory)
+        except OSError as error:
+            return unreadable(error)
+        return act(self._place(directory))
+
+    def inbox(self) -> tuple[InboxFile, ...]:
+        return spool.list_inbox(self._state)
+
+    def clear(self, name: str, rejected: bool) -> None:
+        spool.clear(self._state, name, rejected)
+
+    def _place(self, directory: str) -> str:
+        """A journal's directory; a relative one is among our own state."""
+        return os.path.join(self._state, directory)
+
+    def _unless_away(self, path: str, found: _Found) -> _Found | Unreadable:
+        """What was found at a path, unless its root was another directory when it was."""
+        away = self.away(path)
+        return found if away is None else Unreadable(away)
+
+    def _sync_file_system(self, descriptor: int) -> None:
+        if self._libc.syncfs(descriptor) != 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))

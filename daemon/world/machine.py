@@ -1,0 +1,64 @@
+"""The processes port on a real machine."""
+
+import socket
+
+from runward.daemon.ports.processes import NotTold, RunPlace, Told, WriterOf
+from runward.daemon.processes.ancestry import launcher_of
+from runward.daemon.processes.end_signals import tell_to_end
+from runward.daemon.processes.identity import (
+    ProcessIdentity,
+    booted_at,
+    current_boot_id,
+    descriptor_of,
+    pid_namespace,
+    seconds_since_start,
+    state_of,
+)
+from runward.daemon.processes.tree_of_run import end_tree
+from runward.daemon.rundir.liveness import Writers, says_so
+from runward.handlers.facts import RunProcesses
+from runward.handlers.layouts import native
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.observe import ProcessState
+
+
+class RealProcesses:
+    """What /proc knows of recorded processes."""
+
+    def __init__(self) -> None:
+        self._host = native.host_with_namespace(socket.gethostname(), pid_namespace()) or ""
+
+    def host(self) -> str:
+        return self._host
+
+    def boot_id(self) -> str:
+        try:
+            return current_boot_id()
+        except OSError:
+            return ""
+
+    def booted_at(self) -> float | None:
+        return booted_at()
+
+    def descriptor(self, process: RecordedProcess) -> int | None:
+        return descriptor_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
+
+    def writers(self) -> WriterOf:
+        return Writers().writer
+
+    def launcher_of(self, process: RecordedProcess, layout: str, path: str) -> str | None:
+        return launcher_of(process) if says_so(process, layout, path) else None
+
+    def state(self, process: RecordedProcess) -> ProcessState:
+        return state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
+
+    def end_tree(self, processes: RunProcesses, directory: str) -> Told | NotTold:
+        return end_tree(processes, directory)
+
+    def age(self, process: RecordedProcess) -> float | None:
+        if process.boot_id != self.boot_id():
+            return None
+        return seconds_since_start(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
+
+    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold:
+        return tell_to_end(processes, place)

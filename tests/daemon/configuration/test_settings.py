@@ -1,0 +1,78 @@
+"""Settings that nobody named are obeyed only where they are this user's own, or root's."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.daemon.disk.test_state_rights import STRANGER, give_away
+
+from runward.config.settings import Settings
+from runward.daemon.configuration.settings import load_settings
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A settings file in the working directory that names a state directory of its own."""
+    path = tmp_path / "work/runward.toml"
+    path.parent.mkdir()
+    path.write_text("state_dir = 'mine'\n")
+    return path
+
+
+def loaded(directory: Path, config: str | None = None, **environment: str) -> Settings | str:
+    """The settings in a directory, or what is wrong with them."""
+    parsed = load_settings(config, {"HOME": str(directory.parent), **environment}, str(directory))
+    return parsed.value or "; ".join(problem.render() for problem in parsed.errors)
+
+
+def is_obeyed(told: Settings | str, file: Path) -> bool:
+    return isinstance(told, Settings) and told.state_dir == str(file.parent / "mine")
+
+
+def test_a_file_of_ones_own_in_the_working_directory_is_obeyed(file: Path) -> None:
+    file.chmod(0o664)  # as under the umask 002 of users with a group of their own
+    assert is_obeyed(loaded(file.parent), file)
+
+
+def test_another_users_file_is_refused_unless_it_is_named(file: Path) -> None:
+    give_away(file)
+    told = loaded(file.parent)
+    assert isinstance(told, str)
+    assert told.startswith(f"{file}: belongs to {STRANGER}: only settings of your own")
+    assert "--config FILE" in told
+    assert is_obeyed(loaded(file.parent, "runward.toml"), file)
+    assert is_obeyed(loaded(file.parent, RUNWARD_CONFIG=str(file)), file)
+
+
+def test_so_is_one_that_another_users_link_leads_to(file: Path) -> None:
+    file.rename(file.with_name("elsewhere.toml"))
+    file.symlink_to("elsewhere.toml")
+    assert is_obeyed(loaded(file.parent), file)
+    try:
+        os.lchown(file, STRANGER, -1)
+    except PermissionError:
+        pytest.skip("only root may give a link away")
+    assert f"belongs to {STRANGER}" in str(loaded(file.parent))
+
+
+def test_another_users_drop_in_is_refused(file: Path) -> None:
+    drop_in = file.parent / "runward.toml.d/evil.toml"
+    drop_in.parent.mkdir()
+    drop_in.write_text("batch = 1\n")
+    give_away(drop_in)
+    assert str(loaded(file.parent)).startswith(f"{drop_in}: belongs to {STRANGER}")
+
+
+def test_what_every_user_may_write_is_refused(file: Path) -> None:
+    file.chmod(0o666)
+    assert f"chmod o-w {file}" in str(loaded(file.parent))
+    assert is_obeyed(loaded(file.parent, str(file)), file)
+
+
+def test_another_users_settings_in_a_home_are_refused_too(tmp_path: Path) -> None:
+    file = tmp_path / ".config/runward/runward.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("batch = 1\n")
+    (tmp_path / "work").mkdir()
+    give_away(file)
+    assert f"{file}: belongs to {STRANGER}" in str(loaded(tmp_path / "work"))

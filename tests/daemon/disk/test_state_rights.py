@@ -1,0 +1,72 @@
+"""Nobody but the daemon's own user may steer it through its state directory."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from runward.daemon.disk.state_rights import StateDirectoryUnsafe, check, openings
+from runward.daemon.store.ownership import prepare
+from runward.daemon.users import name_of
+
+STRANGER = 3_999_999
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    prepare(tmp_path / "state")
+    return tmp_path / "state"
+
+
+def give_away(path: Path) -> None:
+    """Have a file belong to another user, which only root can do."""
+    try:
+        os.chown(path, STRANGER, -1)
+    except PermissionError:
+        pytest.skip("only root may give a file away")
+
+
+def test_a_state_directory_as_it_is_made_is_nobody_elses(state: Path) -> None:
+    assert list(openings(state)) == []
+    prepare(state)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702])
+@pytest.mark.parametrize("name", [".", "inbox", "starts"])
+def test_what_others_may_write_to_is_refused_with_the_command_that_closes_it(
+    state: Path, name: str, mode: int
+) -> None:
+    (state / name).chmod(mode)
+    with pytest.raises(StateDirectoryUnsafe, match="other users may write to") as refused:
+        prepare(state)
+    command = f"chmod go-w {state / name}"
+    assert str(refused.value).endswith(command)
+    os.system(command)  # it is what the message says
+    check(state)
+
+
+@pytest.mark.parametrize("name", [".", "inbox", "starts", "runward.db"])
+def test_what_belongs_to_another_user_is_refused(state: Path, name: str) -> None:
+    (state / "runward.db").touch(0o600)
+    give_away(state / name)
+    with pytest.raises(StateDirectoryUnsafe, match=f"belongs to {STRANGER}") as refused:
+        prepare(state)
+    command = f"chown {name_of(os.geteuid())}: {state / name}"
+    assert command in str(refused.value)
+    os.system(command)  # it is what the message says
+    check(state)
+
+
+def test_the_store_of_a_link_is_looked_at_where_it_lies(state: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere").chmod(0o777)
+    (state / "inbox").rmdir()
+    (state / "inbox").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StateDirectoryUnsafe):
+        check(state)
+
+
+def test_others_may_look_into_it_for_that_steers_nothing(state: Path) -> None:
+    for path in (state, state / "inbox"):
+        path.chmod(0o755)
+    check(state)

@@ -1,0 +1,130 @@
+"""A start looks only at runs that are open or changed: those that are over and as they were need no look."""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from tests.contract_json import entry
+from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
+
+from runward.daemon.ports.files import Gone, Sight
+from runward.daemon.world.files import RealFiles
+from runward.handlers.layouts.scanner import Signature
+from runward.handlers.unreadable import Unreadable
+
+LONG_AGO = 1_700_000_000
+
+
+def _run(root: Path, name: str, ended: bool = True) -> Path:
+    """A run whose files are old."""
+    run = root / name
+    run.mkdir()
+    contract = {"expected": [entry("report.md", True)]}
+    said = {
+        "schema": "runward-run-v1",
+        "session_id": name,
+        "started_at": "2026-02-03T04:05:06Z",
+        "contract": contract,
+    }
+    (run / "run.json").write_text(json.dumps(said))
+    if ended:
+        _end(run, 0)
+    _age(run)
+    return run
+
+
+def _end(run: Path, code: int) -> None:
+    said = {"exit_code": code, "signal": None, "cause": "exited", "finished_at": "2026-02-03T04:06:07Z"}
+    (run / "exit.json").write_text(json.dumps(said))
+
+
+def _age(run: Path) -> None:
+    for path in (*run.iterdir(), run):
+        os.utime(path, (LONG_AGO, LONG_AGO))
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The run directories that were looked into, in order."""
+    names: list[str] = []
+    look = RealFiles.look
+
+    def noted(
+        self: RealFiles, root: str, directory: str, documents: Sequence[str], known: Mapping[str, Signature]
+    ) -> Sight | Unreadable | Gone:
+        names.append(directory)
+        return look(self, root, directory, documents, known)
+
+    monkeypatch.setattr(RealFiles, "look", noted)
+    return names
+
+
+async def _known(tmp_path: Path, *names: str) -> Path:
+    """A root with runs that a daemon before saw to their end."""
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as first:
+        for name in names:
+            _run(first.root, name)
+        _run(first.root, "goes-on", ended=False)
+        await first.settle()
+        await first.stop()
+    for name in names:
+        _age(tmp_path / "runs" / name)  # journals were written
+    return tmp_path / "runs"
+
+
+async def _started_again(tmp_path: Path, looked: list[str]) -> list[str]:
+    """What a second daemon looks into."""
+    looked.clear()
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as second:
+        await second.settle()
+        await second.stop()
+    return sorted(set(looked))
+
+
+async def test_a_start_looks_only_at_what_is_open(tmp_path: Path, looked: list[str]) -> None:
+    await _known(tmp_path, "one", "two")
+    assert await _started_again(tmp_path, looked) == ["goes-on"]
+
+
+def _end_otherwise_in_place(run: Path) -> None:
+    """The file that says how it ended is written over, and the directory shows nothing of it."""
+    _end(run, 3)
+    os.utime(run, (LONG_AGO, LONG_AGO))
+
+
+def _name_a_process(run: Path) -> None:
+    (run / "process.json").write_text("{}")
+    os.utime(run, (LONG_AGO, LONG_AGO))
+
+
+def _take_the_end_away(run: Path) -> None:
+    (run / "exit.json").unlink()
+
+
+@pytest.mark.parametrize("change", [_end_otherwise_in_place, _name_a_process, _take_the_end_away])
+async def test_a_start_looks_at_a_finished_run_of_which_a_document_changed(
+    tmp_path: Path, looked: list[str], change: Callable[[Path], None]
+) -> None:
+    root = await _known(tmp_path, "one", "two")
+    change(root / "two")
+    assert await _started_again(tmp_path, looked) == ["goes-on", "two"]
+
+
+async def test_a_run_with_a_complaint_is_looked_at_again(tmp_path: Path, looked: list[str]) -> None:
+    root = await _known(tmp_path, "one")
+    (root / "one" / "process.json").write_text("{")
+    await _started_again(tmp_path, looked)
+    assert await _started_again(tmp_path, looked) == ["goes-on", "one"]
+
+
+async def test_what_changes_after_the_start_is_found_by_the_scan(tmp_path: Path, looked: list[str]) -> None:
+    root = await _known(tmp_path, "one", "two")
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as second:
+        await second.settle()
+        looked.clear()
+        (root / "two" / "further").write_text("x")
+        await second.settle()
+    assert "two" in looked
+    assert "one" not in looked

@@ -1,0 +1,58 @@
+"""A command at its gate."""
+
+import os
+from pathlib import Path
+
+from runward.daemon.launch.command import GatedCommand, fork_command
+
+
+def gated(words: list[str], directory: Path) -> GatedCommand:
+    return fork_command(words, {"PATH": os.defpath}, streams={}, signal_mask=set())
+
+
+def test_a_command_that_is_released_runs(tmp_path: Path) -> None:
+    command = gated(["touch", str(tmp_path / "ran")], tmp_path)
+
+    assert command.release() is None
+    assert os.waitpid(command.pid, 0)[1] == 0
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_command_whose_launcher_goes_away_at_the_gate_never_runs(tmp_path: Path) -> None:
+    command = gated(["touch", str(tmp_path / "ran")], tmp_path)
+    command.close()
+
+    assert os.waitstatus_to_exitcode(os.waitpid(command.pid, 0)[1]) == 125
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_child_that_is_killed_at_the_gate_is_seen_by_its_status(tmp_path: Path) -> None:
+    command = gated(["touch", str(tmp_path / "ran")], tmp_path)
+    os.kill(command.pid, 9)
+
+    assert command.release() is None
+    assert os.waitstatus_to_exitcode(os.waitpid(command.pid, 0)[1]) == -9
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_directory_of_path_that_may_not_be_searched_hides_no_answer(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    closed.chmod(0)
+    command = fork_command(["nowhere"], {"PATH": f"{closed}:/bin"}, streams={}, signal_mask=set())
+    failure = command.release()
+    command.wait()
+    closed.chmod(0o700)
+
+    assert failure is not None
+    assert (failure.exit_code, failure.message) == (127, "command not found")
+
+
+def test_a_file_on_path_that_may_not_be_run_is_not_executable(tmp_path: Path) -> None:
+    (tmp_path / "program").write_text("#!/bin/sh\n")
+    command = fork_command(["program"], {"PATH": str(tmp_path)}, streams={}, signal_mask=set())
+    failure = command.release()
+    command.wait()
+
+    assert failure is not None
+    assert (failure.exit_code, failure.message) == (126, "Permission denied")

@@ -1,0 +1,58 @@
+"""How far a session's files were read, as it is stored."""
+
+import pytest
+
+from runward.daemon.ports.session_reads import (
+    NOT_KNOWN,
+    NOTHING_READ,
+    Cursor,
+    FilesRead,
+    LogRead,
+    dump_files_read,
+    load_files_read,
+)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        NOTHING_READ,
+        FilesRead(
+            logs=(
+                LogRead("a.jsonl", Cursor(1, 2, 300, 4, "ab", True, 5), (2, 300, 10**18), "is no file", True),
+            ),
+            documents=(("run.json", (3, 20, 10**18)), ("branches/é.json", (4, 0, -1))),
+            listed=(("branches/*.json", (5, 4096, 10**18)),),
+            beside=("0123456789ab",),
+            failures=3,
+            retry_at=1e9 + 8.25,
+        ),
+    ],
+)
+def test_what_is_stored_is_what_was_read(read: FilesRead) -> None:
+    assert load_files_read(dump_files_read(read)) == read
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[1]", '{"logs": 1}', '{"failures": "3"}', '{"version": 3}', '{"logs": [["a"]']
+)
+def test_what_this_program_never_wrote_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        load_files_read(text)
+
+
+def test_a_log_that_an_earlier_version_read_is_looked_into_again_from_where_it_was() -> None:
+    log = LogRead("a.jsonl", Cursor(1, 2, 300, 4, "ab"), (2, 310, 10**18))
+    stored = dump_files_read(FilesRead((log,), version=1)).replace(",1,false]", ",1]")
+    (read,) = load_files_read(stored).logs
+    assert (read.cursor, read.signature) == (log.cursor, NOT_KNOWN)
+
+
+def test_what_is_stored_of_an_ordinary_session_is_small() -> None:
+    log = LogRead(
+        "0f5c0e6e-1111-4222-8333-000000000001.jsonl",
+        Cursor(66306, 10**7, 10**8, 10**5, "0" * 32),
+        (10**7, 10**8, 10**18),
+    )
+    listed = (("0f5c0e6e-1111-4222-8333-000000000001/subagents/*.jsonl", (10**7, 4096, 10**18)),)
+    assert len(dump_files_read(FilesRead((log,), listed=listed, beside=("0" * 12,) * 20))) < 1000

@@ -1,0 +1,219 @@
+"""The tables and diagrams of the pages that are made from the code.
+
+`PYTHONPATH=src:. python -m tests.docs.made_from_code` writes each between its two comments.
+"""
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Final, get_args
+
+from tests.docs.pages import ROOT
+
+from runward.handlers import effects, facts
+from runward.handlers.events import Event
+from runward.handlers.route import HANDLERS
+from runward.handlers.sessions.reasons import MEANINGS
+
+_EFFECTS: Final = {kind.__name__ for kind in get_args(effects.Effect)}
+_QUESTIONS: Final = {kind.__name__ for kind in facts.QUESTIONS}
+# The function behind a handler's name, where it isn't `decide` in the file of that name.
+_ENTRIES: Final = {
+    "requests/retry": ("requests/queue", "retry"),
+    "requests/discard": ("requests/queue", "discard"),
+    "requests/scan": ("requests/queue", "scan"),
+    "requests/cancel": ("requests/cancel", "cancel"),
+    "requests/play": ("requests/play", "run"),
+    "requests/prune": ("requests/prune", "prune"),
+    "requests/accept": ("requests/accept", "accept"),
+    "requests/seen": ("requests/seen", "seen"),
+}
+
+
+def folders() -> str:
+    """Each folder of the packages, with what its docstring says. Those of the command's nouns are left out."""
+    lines = ["| folder | what it is for |", "| -- | -- |"]
+    for package in ("config", "handlers", "daemon"):
+        for path in sorted((ROOT / package).rglob("__init__.py")):
+            name = str(path.parent.relative_to(ROOT))
+            if name != "daemon" and not name.startswith("daemon/cli/"):
+                lines.append(f"| `{name}/` | {_cell(_docstring(path))} |")
+    return "\n".join(lines)
+
+
+def events() -> str:
+    """Each event, with its key and its handlers."""
+    lines = ["| event | key | what happened | handlers |", "| -- | -- | -- | -- |"]
+    for kind in get_args(Event):
+        name = kind.__name__
+        handlers = ", ".join(f"`{handler}`" for handler in HANDLERS[name])
+        lines.append(f"| `{name}` | {_key(kind)} | {_cell(kind.__doc__)} | {handlers} |")
+    return "\n".join(lines)
+
+
+def handlers() -> str:
+    """Each handler, with what it decides, may ask and may order."""
+    lines = ["| handler | takes | what it decides | asks | orders |", "| -- | -- | -- | -- | -- |"]
+    for event, names in HANDLERS.items():
+        for handler in names:
+            module, function = _ENTRIES.get(handler, (handler, "decide"))
+            tree = _parsed(module)
+            said = ast.get_docstring(tree) if handler == module else _said(tree, function)
+            made = _made_by(handler)
+            columns = (
+                f"`{handler}`",
+                f"`{event}`",
+                _cell(said),
+                _names(made & _QUESTIONS),
+                _names(made & _EFFECTS),
+            )
+            lines.append(f"| {' | '.join(columns)} |")
+    return "\n".join(lines)
+
+
+def effects_table() -> str:
+    """Each effect, with what it orders."""
+    kinds = sorted(get_args(effects.Effect), key=lambda kind: str(kind.__name__))
+    rows = [f"| `{kind.__name__}` | {_cell(kind.__doc__)} |" for kind in kinds]
+    return "\n".join(["| effect | what it orders |", "| -- | -- |", *rows])
+
+
+def questions() -> str:
+    """Each question, with its answer."""
+    lines = ["| question | what is asked | answer |", "| -- | -- | -- |"]
+    for kind in sorted(facts.QUESTIONS, key=lambda kind: kind.__name__):
+        asked, _, answer = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).partition(" Answer: ")
+        asked = asked.removeprefix("Question: ").rstrip(".?")
+        lines.append(f"| `{kind.__name__}` | {_escaped(asked)} | {_escaped(answer.rstrip('.'))} |")
+    return "\n".join(lines)
+
+
+def states_of_a_session() -> str:
+    """The states, with the codes of the reasons that lead into each."""
+    into: dict[str, list[str]] = {}
+    for code in sorted(MEANINGS):
+        status = code.split(".")[1]
+        into.setdefault("running" if status == "started" else status, []).append(code.split(".")[2])
+    ends = sorted(status for status in into if status not in ("running", "unknown"))
+    lines = ["stateDiagram-v2", f"    [*] --> running : {', '.join(into['running'])}"]
+    lines += [f"    running --> {status} : {', '.join(into[status])}" for status in ends]
+    lines += [f"    {status} --> running : the next attempt" for status in ends]
+    return "\n".join(lines)
+
+
+PARTS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
+    "folders": ("docs/architecture.md", folders),
+    "events": ("docs/reference.md", events),
+    "handlers": ("docs/reference.md", handlers),
+    "effects": ("docs/reference.md", effects_table),
+    "questions": ("docs/reference.md", questions),
+    "states of a session": ("docs/sessions.md", lambda: f"```mermaid\n{states_of_a_session()}\n```"),
+}
+"""What is made from the code: its name, the page that it stands on, and how it is made."""
+
+PAGES: Final = tuple(sorted({page for page, _ in PARTS.values()}))
+
+
+def written(page: str, text: str) -> str:
+    """The page with each part as the code has it now. Raises `LookupError` where a part's place is missing."""
+    for name, (at, make) in PARTS.items():
+        if at != page:
+            continue
+        place = re.compile(rf"(<!-- made from the code: {name} -->\n).*?(<!-- end -->\n)", re.DOTALL)
+        if not place.search(text):
+            raise LookupError(f"{page} has no place for {name!r}")
+        part = make()
+        text = place.sub(lambda found, part=part: f"{found[1]}{part}\n{found[2]}", text)  # type: ignore[misc] # bound now
+    return text
+
+
+def _docstring(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text())) or ""
+
+
+def _said(tree: ast.Module, function: str) -> str | None:
+    (found,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
+    return ast.get_docstring(found)
+
+
+def _names(found: set[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(found)) or "-"
+
+
+def _cell(text: str | None) -> str:
+    """The first paragraph of a docstring, up to the end of its first sentence."""
+    paragraph = " ".join((text or "").split("\n\n")[0].split())
+    return _escaped(re.split(r"(?<=[a-z)`])\.(?:\s|$)", paragraph, maxsplit=1)[0])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _key(kind: type) -> str:
+    """The pattern of an event's key, from the text that computes it."""
+    made = getattr(kind, "key", None)
+    if not isinstance(made, property) or made.fget is None:
+        return "the inbox file's name"
+    (function,) = ast.parse(textwrap.dedent(inspect.getsource(made.fget))).body
+    assert isinstance(function, ast.FunctionDef)
+    (returned,) = (node.value for node in ast.walk(function) if isinstance(node, ast.Return))
+    if not isinstance(returned, ast.JoinedStr):
+        assert isinstance(returned, ast.Attribute)
+        assert returned.attr == "request"
+        return "the inbox file's name"
+    pieces = [
+        str(each.value) if isinstance(each, ast.Constant) else f"<{ast.unparse(each).strip('{}')}>"
+        for each in returned.values
+    ]
+    return _escaped(f"`{''.join(pieces).replace('self.', '')}`")
+
+
+def _made_by(handler: str) -> set[str]:
+    """The names of all that a handler calls, itself or by functions of its own and of other handlers' files."""
+    found, open_ones = set[tuple[str, str]](), [_ENTRIES.get(handler, (handler, "decide"))]
+    while open_ones:
+        module, name = open_ones.pop()
+        if (module, name) in found:
+            continue
+        found.add((module, name))
+        tree = _parsed(module)
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                brought = _brought(tree)
+                open_ones += [brought.get(called, (module, called)) for called in _called(node)]
+    return {name for _, name in found}
+
+
+@cache
+def _parsed(module: str) -> ast.Module:
+    return ast.parse((ROOT / "handlers" / f"{module}.py").read_text())
+
+
+def _brought(tree: ast.Module) -> dict[str, tuple[str, str]]:
+    """What a file imports from others of this package, with where it is from."""
+    return {
+        name.asname or name.name: (path, name.name)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("runward.handlers.")
+        if (
+            ROOT
+            / "handlers"
+            / f"{(path := str(node.module).removeprefix('runward.handlers.').replace('.', '/'))}.py"
+        ).is_file()
+        for name in node.names
+    }
+
+
+def _called(tree: ast.AST) -> set[str]:
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {call.id for call in calls if isinstance(call, ast.Name)}
+
+
+if __name__ == "__main__":
+    for name in PAGES:
+        (ROOT / name).write_text(written(name, (ROOT / name).read_text()))
