@@ -3,6 +3,7 @@
 For texts that agents wrote, and expressions that an operator did. RE2 has no look-around and no back references.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Protocol, cast
 
@@ -14,12 +15,16 @@ class BadPattern(ValueError):
 class LinearPattern(Protocol):
     """As much of a compiled expression as is used; the package has no types."""
 
-    def search(self, text: str) -> object | None:
-        """The first match, or None."""
-        ...
-
     def sub(self, repl: str, text: str) -> str:
         """The text with each match replaced."""
+        ...
+
+
+class LinearPatterns(Protocol):
+    """Several expressions that are looked for at once."""
+
+    def Match(self, text: str) -> Sequence[int] | None:
+        """Which of them are in the text, by their numbers from 0 on; None where none is."""
         ...
 
 
@@ -37,3 +42,18 @@ def compiled(pattern: str) -> LinearPattern:
         raise BadPattern(said.decode(errors="replace") if isinstance(said, bytes) else str(said)) from None
     except UnicodeEncodeError:
         raise BadPattern("it holds half a character") from None
+
+
+@cache
+def compiled_together(patterns: tuple[str, ...]) -> LinearPatterns:
+    """The expressions, each of which `compiled` takes, as one."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    together = re2.Set.SearchSet(options)
+    for pattern in patterns:
+        together.Add(pattern)
+    together.Compile()
+    return cast("LinearPatterns", together)

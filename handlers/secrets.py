@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.config.linear_pattern import LinearPattern, compiled
+from runward.config.linear_pattern import LinearPattern, compiled, compiled_together
 
 REDACTED: Final = "[redacted]"
 
@@ -52,9 +52,6 @@ class Secrets:
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
         own = tuple(patterns)
-        self._any = compiled(
-            "|".join(f"(?:{each})" for each in (_SHAPES, _ADDRESS, _HEADER, _ASSIGNED, *own))
-        )
         self._in_turn: Sequence[tuple[LinearPattern, str]] = (
             (compiled(_SHAPES), REDACTED),
             (compiled(_ADDRESS), rf"\1{REDACTED}\2"),
@@ -62,10 +59,11 @@ class Secrets:
             (compiled(_ASSIGNED), rf"\1{REDACTED}"),
             *((compiled(each), REDACTED) for each in own),
         )
+        self._found = compiled_together((_SHAPES, _ADDRESS, _HEADER, _ASSIGNED, *own)).Match
 
     def without(self, text: str) -> str:
         """The text, in which what looks like a secret is `[redacted]`: the same one where nothing does."""
-        if self._any.search(text) is None:
+        if not self._found(text):
             return text
         for pattern, instead in self._in_turn:
             text = pattern.sub(instead, text)

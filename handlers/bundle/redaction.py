@@ -10,6 +10,7 @@ from runward.handlers.secrets import REDACTED, Secrets, names_secret
 
 _SHORTEST: Final = 8
 """Characters of the shortest text that may look like a secret; an operator's own pattern may match shorter ones."""
+_KEYS_KEPT: Final = 1024
 
 
 class Redaction:
@@ -18,10 +19,20 @@ class Redaction:
     def __init__(self, patterns: tuple[str, ...] = ()) -> None:
         self._secrets = Secrets(patterns)
         self._shortest = 1 if patterns else _SHORTEST
+        self._keys: dict[str, bool] = {}
 
     def text(self, text: str) -> str:
         """The text without what looks like a secret: the same one where nothing does."""
         return text if len(text) < self._shortest else self._secrets.without(text)
+
+    def is_secret(self, key: str) -> bool:
+        """Whether a key is a secret itself. Most keys are met again and again."""
+        known = self._keys.get(key)
+        if known is None:
+            if len(self._keys) >= _KEYS_KEPT:
+                self._keys.clear()
+            known = self._keys[key] = self.text(key) != key
+        return known
 
     def key(self, key: str, value: JsonValue) -> bool:
         """Whether a key names a secret, and its value is one."""

@@ -80,7 +80,7 @@ class Showing:
         kept: dict[str, JsonValue] = {}
         for written, each in value.items():
             key = _whole(written)
-            if self._redaction.text(key) != key:
+            if self._redaction.is_secret(key):
                 name = free_key(kept)
                 kept[name] = REDACTED
                 missing.redacted.append(pointer(at, name))

@@ -7,6 +7,7 @@ import fnmatch
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
@@ -19,6 +20,10 @@ _LEADING: Final = re.compile(r"^(?:cd [^&;|]+ && |(?:[A-Za-z_][A-Za-z0-9_]*=\S* 
 """What often stands before a command: another directory, variables."""
 
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh"})
+
+
+_PARTS: Final = re.compile(r"\s*(?:&&|\|\||;|\n|\|)\s*")
+"""What stands between the commands of a compound one."""
 
 
 class VerificationRun(NamedTuple):
@@ -92,12 +97,14 @@ class VerificationRuns:
 
 def is_verification(command: str, globs: Sequence[str]) -> bool:
     """Whether a command, or a part of a compound one, matches a glob."""
-    parts = re.split(r"\s*(?:&&|\|\||;|\n|\|)\s*", command)
-    return any(
-        fnmatch.fnmatchcase(_LEADING.sub("", each.strip()), glob)
-        for each in (command, *parts)
-        for glob in globs
-    )
+    matches = _any_of(tuple(globs)).match
+    return any(matches(_LEADING.sub("", each.strip())) for each in (command, *_PARTS.split(command)))
+
+
+@lru_cache(maxsize=16)
+def _any_of(globs: tuple[str, ...]) -> re.Pattern[str]:
+    """What matches one of the globs, and nothing where there are none."""
+    return re.compile("|".join(fnmatch.translate(glob) for glob in globs) or r"(?!)")
 
 
 def command_of(params: JsonValue) -> str | None:

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from runward.daemon.log_line import render
 
+from runward.daemon.log.line import render
 from runward.handlers.secrets import REDACTED
 
 _LONG = "Abcdef0123456789Abcdef0123456789Abcdef"
