@@ -10,7 +10,7 @@ from runward.handlers.bundle.told_calls import ToldCall
 class Divergence(NamedTuple):
     """The first call that differs, counted from 0; a side that has no further call has None."""
 
-    index: int
+    at: int
     left: ToldCall | None
     right: ToldCall | None
 

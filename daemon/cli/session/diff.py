@@ -59,7 +59,7 @@ def _divergence(found: Divergence | None) -> JsonValue:
     if found is None:
         return None
     left, right = (None if each is None else each.as_json() for each in (found.left, found.right))
-    return {"index": found.index, "left": left, "right": right}
+    return {"index": found.at, "left": left, "right": right}
 
 
 def _duration(row: SessionRow) -> float | None:
@@ -72,7 +72,7 @@ def _print(left: SessionRow, right: SessionRow, found: Divergence | None, other_
     if other_outcomes:
         click.echo("outcomes: they differ")
     if found is not None:
-        click.echo(f"call {found.index} is the first that differs:")
+        click.echo(f"call {found.at} is the first that differs:")
         for row, call in ((left, found.left), (right, found.right)):
             click.echo(f"  {safe(row.session_id)}: {_call(call)}")
 

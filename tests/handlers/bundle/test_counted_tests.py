@@ -79,8 +79,8 @@ def test_calls_are_aligned_and_part_at_the_first_that_differs() -> None:
     assert aligned(left, right) == (1, 1, 1, 1)
     found = first_divergence(left, right)
     assert found is not None
-    assert (found.index, found.left, found.right) == (1, left[1], right[1])
+    assert (found.at, found.left, found.right) == (1, left[1], right[1])
     longer = first_divergence(left, left[:2])
     assert longer is not None
-    assert (longer.index, longer.right) == (2, None)
+    assert (longer.at, longer.right) == (2, None)
     assert first_divergence(left, left) is None

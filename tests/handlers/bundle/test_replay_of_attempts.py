@@ -88,7 +88,12 @@ def test_a_correction_has_the_calls_of_the_attempt_that_it_corrects() -> None:
 
 
 def test_a_replay_begins_and_ends_with_its_session_and_sums_up() -> None:
-    told = [Stated(at(1), 42, "v7"), *call(1, 110.0), *call(2, 120.0), Stated(at(9), confidence=0.92)]
+    told: list[Told] = [
+        Stated(at(1), 42, "v7"),
+        *call(1, 110.0),
+        *call(2, 120.0),
+        Stated(at(9), confidence=0.92),
+    ]
     first, *_, last = lines(Replay(order(status="aborted")), told)
     assert (first["event"], first["issue_number"], first["policy_bundle_id"]) == ("SessionStart", 42, "v7")
     assert (last["event"], last["status"], last["confidence"]) == ("SessionEnd", "Failed", 0.92)
@@ -110,7 +115,7 @@ def test_latency_is_unknown_where_the_clock_went_back() -> None:
 
 
 def test_the_summary_has_edits_verification_and_rates() -> None:
-    told = [
+    told: list[Told] = [
         *call(1, 110.0, "Edit", {"file_path": "/w/src/a.py", "old_string": "a\nb", "new_string": "a\nc\nd"}),
         *call(2, 111.0, "Write", {"file_path": "/elsewhere/b.md", "content": "x\ny\nz\n"}),
         Called(at(7), 112.0, "c7", "Bash", {"command": "cd /w && pytest -q"}),
@@ -133,7 +138,7 @@ def test_the_summary_has_edits_verification_and_rates() -> None:
 
 
 def test_a_file_whose_edit_failed_was_not_changed() -> None:
-    told = [
+    told: list[Told] = [
         Called(at(1), 1.0, "c", "Edit", {"file_path": "a", "old_string": "x", "new_string": "y"}),
         Returned(at(2), 2.0, "c", None, "no match", False),
     ]
