@@ -25,6 +25,18 @@ class ReplayFile:
         """The hash of what was read; None where a hole is longer than any line, which nobody hashes."""
         return None if self._has_large_hole else self._digest.hexdigest()
 
+    def whole(self, largest: int) -> bytes | None:
+        """All of the file; None if it has more bytes than `largest`. Raises `OSError`."""
+        if os.fstat(self._descriptor).st_size > largest:
+            return None
+        pieces: list[bytes] = []
+        while piece := os.pread(self._descriptor, _CHUNK, self.size):
+            self.size += len(piece)
+            if self.size > largest:
+                return None
+            pieces.append(piece)
+        return b"".join(pieces)
+
     def lines(self) -> Iterator[RawLine]:
         """Every line without its newline, the last one with or without. Raises `OSError`."""
         number = 0

@@ -97,10 +97,8 @@ def test_a_change_of_any_byte_of_a_receipt_is_found(tmp_path: Path, seed: int) -
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_receipt_is_indented_as_python_indents_json(seed: int) -> None:
-    fields = {
-        **bundle(seed).fields,
-        "x": {"empty": [], "none": {}, "text": '"\\\n{[é', "small": 1e-7, "list": [[1], {"a": []}]},
-    }
+    odd: JsonValue = {"empty": [], "none": {}, "text": '"\\\n{[é', "small": 1e-7, "list": [[1], {"a": []}]}
+    fields: dict[str, JsonValue] = {**bundle(seed).fields, "x": odd}
     text = receipt_text(fields)
     assert text == (json.dumps(json.loads(text), ensure_ascii=False, indent=2) + "\n").encode()
 
