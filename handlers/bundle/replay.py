@@ -6,7 +6,10 @@ made, and its result to the call. What can't be used becomes a problem and hides
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from hashlib import sha256
+from typing import Final, NamedTuple, cast
+
+import msgspec
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.calls import (
@@ -19,7 +22,7 @@ from runward.handlers.bundle.calls import (
     Told,
     Unusable,
 )
-from runward.handlers.bundle.canonical import NotCanonical, canonical_bytes, hash_of
+from runward.handlers.bundle.canonical import NotCanonical, canonical_bytes
 from runward.handlers.bundle.edits import Edits
 from runward.handlers.bundle.order import BundleOrder
 from runward.handlers.bundle.redaction import Redaction
@@ -46,6 +49,14 @@ class CallRecord:
     latency_ms: int | None = None
     is_back: bool = False
     success: bool = False
+
+
+class _Hashed(NamedTuple):
+    """A value's hash and the text that it covers, or why there is none."""
+
+    digest: str | None
+    problem: str | None
+    text: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -155,7 +166,7 @@ class Replay:
         if self._has_plan:
             return
         self._has_plan = True
-        self.plan_hash = None if told.steps is None else self._hash(told.steps, told.place)[0]
+        self.plan_hash = None if told.steps is None else self._hash(told.steps, told.place).digest
         yield self._line("PlanStart", told.at, {"plan_hash": self.plan_hash, "step_count": told.step_count})
 
     def _call(self, told: Called) -> Iterator[bytes]:
@@ -164,19 +175,19 @@ class Replay:
         if told.id in self.calls:
             self._wrong(told.place, f"the call {told.id} is told twice")
             return
-        digest, problem = self._hash(told.params, told.place, told.problem)
-        self.calls[told.id] = CallRecord(told.id, told.tool, digest, told.at, told.tokens)
+        hashed = self._hash(told.params, told.place, told.problem)
+        self.calls[told.id] = CallRecord(told.id, told.tool, hashed.digest, told.at, told.tokens)
         self.edits.called(told.id, told.tool, told.params)
         fields: dict[str, JsonValue] = {
             "id": told.id,
             "tool": told.tool,
             "params": told.params,
-            "params_hash": digest,
+            "params_hash": hashed.digest,
             "step_id": told.step_id,
         }
-        shown = self._shown(fields, "params", problem)
+        shown = self._shown(fields, "params", hashed.problem)
         self.verification.called(told.id, shown["params"])
-        yield self._line("ToolCall", told.at, shown)
+        yield self._line("ToolCall", told.at, self._spliced(shown, "params", hashed))
 
     def _result(self, told: Returned) -> Iterator[bytes]:
         call = self.calls.get(told.id)
@@ -191,7 +202,8 @@ class Replay:
             "success": told.success,
         }
         call.is_back, call.success = True, told.success
-        call.output_hash, problem = self._hash(output, told.place, told.problem)
+        hashed = self._hash(output, told.place, told.problem)
+        call.output_hash = hashed.digest
         call.cost_tokens = told.tokens if call.cost_tokens is None else call.cost_tokens
         call.step_utility = told.step_utility
         if call.at is not None and told.at is not None and told.at >= call.at:
@@ -207,7 +219,8 @@ class Replay:
             "step_utility": told.step_utility,
             "latency_ms": call.latency_ms,
         }
-        yield self._line("ToolResult", told.at, self._shown(fields, "output", problem))
+        shown = self._shown(fields, "output", hashed.problem)
+        yield self._line("ToolResult", told.at, self._spliced(shown, "output", hashed))
 
     def _verification(self) -> Iterator[bytes]:
         runs = self.verification.runs()
@@ -237,19 +250,18 @@ class Replay:
             },
         )
 
-    def _hash(
-        self, value: JsonValue, place: Place, problem: str | None = None
-    ) -> tuple[str | None, str | None]:
+    def _hash(self, value: JsonValue, place: Place, problem: str | None = None) -> _Hashed:
         """The hash of a value, or why there is none."""
         if problem is None and is_deeper(value, DEEPEST):
             problem = f"nested more than {DEEPEST} levels deep"
         if problem is None:
             try:
-                return hash_of(value, self.order.rules.form), None
+                text = canonical_bytes(value, self.order.rules.form)
+                return _Hashed(f"sha256:{sha256(text).hexdigest()}", None, text)
             except NotCanonical as error:
                 problem = str(error)
         self._wrong(place, problem)
-        return None, problem
+        return _Hashed(None, problem)
 
     def _shown(self, fields: dict[str, JsonValue], key: str, problem: str | None) -> dict[str, JsonValue]:
         """The fields as they are written. What can't be hashed is shown if it can, with the `problem`."""
@@ -263,6 +275,13 @@ class Replay:
         except NotCanonical:
             shown = {**fields, key: None}
         return {**shown, "problem": problem}
+
+    def _spliced(self, shown: dict[str, JsonValue], key: str, hashed: _Hashed) -> dict[str, JsonValue]:
+        """The fields with the text that was hashed in the place of a value which is shown whole: it is written once."""
+        is_whole = "redacted" not in shown and "cut" not in shown
+        if hashed.text is None or not is_whole or self.order.rules.form != "seed":
+            return shown
+        return {**shown, key: cast("JsonValue", msgspec.Raw(hashed.text))}
 
     def _line(self, event: str, at: float | None, fields: dict[str, JsonValue]) -> bytes:
         line: dict[str, JsonValue] = {"event": event, "t": None if at is None else iso_time(at), **fields}

@@ -98,7 +98,11 @@ class VerificationRuns:
 def is_verification(command: str, globs: Sequence[str]) -> bool:
     """Whether a command, or a part of a compound one, matches a glob."""
     matches = _any_of(tuple(globs)).match
-    return any(matches(_LEADING.sub("", each.strip())) for each in (command, *_PARTS.split(command)))
+    if matches(_LEADING.sub("", command)) is not None:
+        return True
+    if not any(each in command for each in "&|;\n"):
+        return False
+    return any(matches(_LEADING.sub("", each)) is not None for each in _PARTS.split(command.strip()))
 
 
 @lru_cache(maxsize=16)
