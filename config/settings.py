@@ -9,6 +9,7 @@ from runward.config.action import Action, action_of, action_to_json
 from runward.config.bundle import BundleRules, bundle_rules_of, bundle_rules_to_json
 from runward.config.contract_rules import ContractRule
 from runward.config.json_value import JsonValue
+from runward.config.listening import HTTP, Http, github_secret_file_of, http_of, http_to_json
 from runward.config.notification import Recipient, recipient_of, recipient_to_json
 from runward.config.problem import Parsed, Problem, has_errors
 from runward.config.root_rules import OWN_ROOTS, misplaced_roots
@@ -109,6 +110,8 @@ class Settings(NamedTuple):
     actions: tuple[Action, ...] = ()
     notify: tuple[Recipient, ...] = ()
     bundle: BundleRules = BundleRules()
+    http: Http | None = None
+    github_secret_file: str | None = None
 
     @property
     def launch_root(self) -> Root | None:
@@ -181,6 +184,8 @@ def settings_to_json(settings: Settings) -> JsonValue:
         "bundle": bundle_rules_to_json(settings.bundle),
         "actions": {each.name: action_to_json(each) for each in settings.actions},
         "notify": [recipient_to_json(each) for each in settings.notify],
+        "http": http_to_json(settings.http),
+        "webhooks": _webhooks_to_json(settings.github_secret_file),
     }
 
 
@@ -203,6 +208,8 @@ def settings_from_json(value: JsonValue) -> Settings | None:
             "actions": dict(actions),
             "notify": list(notify),
             "bundle": dict(bundle),
+            "http": dict() | None as http,
+            "webhooks": dict(webhooks),
         }:
             return Settings(
                 state_dir,
@@ -220,9 +227,15 @@ def settings_from_json(value: JsonValue) -> Settings | None:
                 actions=tuple(action_of(name, each) for name, each in actions.items()),
                 notify=tuple(recipient_of(each) for each in notify),
                 bundle=bundle_rules_of(bundle),
+                http=http_of(http or {}),
+                github_secret_file=github_secret_file_of(webhooks.get("github")),
             )
         case _:
             return None
+
+
+def _webhooks_to_json(github_secret_file: str | None) -> JsonValue:
+    return {} if github_secret_file is None else {"github": {"secret_file": github_secret_file}}
 
 
 def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: str) -> Mapping[str, Placed]:
@@ -306,6 +319,8 @@ def _settings(merged: Layer) -> Settings:
         bundle=bundle_rules_of(
             {key.removeprefix("bundle."): each for key, each in values.items() if key.startswith("bundle.")}
         ),
+        http=http_of({key: values.get(f"http.{key}") for key in HTTP.keys}),
+        github_secret_file=github_secret_file_of(values.get("webhooks.github")),
         origin=MappingProxyType(origin),
     )
 

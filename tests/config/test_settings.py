@@ -405,6 +405,8 @@ def test_the_settings_as_json_hold_every_key() -> None:
             "verification": list(DEFAULT_VERIFICATION),
             "redact": [],
         },
+        "http": None,
+        "webhooks": {},
     }
 
 

@@ -12,8 +12,8 @@ from tests.daemon.launching import Launcher
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.project.repository import ROOT, parsed, sources
 
-from runward.config.notification import Recipient
 from runward.config.bundle import BundleRules
+from runward.config.notification import Recipient
 from runward.config.playbook import Playbook
 from runward.daemon import faults
 from runward.daemon.inbox.requests import dump_request
