@@ -95,7 +95,7 @@ NOTIFY: Final = ListOf(
             "on": ListOf("What it is told of: globs.", Glob("As in chain.failed or chain.*.", 255), _MOST),
             "command": CommandWords(
                 "A program and its arguments. '{{ with.title }}', '{{ with.text }}', '{{ with.kind }}', "
-                "'{{ with.subject }}' and '{{ with.id }}' stand for the notice."
+                "'{{ with.subject }}', '{{ with.id }}' and '{{ with.url }}' stand for the notice."
             ),
             "desktop": TrueOrFalse("Whether notify-send shows it."),
             **{each: Text(_ADDRESS, _LONGEST) for each in ADDRESSED},

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from runward.config.action import Action, action_of, action_to_json
 from runward.config.contract_rules import ContractRule
 from runward.config.json_value import JsonValue
+from runward.config.listening import HTTP, Http, github_secret_file_of, http_of, http_to_json
 from runward.config.notification import Recipient, recipient_of, recipient_to_json
 from runward.config.problem import Parsed, Problem, has_errors
 from runward.config.root_rules import OWN_ROOTS, misplaced_roots
@@ -106,6 +107,8 @@ class Settings(NamedTuple):
     chains: tuple[str, ...] = ()
     actions: tuple[Action, ...] = ()
     notify: tuple[Recipient, ...] = ()
+    http: Http | None = None
+    github_secret_file: str | None = None
 
     @property
     def launch_root(self) -> Root | None:
@@ -176,6 +179,8 @@ def settings_to_json(settings: Settings) -> JsonValue:
         "scan": {"period": settings.scan.period},
         "actions": {each.name: action_to_json(each) for each in settings.actions},
         "notify": [recipient_to_json(each) for each in settings.notify],
+        "http": http_to_json(settings.http),
+        "webhooks": _webhooks_to_json(settings.github_secret_file),
     }
 
 
@@ -197,6 +202,8 @@ def settings_from_json(value: JsonValue) -> Settings | None:
             "scan": {"period": int() | float() as period},
             "actions": dict(actions),
             "notify": list(notify),
+            "http": dict() | None as http,
+            "webhooks": dict(webhooks),
         }:
             return Settings(
                 state_dir,
@@ -213,9 +220,15 @@ def settings_from_json(value: JsonValue) -> Settings | None:
                 chains=_texts(chains),
                 actions=tuple(action_of(name, each) for name, each in actions.items()),
                 notify=tuple(recipient_of(each) for each in notify),
+                http=http_of(http or {}),
+                github_secret_file=github_secret_file_of(webhooks.get("github")),
             )
         case _:
             return None
+
+
+def _webhooks_to_json(github_secret_file: str | None) -> JsonValue:
+    return {} if github_secret_file is None else {"github": {"secret_file": github_secret_file}}
 
 
 def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: str) -> Mapping[str, Placed]:
@@ -295,6 +308,8 @@ def _settings(merged: Layer) -> Settings:
             if key.startswith("actions.")
         ),
         notify=tuple(recipient_of(each) for each in _list(values["notify"])),
+        http=http_of({key: values.get(f"http.{key}") for key in HTTP.keys}),
+        github_secret_file=github_secret_file_of(values.get("webhooks.github")),
         origin=MappingProxyType(origin),
     )
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from runward.config.action import ACTIONS
 from runward.config.duration import MAX_DURATION_S
+from runward.config.listening import HTTP, WEBHOOKS
 from runward.config.notification import NOTIFY
 from runward.config.shape import (
     Choice,
@@ -178,6 +179,8 @@ _KEYS: Final[dict[str, Shape]] = {
     "scan": _SCAN,
     "actions": ACTIONS,
     "notify": NOTIFY,
+    "http": HTTP,
+    "webhooks": WEBHOOKS,
 }
 
 SETTINGS: Final = Table("The settings of Runward (runward.toml).", MappingProxyType(_KEYS))

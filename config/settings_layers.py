@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from runward.config.document import Document
 from runward.config.json_value import JsonValue
+from runward.config.listening import LONGEST_SOCKET_PATH, UNIX
 from runward.config.problem import Complaint, Location, Parsed, Place, Problem, nearest, quoted
 from runward.config.settings_keys import (
     DEFAULT_LAYOUT,
@@ -24,6 +25,9 @@ from runward.config.settings_keys import (
 )
 
 DEFAULT: Final = "default"
+LISTENING: Final = ("http", "webhooks")
+"""The tables about what the daemon listens to."""
+
 PREFIX: Final = "RUNWARD_"
 OTHER_VARIABLES: Final = (
     "RUNWARD_CONFIG",
@@ -147,6 +151,8 @@ def _layer(
         elif key == "notify" and isinstance(value, list):
             values[key] = _placed(document, _with_whole_paths(key, value, base, home, complaints), (key,))
         elif isinstance(value, dict):
+            if key in LISTENING:
+                value = _with_listening_paths(key, value, base, home, complaints)
             for inner, item in value.items():
                 values[f"{key}.{inner}"] = _placed(document, item, (key, inner))
         elif key in PATHS:
@@ -194,6 +200,33 @@ def _with_whole_paths(
         for index, item in enumerate(items)
         if isinstance(item, dict)
     ]
+
+
+def _with_listening_paths(
+    key: str, value: Mapping[str, JsonValue], base: str, home: str, complaints: list[Complaint]
+) -> dict[str, JsonValue]:
+    """`[http]` or `[webhooks]` with absolute paths."""
+    checked = dict(value)
+    listen, github = checked.get("listen"), checked.get("github")
+    if isinstance(listen, list):
+        checked["listen"] = [_listened(each, base, home, complaints) for each in listen]
+    if isinstance(github, dict) and "secret_file" in github:
+        loc = (key, "github", "secret_file")
+        file = _resolved(github["secret_file"], loc, base, home, complaints)
+        checked["github"] = {"secret_file": file}
+    return checked
+
+
+def _listened(address: JsonValue, base: str, home: str, complaints: list[Complaint]) -> JsonValue:
+    """The address, that of a socket in the file system with its whole path."""
+    if not isinstance(address, str) or not address.startswith(UNIX):
+        return address
+    loc = ("http", "listen")
+    path = _resolved(address.removeprefix(UNIX), loc, base, home, complaints)
+    if isinstance(path, str) and len(path.encode()) > LONGEST_SOCKET_PATH:
+        message = f"the path of a socket may have {LONGEST_SOCKET_PATH} bytes, and {path} has more"
+        complaints.append(Complaint(loc, message, "put it into a directory with a shorter path"))
+    return None if path is None else f"{UNIX}{path}"
 
 
 def _check_foreign(root: Mapping[str, JsonValue], loc: Location, complaints: list[Complaint]) -> None:

@@ -19,7 +19,7 @@ OWN_BUG: Final = 70
 TRY_AGAIN: Final = 75
 """The daemon is needed and not reachable, or another one holds the state directory."""
 WRONG_SETTINGS: Final = 78
-"""The daemon's configuration is invalid, others could steer it, or the store is a newer Runward's.
+"""The daemon's configuration is invalid, it can't listen, others could steer it, or the store is a newer Runward's.
 
 A restart changes none of these."""
 TIMED_OUT: Final = 124
@@ -44,7 +44,7 @@ MEANINGS: Final = {
     NOT_FOUND: "not found; for status: not running",
     OWN_BUG: "a mistake in Runward itself",
     TRY_AGAIN: "try again: the daemon is not reachable, or another one holds the state directory",
-    WRONG_SETTINGS: "the daemon's configuration is invalid, others could steer it, or the store is a newer Runward's",
+    WRONG_SETTINGS: "the daemon's configuration is invalid, it can't listen, others could steer it, or the store is a newer Runward's",
     TIMED_OUT: "timed out",
     INTERRUPTED: "ended by SIGINT",
     READER_GONE: "whoever read the output went away",

@@ -79,6 +79,11 @@ class Declarer:
         """Answer under these settings from now on."""
         self._settings = settings
 
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._settings
+
     def check(self) -> None:
         """Read all playbooks, agent profiles and chains; what is wrong with them is a problem until it is fixed."""
         settings = self._settings

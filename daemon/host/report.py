@@ -12,6 +12,7 @@ from pydantic_core import ValidationError
 
 from runward.daemon.host.heartbeat import stalled_s
 from runward.daemon.watch.coverage import Coverage
+from runward.daemon.web.report import HttpReport
 
 NAME: Final = "status.json"
 
@@ -57,6 +58,7 @@ class Report:
     roots: list[RootReport]
     problems: list[dict[str, str | int | float | None]] = field(default_factory=list)
     settings: SettingsReport | None = None
+    http: HttpReport | None = None
     told_at: float | None = field(default=None, compare=False)
     """When it was written, by the clock that no setting touches and that stands still in suspend (CLOCK_MONOTONIC)."""
 

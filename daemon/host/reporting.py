@@ -17,6 +17,7 @@ from runward.daemon.queue.queue import Queue
 from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.web.report import HttpReport
 from runward.daemon.worker.turn import Worker
 from runward.daemon.worker.verdicts import Verdicts
 
@@ -42,6 +43,7 @@ class Reporting:
     settings: Callable[[], SettingsReport]
     troubles: Iterable[Callable[[], list[str]]]
     log: structlog.typing.FilteringBoundLogger
+    http: Callable[[], HttpReport | None] = lambda: None
     _last: Report | None = None
     _told_at: float = 0.0
     _untold: int = 0
@@ -90,6 +92,7 @@ class Reporting:
                 for root in self.roots.values()
             ],
             settings=self.settings(),
+            http=self.http(),
         )
 
     def _lag(self) -> tuple[int, float | None, float | None]:

@@ -4,9 +4,9 @@ import asyncio
 import gc
 import math
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
@@ -35,10 +35,14 @@ from runward.daemon.store.schema import refuse_strange
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import EpochRefused, malformed_is_told
 from runward.daemon.watch.notifications import Inotify
+from runward.daemon.web.report import HttpReport
 from runward.daemon.world.clock import SystemClock, SystemRandomness
 from runward.daemon.world.files import RealFiles
 from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.schedules.due import PATIENCE
+
+if TYPE_CHECKING:
+    from runward.daemon.web.listener import Listener
 
 MIGRATION: Final = 600.0
 """Seconds that a start may take for bringing the store of an older version up to date, its copy included."""
@@ -60,7 +64,7 @@ async def serve(
     If it `waits`, `once` also goes on until the runs that it started are over.
 
     Raises `StateDirectoryUnsafe`, `StateDirectoryHeld`, `StoreTooNew`, `EpochRefused` or `EpochPassed` (a successor took over),
-    `StoreMalformed`, and `OSError` or `sqlite3.Error` where the state directory can't be used.
+    `StoreMalformed`, `CannotListen`, and `OSError` or `sqlite3.Error` where the state directory can't be used.
     """
     try:
         await _serve(settings, log, sinks, reload, signals, once, waits)
@@ -98,6 +102,7 @@ async def _serve(
             refuse_strange(state / STORE, migrate(state / STORE))
         (state / STORE).chmod(0o600)
         declarer = Declarer(settings, math.inf if once else PATIENCE)
+        listener = None if once else stack.enter_context(_listener(state, declarer, log))
 
         def make_alarm(ring: Callable[[], None]) -> SchedulerAlarm:
             return stack.enter_context(SchedulerAlarm(ring))
@@ -105,14 +110,18 @@ async def _serve(
         inotify = _inotify(settings, state)
         store = Store(await connect(state / STORE))
         try:
-            supervisor = Supervisor(state, settings, _world(state, declarer, inotify), store, log, make_alarm)
+            supervisor = Supervisor(
+                state, settings, _world(state, declarer, inotify, listener), store, log, make_alarm
+            )
             supervisor.verdicts.tell = sinks.add
             checkpointer = stack.enter_context(closing(Checkpointer(state / STORE)))
             _collect_rarely()
             async with anyio.create_task_group() as tasks:
-                obedience = Obedience(supervisor, declarer, log, reload)
+                obedience = Obedience(supervisor, declarer, listener, log, reload)
                 signals.obey(asyncio.get_running_loop(), log, obedience.stop, obedience.reload)
                 tasks.start_soon(obedience.run)
+                if listener is not None:
+                    await tasks.start(listener.run)
                 room = Room(state, lambda: supervisor.low_disk, supervisor.note_room, log)
                 await room.look()
                 tasks.start_soon(room.run)
@@ -132,8 +141,25 @@ def _inotify(settings: Settings, state: Path) -> Inotify:
     return Inotify(state / INBOX, watch.step, watch.debounce, watch.limit_share, settings.scan.period)
 
 
-def _world(state: Path, declarer: Declarer, inotify: Inotify) -> World:
+def _listener(
+    state: Path, declarer: Declarer, log: structlog.typing.FilteringBoundLogger
+) -> AbstractContextManager["Listener | None"]:
+    """What listens; None where the settings say nothing of it. Raises `CannotListen` and `OSError`."""
+    http = declarer.settings.http
+    if http is None:
+        return nullcontext()
+    from runward.daemon.web.listener import Listener  # a server and its framework, which few need
+
+    return Listener(state, http, lambda: declarer.settings, log)
+
+
+def _world(state: Path, declarer: Declarer, inotify: Inotify, listener: "Listener | None") -> World:
     """The real one."""
+    if listener is None:
+        messenger, troubles, http = SettingsMessenger(declarer.notified), declarer.degraded, _nowhere
+    else:
+        messenger = SettingsMessenger(declarer.notified, listener.links.of_notice)
+        troubles, http = (lambda: [*declarer.degraded(), *listener.degraded()]), listener.report
     return World(
         SystemClock(),
         RealFiles(state),
@@ -145,9 +171,14 @@ def _world(state: Path, declarer: Declarer, inotify: Inotify) -> World:
         declarer.play,
         declarer.covering,
         declarer,
-        SettingsMessenger(declarer.notified),
-        declarer.degraded,
+        messenger,
+        troubles,
+        http,
     )
+
+
+def _nowhere() -> HttpReport | None:
+    return None
 
 
 def _collect_rarely() -> None:
@@ -168,6 +199,11 @@ def _make_own_roots(settings: Settings) -> None:
             Path(root.path).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
+def _listen(settings: Settings) -> tuple[str, ...]:
+    """Where a daemon of these settings listens."""
+    return () if settings.http is None else settings.http.listen
+
+
 class Obedience:
     """What signals have the daemon do: end, or read its settings again; wrong ones change nothing."""
 
@@ -175,11 +211,14 @@ class Obedience:
         self,
         supervisor: Supervisor,
         declarer: Declarer,
+        listener: "Listener | None",
         log: structlog.typing.FilteringBoundLogger,
         load: Load,
     ) -> None:
         self._supervisor = supervisor
         self._declarer = declarer
+        self._listener = listener
+        self._listen = _listen(declarer.settings)
         self._log = log
         self._load = load
         self._wanted = anyio.Event()
@@ -187,6 +226,8 @@ class Obedience:
     def stop(self, name: str) -> None:
         """A signal to end came; each further one makes the end quicker."""
         self._log.info("stopping", signal=name)
+        if self._listener is not None:
+            self._listener.stop()
         self._supervisor.stop()
 
     def reload(self) -> None:
@@ -209,6 +250,8 @@ class Obedience:
             self._refuse(problems, "fix them, then `runward daemon reload`; the old ones hold")
         elif parsed.value.state_dir != self._supervisor.state_dir:
             self._refuse(["state_dir can't change while the daemon runs"], "restart it")
+        elif _listen(parsed.value) != self._listen:
+            self._refuse(["http.listen can't change while the daemon runs"], "restart it")
         else:
             await self._use(parsed.value)
         notify.ready(self._supervisor.doing())

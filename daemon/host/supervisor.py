@@ -44,6 +44,7 @@ from runward.daemon.watch.keeping import WatchKeeping
 from runward.daemon.watch.notifications import Notifications
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
+from runward.daemon.web.report import HttpReport
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.answering import (
     NO_CHAINS,
@@ -122,6 +123,8 @@ class World:
     messenger: Messenger = NOBODY
     troubles: Callable[[], list[str]] = list
     """What is wrong with the operator's files, for `status`."""
+    http: Callable[[], HttpReport | None] = lambda: None
+    """Where it listens, for `status`."""
 
 
 class SettingsNotTaken(Exception):
@@ -308,6 +311,7 @@ class Supervisor:
                 self._world.troubles,
             ),
             self._log,
+            self._world.http,
         )
 
     @property
@@ -419,6 +423,7 @@ class Supervisor:
         await self.watch.stands.wait()
         if self.is_stopping:
             return
+        await self.reporting.tell()  # who hears that it is ready finds where it listens
         self._log.info("ready", watched=self.coverage.watched, flat=self.coverage.flat)
         self.is_ready = True
         notify.ready(self.doing())

@@ -13,13 +13,13 @@ from typing import Final
 
 from runward.config.notification import Recipient
 from runward.config.template import TemplateError, parse_template
+from runward.daemon.configuration.secret_file import SecretUnusable, first_line
 from runward.daemon.notices.http import NotPosted, post
 from runward.daemon.store.tables.notices import PendingNotice
 
 PROGRAM_PATIENCE_S: Final = 10.0
 """Seconds that a program may take to tell somebody."""
 
-_LONGEST_FILE: Final = 4096
 _OF_SECRETS: Final = "whsec_"
 
 
@@ -27,11 +27,20 @@ class NotSent(Exception):
     """It was not delivered; the message says why, without an address or a secret."""
 
 
+class NoLink(Exception):
+    """It can't be known now where the recipient could answer; the message says why."""
+
+
 class SettingsMessenger:
     """Tells the recipients of the settings in force. Used in threads."""
 
-    def __init__(self, recipients: Callable[[], Sequence[Recipient]]) -> None:
+    def __init__(
+        self,
+        recipients: Callable[[], Sequence[Recipient]],
+        link: Callable[[PendingNotice], str | None] = lambda notice: None,
+    ) -> None:
         self._recipients = recipients
+        self._link = link
 
     def recipients(self, kind: str) -> tuple[str, ...]:
         """The names of those who are told of this kind."""
@@ -42,30 +51,34 @@ class SettingsMessenger:
         recipient = next((each for each in self._recipients() if each.name == notice.recipient), None)
         if recipient is None:
             return "the settings name this recipient no more"
-        return send(recipient, notice)
+        try:
+            url = self._link(notice)
+        except NoLink as error:
+            return str(error)
+        return send(recipient, notice, url)
 
 
-def send(recipient: Recipient, notice: PendingNotice) -> str | None:
-    """Tell the recipient. Returns why it was not told."""
+def send(recipient: Recipient, notice: PendingNotice, url: str | None = None) -> str | None:
+    """Tell the recipient; `url` is where it can answer. Returns why it was not told."""
     try:
         match recipient.means:
             case "command":
-                _run([_filled(word, notice) for word in recipient.command])
+                _run([_filled(word, notice, url) for word in recipient.command])
             case "desktop":
-                _run(["notify-send", "--app-name=runward", "--", notice.title, notice.text])
+                _run(["notify-send", "--app-name=runward", "--", notice.title, _with_link(notice, url)])
             case "ntfy":
-                _ntfy(recipient, notice)
+                _ntfy(recipient, notice, url)
             case "slack":
-                text = f"*{notice.title}*\n{notice.text}"
+                text = f"*{notice.title}*\n{_with_link(notice, url)}"
                 _post_json(_address(recipient), {"text": text}, {})
             case "webhook":
-                _webhook(recipient, notice)
+                _webhook(recipient, notice, url)
     except NotSent as error:
         return str(error)
     return None
 
 
-def _filled(word: str, notice: PendingNotice) -> str:
+def _filled(word: str, notice: PendingNotice, url: str | None) -> str:
     try:
         return parse_template(word).fill(
             {
@@ -74,11 +87,15 @@ def _filled(word: str, notice: PendingNotice) -> str:
                 "kind": notice.kind,
                 "subject": notice.subject,
                 "id": notice.id,
-                "url": "",
+                "url": url or "",
             }
         )
     except TemplateError as error:
         raise NotSent(str(error)) from error
+
+
+def _with_link(notice: PendingNotice, url: str | None) -> str:
+    return notice.text if url is None else f"{notice.text}\n{url}"
 
 
 def _run(argv: list[str]) -> None:
@@ -106,19 +123,22 @@ def _run(argv: list[str]) -> None:
             raise NotSent(f"{argv[0]} exited with {code}{f': {said[-1]}' if said else ''}")
 
 
-def _ntfy(recipient: Recipient, notice: PendingNotice) -> None:
+def _ntfy(recipient: Recipient, notice: PendingNotice, url: str | None) -> None:
     """As ntfy's documentation says: JSON with the topic, posted to the server's root."""
     server, _, topic = _address(recipient).rstrip("/").rpartition("/")
-    _post_json(f"{server}/", {"topic": topic, "title": notice.title, "message": notice.text}, {})
+    click = {} if url is None else {"click": url}
+    message = {"topic": topic, "title": notice.title, "message": _with_link(notice, url), **click}
+    _post_json(f"{server}/", message, {})
 
 
-def _webhook(recipient: Recipient, notice: PendingNotice) -> None:
+def _webhook(recipient: Recipient, notice: PendingNotice, url: str | None) -> None:
     """As the Standard Webhooks specification says: id, time and signature in headers, the time in the body, too."""
     data = {
         "id": notice.id,
         "subject": notice.subject,
         "title": notice.title,
         "text": notice.text,
+        **({} if url is None else {"url": url}),
     }
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(notice.created_at))
     body = json.dumps({"type": notice.kind, "timestamp": at, "data": data}, ensure_ascii=False).encode()
@@ -146,15 +166,10 @@ def _address(recipient: Recipient) -> str:
 
 
 def _first_line(path: str) -> str:
-    """The first line of a file that only its owner may read. Raises `NotSent`."""
     try:
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_mode & 0o077:
-                raise NotSent(f"others may read {path}: chmod 600 {path}")
-            text = file.read(_LONGEST_FILE).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise NotSent(f"{path} can't be read: {getattr(error, 'strerror', 'it is not UTF-8')}") from error
-    return text.partition("\n")[0].strip()
+        return first_line(path)
+    except SecretUnusable as error:
+        raise NotSent(str(error)) from error
 
 
 def _post_json(address: str, value: Mapping[str, str], headers: Mapping[str, str]) -> None:

@@ -126,12 +126,13 @@ class ApprovalRow(NamedTuple):
     chain: str
     definition: str
     asked_before: int
+    run_status: str
 
 
 _APPROVALS = (
     "select a.id, a.run, a.step, a.status, a.shown, a.shown_hash, a.asked_at, a.expires_at, a.decided_by, a.note,"
     " r.chain, r.definition, (select count(*) from approvals b where b.run = a.run and b.step = a.step and"
-    " b.asked_at < a.asked_at) from approvals a join chain_runs r on r.id = a.run"
+    " b.asked_at < a.asked_at), r.status from approvals a join chain_runs r on r.id = a.run"
 )
 
 

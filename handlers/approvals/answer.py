@@ -1,5 +1,7 @@
 """A person approves or denies: decided once, and only for what was shown."""
 
+from typing import Final
+
 from runward.handlers.approvals.effects import DecideApproval
 from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, Decision
 from runward.handlers.approvals.facts import ApprovalOf, ApprovalStanding
@@ -9,6 +11,9 @@ from runward.handlers.chains.advancing import position_of
 from runward.handlers.chains.facts import ChainRunOf
 from runward.handlers.chains.stepping import NotStarted
 from runward.handlers.effects import Deciding, Effects, Emit, Explain
+
+LINK: Final = "link"
+"""Who decided, where the link of a notice was used."""
 
 
 def decide(event: ApprovalRequested, given: Given) -> Deciding:
@@ -29,11 +34,15 @@ def decide(event: ApprovalRequested, given: Given) -> Deciding:
     if approval.expires_at is not None and given.at >= approval.expires_at:
         return _refused(event.run, f"the {word} of {event.approval}: its time is over")
     rule = position_of(run, given.event_hash).step(approval.step).approval
+    if rule is not None and rule.not_by_launcher and event.by_link:
+        why = "nobody can tell whether who holds the link fired the chain; use `runward chain approve`"
+        return _refused(event.run, f"the {word} of {event.approval}: {why}")
     if rule is not None and rule.not_by_launcher and event.said_by == run.said_by:
         return _refused(event.run, f"the {word} of {event.approval}: {event.said_by} fired the chain")
+    by = LINK if event.by_link else event.said_by
     if event.decision == "denied":
-        return decided(approval, given.at, "denied", event.note, event.said_by)
-    return (yield from approved(approval, given, event.note, event.said_by))
+        return decided(approval, given.at, "denied", event.note, by)
+    return (yield from approved(approval, given, event.note, by))
 
 
 def approved(approval: ApprovalStanding, given: Given, note: str, by: str) -> Asking[Effects]:

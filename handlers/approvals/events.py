@@ -48,6 +48,8 @@ class ApprovalRequested(Request):
     decision: Literal["approved", "denied"]
     note: str = ""
     said_by: str = ""
+    by_link: bool = False
+    """Whether it was answered by the link of a notice: nobody knows who holds that."""
 
     @property
     def lane(self) -> str:

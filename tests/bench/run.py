@@ -19,6 +19,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[2])
 from tests.bench.agreement import agreement
 from tests.bench.beyond import beyond
 from tests.bench.bursts import in_one_look, known_before
+from tests.bench.chains import chains
 from tests.bench.commands import commands
 from tests.bench.figure import Figure
 from tests.bench.hashing import hashing
@@ -31,6 +32,7 @@ from tests.bench.memory import flat
 from tests.bench.million import million
 from tests.bench.product import DaemonFailed
 from tests.bench.report import document, table
+from tests.bench.schedules import schedules
 from tests.bench.scratch import in_memory
 from tests.bench.start import start
 from tests.bench.storms import storms
@@ -53,6 +55,8 @@ SECTIONS = (
     "transcript",
     "home",
     "hook",
+    "chains",
+    "schedules",
     "million",
 )
 
@@ -77,6 +81,8 @@ def _sections(
         "launcher": lambda: launcher(memory, 3 if quick else 20, repeats),
         "commands": lambda: commands(memory, 1 if quick else 5, repeats),
         "hash": lambda: hashing(disk, 2 if quick else 8, repeats),
+        "chains": lambda: chains(disk, 3 if quick else 25, 4 if quick else 1_000, repeats),
+        "schedules": lambda: schedules(disk, 100 if quick else 10_000, 50 if quick else 1_000, repeats),
         "transcript": lambda: transcript(disk, 20 if quick else 200, 20 if quick else 200, repeats),
         "home": lambda: home(disk, 300 if quick else 10_000, repeats),
         "hook": lambda: hook(disk, 5 if quick else 50, repeats),

@@ -391,6 +391,8 @@ def test_the_settings_as_json_hold_every_key() -> None:
         "scan": {"period": 30.0},
         "actions": {},
         "notify": [],
+        "http": None,
+        "webhooks": {},
     }
 
 

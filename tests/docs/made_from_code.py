@@ -7,18 +7,20 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final, TypeVar, get_args
 
 from tests.docs.pages import ROOT
 
 from runward.handlers import effects, facts
+from runward.handlers.chains.states import RUN, STEP
 from runward.handlers.events import Event
 from runward.handlers.route import HANDLERS
 from runward.handlers.sessions.reasons import MEANINGS
 
+Status = TypeVar("Status", bound=str)
 _EFFECTS: Final = {kind.__name__ for kind in get_args(effects.Effect)}
 _QUESTIONS: Final = {kind.__name__ for kind in facts.QUESTIONS}
 # The function behind a handler's name, where it isn't `decide` in the file of that name.
@@ -105,12 +107,24 @@ def states_of_a_session() -> str:
     return "\n".join(lines)
 
 
+def _states(table: Mapping[Status, tuple[Status, ...]], first: Sequence[str]) -> str:
+    """A state diagram of a table of statuses. What may stay as it is has no arrow to itself."""
+    lines = ["```mermaid", "stateDiagram-v2", *(f"    [*] --> {status}" for status in first)]
+    lines += [f"    {status} --> {each}" for status in table for each in table[status] if each != status]
+    return "\n".join([*lines, "```"])
+
+
 PARTS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
     "folders": ("docs/architecture.md", folders),
     "events": ("docs/reference.md", events),
     "handlers": ("docs/reference.md", handlers),
     "effects": ("docs/reference.md", effects_table),
     "questions": ("docs/reference.md", questions),
+    "states of a chain run": ("docs/chains.md", lambda: _states(RUN, ("running",))),
+    "states of a step": (
+        "docs/chains.md",
+        lambda: _states(STEP, ("waiting", "waiting_approval", "skipped", "running")),
+    ),
     "states of a session": ("docs/sessions.md", lambda: f"```mermaid\n{states_of_a_session()}\n```"),
 }
 """What is made from the code: its name, the page that it stands on, and how it is made."""

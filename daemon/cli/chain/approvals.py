@@ -4,7 +4,6 @@ import json
 import shlex
 import sqlite3
 import time
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -65,18 +64,15 @@ def answer(
     settings: Settings, text: str, decision: Literal["approved", "denied"], said: str, *, as_json: bool
 ) -> None:
     """Leave the answer in the inbox, and wait for the decision where a daemon runs. Exits 1 if it does not count."""
-    from runward.daemon.inbox.requests import dump_request
-    from runward.daemon.inbox.spool import put
+    from runward.daemon.inbox.approval_answers import put_answer
     from runward.daemon.store.ownership import holder
-    from runward.handlers.approvals.events import ApprovalRequested
 
     with store_to_read(settings) as connection:
         row = _find(connection, text)
     if row.status != "asked":
         fail(f"{row.id} is {row.status} already{_by(row)}", NOT_SO)
-    request, state = str(uuid.uuid4()), Path(settings.state_dir)
-    event = ApprovalRequested(request, time.time(), row.id, row.run, decision, said)
-    put(state, request, dump_request(event))
+    state = Path(settings.state_dir)
+    request = put_answer(state, row, decision, said)
     decided = once_taken_up(state, lambda: _decided(settings, row.id, request))
     if decided is None and holder(state) is not None:
         fail("the daemon has not decided yet; the answer is kept", TIMED_OUT)
@@ -91,12 +87,13 @@ def answer(
 
 def _decided(settings: Settings, approval: str, request: str) -> str | None:
     """What was decided, or None yet. Exits 1 if the answer was refused."""
+    from runward.daemon.inbox import approval_answers
+
     with store_to_read(settings) as connection:
-        refused = reading_chains.why_refused(connection, request)
-        status = reading_chains.approvals_called(connection, approval)[0].status
-    if refused is not None:
-        fail(refused, NOT_SO)
-    return None if status == "asked" else status
+        found = approval_answers.decision(connection, approval, request)
+    if found is not None and found.refused is not None:
+        fail(found.refused, NOT_SO)
+    return None if found is None else found.status
 
 
 def _by(row: ApprovalRow) -> str:

@@ -1,7 +1,5 @@
 """`runward event`: telling the daemon that something happened."""
 
-import hashlib
-import time
 import uuid
 from pathlib import Path
 
@@ -42,26 +40,23 @@ def emit(
       runward event emit pr.opened base=main draft:=false pr_number:=1070
     """
     from runward.config.trigger import is_event_name
-    from runward.daemon.inbox.requests import dump_request
-    from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
+    from runward.daemon.inbox.occurrences import FieldsTooLong, put_occurrence
     from runward.daemon.store.ownership import prepare
-    from runward.handlers.chains.events import EventOccurred
 
     if not is_event_name(name):
         fail(f"{name!r} is not the name of an event: write letters, digits, '.', '_' and '-'", WRONG_USAGE)
     settings = settings_in_force(context)
     fields = values_of(values)
     known = identifier if identifier is not None else str(uuid.uuid4())
-    request = str(uuid.UUID(hashlib.sha256(f"{name}\n{known}".encode(errors="replace")).hexdigest()[:32]))
-    content = dump_request(EventOccurred(request, time.time(), name, known, fields, by_run=own_chain_run()))
-    if len(content) > MAXIMUM_REQUEST:
+    state = Path(settings.state_dir)
+    prepare(state)
+    try:
+        request = put_occurrence(state, name, known, fields, own_chain_run())
+    except FieldsTooLong:
         fail(
             "the fields are too long for an event (1 MiB): write them into a file, and give its name",
             WRONG_USAGE,
         )
-    state = Path(settings.state_dir)
-    prepare(state)
-    put(state, request, content)
     if as_json:
         print_json({"request": request, "name": name, "id": known})
     else:

@@ -60,6 +60,7 @@ def daemon(context: click.Context, once: bool, no_wait: bool, check: bool, quiet
     from runward.daemon.store.ownership import StateDirectoryHeld
     from runward.daemon.store.reading import StoreTooNew
     from runward.daemon.store.transaction import StoreMalformed
+    from runward.daemon.web.sockets import CannotListen
 
     root = context.find_root().obj
     try:
@@ -67,7 +68,7 @@ def daemon(context: click.Context, once: bool, no_wait: bool, check: bool, quiet
     except _refusals() as error:
         if once and isinstance(error, StateDirectoryHeld) and _ask_for_scan(settings.state_dir):
             return
-        is_lasting = isinstance(error, StoreTooNew | StateDirectoryUnsafe)
+        is_lasting = isinstance(error, StoreTooNew | StateDirectoryUnsafe | CannotListen)
         fail(str(error), WRONG_SETTINGS if is_lasting else TRY_AGAIN)
     except (OSError, sqlite3.Error, StoreMalformed) as error:
         if root["debug"]:
@@ -126,8 +127,9 @@ def _refusals() -> tuple[type[Exception], ...]:
     from runward.daemon.store.ownership import StateDirectoryHeld
     from runward.daemon.store.reading import StoreTooNew
     from runward.daemon.store.transaction import EpochRefused
+    from runward.daemon.web.sockets import CannotListen
 
-    return StateDirectoryUnsafe, StateDirectoryHeld, StoreTooNew, EpochRefused, EpochPassed
+    return StateDirectoryUnsafe, StateDirectoryHeld, StoreTooNew, EpochRefused, EpochPassed, CannotListen
 
 
 def _fault() -> str | None:

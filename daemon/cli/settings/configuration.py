@@ -21,7 +21,27 @@ def complaints_about(parsed: Parsed[Settings]) -> tuple[Problem, ...]:
     found += [find_agent(parsed.value, name).problems for name in agent_names(parsed.value)]
     found += [find_chain(parsed.value, name).problems for name in chain_names(parsed.value)]
     found.append(_rules_without_playbook(parsed.value))
+    found.append(_secret_of_webhooks(parsed.value))
     return tuple(dict.fromkeys(problem for each in found for problem in each))
+
+
+def _secret_of_webhooks(settings: Settings) -> tuple[Problem, ...]:
+    """What is wrong with the file of the secret, and that nothing listens for deliveries that it signs."""
+    path = settings.github_secret_file
+    if path is None:
+        return ()
+    from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
+
+    written = settings.origin.get("webhooks.github", path)
+    if settings.http is None:
+        message = "[webhooks.github] is set, and nothing listens"
+        return (Problem(written, None, None, message, "add [http] to the settings", "warning"),)
+    try:
+        secret_of(path)
+    except SecretUnusable as error:
+        fix = "write the secret into a file of mode 0600"
+        return (Problem(written, None, None, f"webhooks.github.secret_file: {error}", fix),)
+    return ()
 
 
 def _rules_without_playbook(settings: Settings) -> tuple[Problem, ...]:

@@ -125,7 +125,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "pid": pid or None,
             "epoch": reading.epoch(connection),
             "version": report.get("version"),
-            "http": None,
+            "http": report.get("http"),
             "sessions": dict(reading.sessions_by_status(connection)),
             "chains": _chains(settings, connection),
             "chain_runs": reading_chains.runs_by_status(connection),

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 from pydantic_core import from_json, to_json
 
@@ -10,8 +10,16 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_float, as_int, listed
+from runward.handlers.chains import states
 from runward.handlers.chains.advancing import WAITS
-from runward.handlers.chains.effects import OpenChainRun, SetChainRun, SetChainStatus, SetStep
+from runward.handlers.chains.effects import (
+    ChainRunStatus,
+    OpenChainRun,
+    SetChainRun,
+    SetChainStatus,
+    SetStep,
+    StepStatus,
+)
 from runward.handlers.chains.facts import (
     ChainFires,
     ChainFiresNow,
@@ -38,10 +46,16 @@ STEP: Final = Write(
     " reason_summary = excluded.reason_summary, outcome = excluded.outcome, finished_at = excluded.finished_at,"
     " started_at = case excluded.status when 'running' then excluded.started_at else started_at end,"
     " value = coalesce(excluded.value, value), session_key = coalesce(excluded.session_key, session_key)"
+    " where chain_steps.status in (select value from json_each(?11))"
 )
 RUN: Final = Write(
     "update chain_runs set status = ?, reason_code = ?, reason_summary = ?, current_step = ?, updated_at = ? where id = ?"
+    " and status in (select value from json_each(?))"
 )
+"""From one status to the next. It refuses a change that `states.RUN` does not name."""
+_AFTER_RUN: Final = {status: listed(states.before(states.RUN, status)) for status in get_args(ChainRunStatus)}
+_AFTER_STEP: Final = {status: listed(states.before(states.STEP, status)) for status in get_args(StepStatus)}
+"""What each status may follow, as JSON."""
 
 
 STATUS: Final = Write(
@@ -91,12 +105,12 @@ def _step(batch: "Batch", job: Job, effect: SetStep) -> None:
     value = None if effect.value is None else to_json(effect.value).decode()
     outcome = None if effect.outcome is None else to_json(effect.outcome).decode()
     row = (effect.run, effect.step, effect.attempt, effect.status, effect.reason_code, effect.reason_summary)
-    batch.row(STEP, (*row, value, effect.session_key, outcome, effect.at))
+    batch.row(STEP, (*row, value, effect.session_key, outcome, effect.at, _AFTER_STEP[effect.status]))
 
 
 def _run(batch: "Batch", job: Job, effect: SetChainRun) -> None:
     said = (effect.status, effect.reason_code, effect.reason_summary, effect.current_step, effect.at)
-    batch.row(RUN, (*said, effect.run))
+    batch.row(RUN, (*said, effect.run, _AFTER_RUN[effect.status]))
 
 
 async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStanding]:

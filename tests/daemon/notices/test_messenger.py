@@ -15,7 +15,7 @@ import pytest
 
 from runward.config.notification import Means, Recipient
 from runward.daemon.notices import messenger
-from runward.daemon.notices.messenger import SettingsMessenger, send
+from runward.daemon.notices.messenger import NoLink, SettingsMessenger, send
 from runward.daemon.store.tables.notices import PendingNotice
 
 NOTICE = PendingNotice(
@@ -138,6 +138,32 @@ def test_a_webhook_is_signed_as_standard_webhooks_says(service: Service, tmp_pat
     expected = b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
     assert headers["webhook-signature"] == f"v1,{expected}"
     assert json.loads(body)["type"] == "chain.failed"
+
+
+URL = "https://runward.example/approvals/ap_1?signature=f"
+
+
+def test_a_link_is_told_by_every_means(service: Service, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    command = ("sh", "-c", 'printf "%s" "$1" > "$0"', str(told), "{{ with.url }}")
+    assert send(Recipient(("*",), "command", command), NOTICE, URL) is None
+    assert told.read_text() == URL
+    for means in ("slack", "ntfy", "webhook"):
+        assert send(Recipient(("*",), means, address=f"{service.address}/topic"), NOTICE, URL) is None
+    slack, ntfy, webhook = (json.loads(body) for _, _, body in service.received)
+    assert slack["text"].endswith(f"{NOTICE.text}\n{URL}")
+    assert (ntfy["message"], ntfy["click"]) == (f"{NOTICE.text}\n{URL}", URL)
+    assert (webhook["data"]["text"], webhook["data"]["url"]) == (NOTICE.text, URL)
+
+
+def test_a_notice_whose_link_is_not_known_now_is_tried_again() -> None:
+    def unknown(notice: PendingNotice) -> str | None:
+        raise NoLink("the store is busy")
+
+    recipients = (Recipient(("chain.*",), "command", ("true",)),)
+    told = SettingsMessenger(lambda: recipients, unknown)
+    (name,) = told.recipients("chain.failed")
+    assert told.send(NOTICE._replace(recipient=name)) == "the store is busy"
 
 
 @pytest.mark.parametrize("means", ["slack", "ntfy", "webhook"])

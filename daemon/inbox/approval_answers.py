@@ -1,0 +1,37 @@
+"""Answering an approval: the one way for commands and for links."""
+
+import sqlite3
+import time
+import uuid
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.spool import put
+from runward.daemon.store import reading_chains
+from runward.daemon.store.reading_chains import ApprovalRow
+from runward.handlers.approvals.events import ApprovalRequested
+
+Answer: TypeAlias = Literal["approved", "denied"]
+
+
+class Decided(NamedTuple):
+    """How the approval stands now that the answer was taken up: its status, or why the answer was refused."""
+
+    status: str
+    refused: str | None = None
+
+
+def put_answer(state: Path, row: ApprovalRow, answer: Answer, note: str, *, by_link: bool = False) -> str:
+    """Leave the answer in the inbox, durably; returns the request's name. Raises `OSError`."""
+    request = str(uuid.uuid4())
+    event = ApprovalRequested(request, time.time(), row.id, row.run, answer, note, by_link=by_link)
+    put(state, request, dump_request(event))
+    return request
+
+
+def decision(connection: sqlite3.Connection, approval: str, request: str) -> Decided | None:
+    """What came of an answer, or None yet."""
+    refused = reading_chains.why_refused(connection, request)
+    status = reading_chains.approvals_called(connection, approval)[0].status
+    return None if refused is None and status == "asked" else Decided(status, refused)

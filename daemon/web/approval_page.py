@@ -1,0 +1,102 @@
+"""The page of an approval: plain HTML that runs nothing, with everything of others escaped."""
+
+import base64
+import hashlib
+import json
+import shlex
+import time
+import unicodedata
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse, Response
+
+from runward.config.json_value import JsonValue
+from runward.daemon.store.reading_chains import ApprovalRow
+
+LONGEST_NOTE: Final = 2000
+
+_MOST_SHOWN: Final = 256 << 10
+"""Characters of each part; the hash covers all of it."""
+
+_STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:50rem;padding:0 1rem;color:#111;background:#fff}"
+    "pre{background:#f4f4f4;padding:.75rem;overflow-x:auto;white-space:pre-wrap;overflow-wrap:anywhere}"
+    "dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1rem}dd{margin:0}"
+    "input{font:inherit;display:block;width:100%;box-sizing:border-box;margin:.25rem 0 1rem}"
+    "button{font:inherit;padding:.4rem 1.2rem;margin-right:.5rem}.small{font-size:.85rem;color:#555}"
+    "@media(prefers-color-scheme:dark){body{color:#eee;background:#111}pre{background:#222}.small{color:#aaa}}"
+)
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+
+_HEADERS: Final = {
+    "content-security-policy": f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'",
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-robots-tag": "noindex",
+}
+
+_TEMPLATE: Final = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined
+).get_template("approval_page.html")
+
+
+def said_page(status: int, heading: str, said: str) -> Response:
+    """A page that only says something."""
+    return _page(status, heading=heading, said=said, row=None)
+
+
+def question_page(row: ApprovalRow) -> Response:
+    """The page that shows what will run, and asks."""
+    shown = json.loads(row.shown)
+    parts = [
+        ("Directory", visible(str(shown["cwd"])) if shown.get("cwd") else ""),
+        *((title, _listed(shown.get(key))) for title, key in _PARTS),
+    ]
+    return _page(
+        200,
+        heading=f"{row.chain}: step {step_name(row)} waits for a person",
+        said="",
+        row=row,
+        step=step_name(row),
+        asked=_moment(row.asked_at),
+        expires=None if row.expires_at is None else _moment(row.expires_at),
+        command=visible(shlex.join(shown["argv"]))[:_MOST_SHOWN],
+        shown=[(title, text[:_MOST_SHOWN]) for title, text in parts if text],
+        longest_note=LONGEST_NOTE,
+    )
+
+
+_PARTS: Final = (
+    ("Variables", "env"),
+    ("Outcomes before it", "outcomes"),
+    ("Artifacts before it", "artifacts"),
+)
+
+
+def step_name(row: ApprovalRow) -> str:
+    """The id of the step that waits."""
+    return str(json.loads(row.definition)["steps"][row.step].get("id", f"step{row.step}"))
+
+
+def visible(text: str) -> str:
+    """The text with every character written out that is not seen, or that has others seen in another order."""
+    return "".join(
+        char if char == "\n" or unicodedata.category(char)[0] != "C" else f"\\u{ord(char):04x}"
+        for char in text
+    )
+
+
+def _listed(value: JsonValue) -> str:
+    return visible(json.dumps(value, ensure_ascii=False, indent=2)) if value else ""
+
+
+def _moment(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+
+
+def _page(status: int, **values: object) -> Response:
+    return HTMLResponse(_TEMPLATE.render(style=_STYLE, **values), status, headers=_HEADERS)

@@ -1,0 +1,133 @@
+"""`POST /webhooks/github`: deliveries of GitHub, each durable before it is answered."""
+
+import hashlib
+import hmac
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import anyio
+import anyio.to_thread
+import structlog
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
+from runward.daemon.inbox.occurrences import FieldsTooLong, put_occurrence
+from runward.daemon.web.body import BodyReader, BodyTooLong
+from runward.daemon.web.github_events import occurrence_of
+from runward.handlers.layouts.foreign_json import NotJson, read_json
+
+MOST: Final = 5 << 20
+"""Bytes of a delivery's body."""
+
+THREADS: Final = 4
+"""Deliveries that are checked and kept at the same time."""
+
+_SIGNATURE: Final = re.compile(r"sha256=([0-9a-f]{64})")
+_DELIVERY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class _Answer(NamedTuple):
+    status: int
+    text: str
+
+
+_NO_SECRET: Final = _Answer(404, "no secret is set: [webhooks.github] of the settings names its file")
+
+
+class GithubWebhook:
+    """Checks deliveries and puts their events into the inbox, as `event emit` does.
+
+    `secret_file` is asked for each delivery: a new secret counts at once.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        secret_file: Callable[[], str | None],
+        bodies: BodyReader,
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self._state = state
+        self._secret_file = secret_file
+        self._bodies = bodies
+        self._log = log
+        self._threads = anyio.CapacityLimiter(THREADS)
+        self._trouble: str | None = None
+        self._refused_at = -1.0
+
+    def degraded(self) -> list[str]:
+        """What keeps deliveries from being taken, for `status`."""
+        return [] if self._trouble is None else [f"webhooks.github: {self._trouble}"]
+
+    async def endpoint(self, request: Request) -> Response:
+        """Answer a delivery."""
+        kind = request.headers.get("x-github-event", "")
+        delivery = request.headers.get("x-github-delivery", "")
+        try:
+            body = await self._bodies.read(request, MOST)
+        except BodyTooLong:
+            long = _Answer(413, f"the body has more than {MOST} bytes")
+            answer = long if self._secret_file() is not None else _NO_SECRET
+        else:
+            signature = request.headers.get("x-hub-signature-256", "")
+            answer = await anyio.to_thread.run_sync(
+                self._take, body, signature, kind, delivery, limiter=self._threads
+            )
+        self._say(answer, kind[:128], delivery[:128])
+        return PlainTextResponse(f"{answer.text}\n", answer.status)
+
+    def _say(self, answer: _Answer, kind: str, delivery: str) -> None:
+        """Log it; of refusals, which everybody can bring about, one a second."""
+        now = time.monotonic()
+        if answer.status != 202:
+            if now - self._refused_at < 1.0:
+                return
+            self._refused_at = now
+        self._log.info(
+            "webhook.answered", status=answer.status, what=answer.text, delivery=delivery, kind=kind
+        )
+
+    def _take(self, body: bytes, signature: str, kind: str, delivery: str) -> _Answer:
+        path = self._secret_file()
+        if path is None:
+            return _NO_SECRET
+        try:
+            secret = secret_of(path)
+        except SecretUnusable as error:
+            self._trouble = str(error)
+            return _Answer(503, "the file of the secret can't be used; `runward status` says why")
+        self._trouble = None
+        found = _SIGNATURE.fullmatch(signature)
+        right = hmac.new(secret, body, hashlib.sha256).hexdigest()
+        if not hmac.compare_digest(right, found[1] if found else "") or found is None:
+            return _Answer(401, "the signature (X-Hub-Signature-256) is missing or wrong")
+        return self._keep(body, kind, delivery)
+
+    def _keep(self, body: bytes, kind: str, delivery: str) -> _Answer:
+        """Put the event of a signed delivery into the inbox."""
+        payload = read_json(body)
+        if isinstance(payload, NotJson):
+            fix = "set the webhook's content type to application/json"
+            return _Answer(400, f"the body can't be read: {payload.message}; {fix}")
+        if not isinstance(payload, dict):
+            return _Answer(400, "the body is not a JSON object")
+        if not kind:
+            return _Answer(400, "the header X-GitHub-Event is missing")
+        if _DELIVERY.fullmatch(delivery) is None:
+            return _Answer(400, "the header X-GitHub-Delivery is missing or not an id")
+        occurrence = occurrence_of(kind, payload)
+        if occurrence is None:
+            return _Answer(202, "accepted: no event follows from it")
+        try:
+            put_occurrence(self._state, occurrence.name, delivery, occurrence.fields)
+        except FieldsTooLong:
+            return _Answer(400, "the fields are too long for an event (1 MiB)")
+        except OSError as error:
+            self._trouble = f"a delivery can't be kept: {error.strerror}"
+            self._log.error("webhook.not_kept", delivery=delivery, why=error.strerror)
+            return _Answer(503, "it can't be kept now: deliver it again later")
+        return _Answer(202, f"accepted: {occurrence.name}")

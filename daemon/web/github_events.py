@@ -1,0 +1,62 @@
+"""Which event a delivery of GitHub is, and the fields that chains see of it."""
+
+from typing import NamedTuple
+
+from runward.config.json_value import JsonValue
+
+
+class Occurrence(NamedTuple):
+    """An event's name and its fields."""
+
+    name: str
+    fields: dict[str, JsonValue]
+
+
+def occurrence_of(kind: str, payload: dict[str, JsonValue]) -> Occurrence | None:
+    """The event that a delivery of this kind (`X-GitHub-Event`) tells of; None for the many that are none of ours.
+
+    A field that the payload does not have is null.
+    """
+    match kind, payload.get("action"):
+        case "pull_request", "opened":
+            return Occurrence("pr.opened", _pull_request(payload))
+        case "pull_request", "closed" if _at(payload, "pull_request", "merged") is True:
+            return Occurrence("pr.merged", _pull_request(payload))
+        case "issues", "opened":
+            return Occurrence("issue.created", _issue(payload))
+        case _:
+            return None
+
+
+def _pull_request(payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    found = "pull_request"
+    return {
+        "pr_number": _at(payload, found, "number"),
+        "base": _at(payload, found, "base", "ref"),
+        "head": _at(payload, found, "head", "ref"),
+        "draft": _at(payload, found, "draft"),
+        "title": _at(payload, found, "title"),
+        "author": _at(payload, found, "user", "login"),
+        "url": _at(payload, found, "html_url"),
+        "repository": _at(payload, "repository", "full_name"),
+    }
+
+
+def _issue(payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    labels = _at(payload, "issue", "labels")
+    names = [_at(each, "name") for each in labels] if isinstance(labels, list) else []
+    return {
+        "issue_number": _at(payload, "issue", "number"),
+        "title": _at(payload, "issue", "title"),
+        "author": _at(payload, "issue", "user", "login"),
+        "url": _at(payload, "issue", "html_url"),
+        "repository": _at(payload, "repository", "full_name"),
+        "labels": [name for name in names if isinstance(name, str)],
+    }
+
+
+def _at(value: JsonValue, *keys: str) -> JsonValue:
+    """What stands under these keys, one inside the other."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

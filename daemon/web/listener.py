@@ -1,0 +1,80 @@
+"""Listening, as the settings say: opened before the daemon is ready, closed when it stops."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import anyio.abc
+import structlog
+
+from runward.config.listening import Http
+from runward.config.settings import Settings
+from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
+from runward.daemon.web.app import Web
+from runward.daemon.web.links import Links
+from runward.daemon.web.report import HttpReport
+from runward.daemon.web.server import WebServer
+from runward.daemon.web.sockets import CannotListen, open_sockets
+
+
+class Listener:
+    """What a daemon listens on, and what it answers there.
+
+    `settings` are those in force at any moment; where it listens is said by those at the start.
+    Raises `CannotListen` and `OSError`.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        http: Http,
+        settings: Callable[[], Settings],
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        _check_secret(settings().github_secret_file)
+        self._settings = settings
+        self.links = Links(state, self._base)
+        self._opened = open_sockets(http.listen)
+        self._web = Web(state, settings, self.links, log)
+        self._server = WebServer(self._opened, self._web.app, log)
+        log.info("listening", address=self._opened.url, socket=self._opened.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._opened.close()
+
+    def report(self) -> HttpReport:
+        """Where it listens, for `status`."""
+        return HttpReport(self._opened.url, self._opened.path)
+
+    def degraded(self) -> list[str]:
+        """What is wrong, for `status`."""
+        return self._web.degraded()
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Serve until `stop`, or cancelled."""
+        await self._server.run(task_status=task_status)
+
+    def stop(self) -> None:
+        """Take no more clients."""
+        self._server.stop()
+
+    def _base(self) -> str | None:
+        """What links begin with."""
+        http = self._settings().http
+        return (http.url if http is not None else None) or self._opened.url
+
+
+def _check_secret(path: str | None) -> None:
+    """Raises `CannotListen` where the secret can't be used."""
+    if path is None:
+        return
+    try:
+        secret_of(path)
+    except SecretUnusable as error:
+        raise CannotListen(f"webhooks.github.secret_file: {error}") from error

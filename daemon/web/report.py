@@ -1,0 +1,11 @@
+"""What the daemon says of where it listens."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReport:
+    """Where the daemon listens: the URL of its address, and the path of its socket in the file system."""
+
+    address: str | None
+    socket: str | None

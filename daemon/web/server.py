@@ -1,0 +1,136 @@
+"""The HTTP server in the daemon's loop, within bounds: whatever clients do, runs are judged meanwhile."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+import anyio
+import anyio.abc
+import h11
+import structlog
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from runward.daemon.web.sockets import BACKLOG, Opened
+
+CONNECTIONS: Final = 64
+"""Clients at the same time; who comes beyond them is turned away."""
+
+CONNECTION_S: Final = 30.0
+"""Seconds that a connection may take as a whole: its one request and the answer."""
+
+HEADERS: Final = 32 << 10
+"""Bytes of a request's line and headers."""
+
+PIECES: Final = 10_000
+"""Pieces that a body may come in. Each costs time in the loop, however short it is."""
+
+READ_AT_ONCE: Final = 16 << 10
+"""Bytes that are read from a connection before others have their turn."""
+
+GRACE_S: Final = 1
+"""Seconds that requests may still take when the daemon is told to stop."""
+
+
+class _Pieces(h11.Connection):
+    """A connection that counts the pieces of what it gets."""
+
+    pieces = 0
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        self.pieces += 1
+        if self.pieces > PIECES:
+            raise h11.RemoteProtocolError("the body comes in too many pieces")
+        return super().next_event()
+
+
+class _Bounded(H11Protocol):
+    """One connection, which carries one request and has an end."""
+
+    _end: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        if len(self.connections) >= CONNECTIONS:
+            transport.abort()
+            return
+        self.conn = _Pieces(h11.SERVER, HEADERS)
+        transport.max_size = READ_AT_ONCE  # type: ignore[attr-defined] # of asyncio's transports over selectors
+        # Aborted, not closed: closing waits until the client has read what is left.
+        self._end = self.loop.call_later(CONNECTION_S, transport.abort)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._end is None:
+            return  # turned away
+        self._end.cancel()
+        super().connection_lost(exc)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which leaves signals to the daemon."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _ToLog(logging.Handler):
+    """uvicorn's own words in the daemon's log; what clients do wrong is no warning there."""
+
+    def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.ERROR:
+            self._log.error("http.failed", why=record.getMessage().strip(), exc_info=record.exc_info)
+        else:
+            self._log.debug("http.said", what=record.getMessage())
+
+
+class WebServer:
+    """Serves an application on open sockets until it is told to stop."""
+
+    def __init__(self, opened: Opened, app: ASGIApp, log: structlog.typing.FilteringBoundLogger) -> None:
+        self._opened = opened
+        _have_it_logged(log)
+        config = uvicorn.Config(
+            app,
+            http=_Bounded,
+            loop="none",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            headers=[("connection", "close")],
+            backlog=BACKLOG,
+            h11_max_incomplete_event_size=HEADERS,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        self._server = _Server(config)
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Serve until `stop`, or cancelled."""
+        task_status.started()
+        try:
+            await self._server.serve(list(self._opened.sockets))
+        finally:
+            for connection in list(self._server.server_state.connections):
+                connection.transport.abort()
+
+    def stop(self) -> None:
+        """Take no more clients, and end what is going on soon."""
+        self._server.should_exit = True
+
+
+def _have_it_logged(log: structlog.typing.FilteringBoundLogger) -> None:
+    logger = logging.getLogger("uvicorn.error")
+    logger.handlers[:] = [_ToLog(log)]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False

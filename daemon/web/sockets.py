@@ -1,0 +1,129 @@
+"""The sockets that the daemon listens on: opened before it says that it is ready."""
+
+import errno
+import os
+import socket
+import stat
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from runward.config.listening import SocketPath, TcpAddress, address_of
+
+BACKLOG: Final = 64
+"""Connections that may wait until they are accepted."""
+
+
+class CannotListen(Exception):
+    """An address can't be listened on, or what is needed for listening is missing; the message says what to do."""
+
+
+class Opened(NamedTuple):
+    """Sockets that listen: the TCP addresses as URLs, and the paths in the file system."""
+
+    sockets: tuple[socket.socket, ...]
+    urls: tuple[str, ...]
+    paths: tuple[str, ...]
+
+    @property
+    def url(self) -> str | None:
+        """The first TCP address."""
+        return next(iter(self.urls), None)
+
+    @property
+    def path(self) -> str | None:
+        """The first path."""
+        return next(iter(self.paths), None)
+
+    def close(self) -> None:
+        """Close them, and remove those in the file system. Whoever served them may have closed them already."""
+        for each in self.sockets:
+            each.close()
+        for path in self.paths:
+            _remove(path)
+
+
+def open_sockets(addresses: Sequence[str]) -> Opened:
+    """Listen on all of these addresses, or on none. Raises `CannotListen`."""
+    sockets: list[socket.socket] = []
+    urls: list[str] = []
+    paths: list[str] = []
+    try:
+        for text in addresses:
+            address = address_of(text)
+            assert address is not None, "the settings were checked"
+            if isinstance(address, TcpAddress):
+                sockets.append(_tcp(address))
+                urls.append(address._replace(port=sockets[-1].getsockname()[1]).url)
+            else:
+                sockets.append(_in_file_system(address))
+                paths.append(address.path)
+    except OSError as error:
+        Opened(tuple(sockets), (), tuple(paths)).close()
+        raise CannotListen(_said(text, error)) from error
+    return Opened(tuple(sockets), tuple(urls), tuple(paths))
+
+
+def _tcp(address: TcpAddress) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if made.family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind((address.host, address.port))
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _in_file_system(address: SocketPath) -> socket.socket:
+    """A socket that only this user may connect to. One that a killed daemon left behind is replaced."""
+    _make_way(address.path)
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        os.fchmod(
+            made.fileno(), 0o600
+        )  # before it has a name: there is no moment at which others may connect
+        made.bind(address.path)
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _make_way(path: str) -> None:
+    """Remove a socket on which nobody listens. Raises `OSError` where something else is there."""
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise FileExistsError(errno.EEXIST, "something else than a socket is there")
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except BlockingIOError:
+            pass  # somebody listens, and has much to do
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def _said(address: str, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        fix = "stop the program that listens there (`ss -ltnxp` names it), or write another address in [http] listen"
+        return f"http.listen: {address} is taken by another program: {fix}"
+    if error.errno == errno.EACCES:
+        fix = "write a port from 1024 on, or a path in a directory of your own"
+        return f"http.listen: this user may not listen on {address}: {fix}"
+    return f"http.listen: nothing can listen on {address}: {error.strerror}; write another address in [http] listen"

@@ -1,0 +1,31 @@
+"""Which status of a chain run and of a step may follow which.
+
+The store executes these tables: a change that they do not name is refused. The page of chains draws them.
+"""
+
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from runward.handlers.chains.effects import ChainRunStatus, StepStatus
+
+_ENDS: Final = ("failed", "timed_out", "aborted", "cancelled")
+
+RUN: Final[Mapping[ChainRunStatus, tuple[ChainRunStatus, ...]]] = {
+    "running": ("running", "waiting_approval", "completed", *_ENDS),
+    "waiting_approval": ("waiting_approval", "running", "completed", *_ENDS),
+}
+"""The status of a chain run, with those that may follow it. Nothing follows one that is not here."""
+
+STEP: Final[Mapping[StepStatus, tuple[StepStatus, ...]]] = {
+    "waiting": ("waiting", "waiting_approval", "skipped", "running", *_ENDS),
+    "waiting_approval": ("waiting_approval", "waiting", "skipped", "running", *_ENDS),
+    "running": ("running", "completed", *_ENDS),
+}
+"""The status of a try of a step, with those that may follow it. A further try begins with a row of its own."""
+
+Status = TypeVar("Status", bound=str)
+
+
+def before(table: Mapping[Status, tuple[Status, ...]], status: Status) -> tuple[Status, ...]:
+    """The statuses that this one may follow."""
+    return tuple(each for each, following in table.items() if status in following)
