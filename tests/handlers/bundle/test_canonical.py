@@ -6,7 +6,7 @@ import string
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
@@ -251,17 +251,20 @@ def test_every_float_is_printed_as_serde_json_prints_it(number: float) -> None:
     assert canonical(number) == serde_float(number)
 
 
+@settings(max_examples=40)
 @given(values)
 def test_every_value_has_the_text_of_the_seeds_routine(value: JsonValue) -> None:
     assert canonical(value) == oracle(value)
 
 
+@settings(max_examples=40)
 @given(values)
 def test_a_canonical_text_is_read_back_to_itself(value: JsonValue) -> None:
     text = canonical(value)
     assert canonical(parse(text)) == text
 
 
+@settings(max_examples=40)
 @given(values, st.sampled_from([None, 2]), st.booleans())
 def test_how_a_text_is_laid_out_and_escaped_changes_no_hash(
     value: JsonValue, indent: int | None, ascii_only: bool
@@ -271,6 +274,7 @@ def test_how_a_text_is_laid_out_and_escaped_changes_no_hash(
     assert hash_of(parse(text.encode())) == hash_of(value)
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(texts, values, max_size=6))
 def test_each_value_of_a_canonical_line_is_a_piece_of_it(value: dict[str, JsonValue]) -> None:
     line = canonical(value).encode()

@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runward.handlers.bundle.bundle_problem import BundleProblem
@@ -170,6 +170,7 @@ def test_any_lines_are_checked_without_failing(lines: list[str]) -> None:
     assert all(each.message for each in checked(*lines))
 
 
+@settings(max_examples=30)
 @given(
     st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).flatmap(st.just), st.randoms()
 )
