@@ -48,8 +48,9 @@ class ReplayFile:
             *whole, rest = piece.split(b"\n")
             for part in whole:
                 number += 1
-                yield _line(number, held, length, part)
-                held, length = [], 0
+                line = _line(number, held, length, part)
+                held, length = [], 0  # nothing is held twice while the line is read
+                yield line
             length += len(rest)
             if rest and length <= LONGEST_LINE:
                 held.append(rest)

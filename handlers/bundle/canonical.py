@@ -54,7 +54,7 @@ def hash_of(value: JsonValue, form: Form = "seed") -> str:
     return hash_of_text(canonical_bytes(value, form))
 
 
-def hash_of_text(text: bytes) -> str:
+def hash_of_text(text: bytes | memoryview) -> str:
     """The hash of a value whose canonical text this is."""
     return f"sha256:{sha256(text).hexdigest()}"
 

@@ -26,12 +26,12 @@ def canonical_object(line: bytes, max_depth: int) -> dict[str, JsonValue] | None
     return value if has_plain_numbers(value) and not is_deeper_than(value, max_depth) else None
 
 
-def piece_of(line: bytes, event: dict[str, JsonValue], key: str) -> bytes:
-    """The canonical text of the value of `key`, cut out of the canonical line."""
+def piece_of(line: bytes, event: dict[str, JsonValue], key: str) -> memoryview:
+    """The canonical text of the value of `key`, as a view into the canonical line."""
     before = {each: value for each, value in event.items() if each < key}
     after = {each: value for each, value in event.items() if each > key}
     name = _ENCODE(key)
     # without their closing or opening brace, both end or begin with a comma if there is anything in them
     begins = len(_ENCODE(before)) - 1 + bool(before) + len(name) + 1
     ends = len(line) - (len(_ENCODE(after)) - 1 + bool(after))
-    return line[begins:ends]
+    return memoryview(line)[begins:ends]

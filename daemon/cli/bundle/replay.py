@@ -30,7 +30,7 @@ def replay() -> None:
 
     \b
     Example:
-      runward replay @last --speed 8
+      runward replay show @last --speed 8
       runward replay check REPLAY.jsonl
     """
 
@@ -59,7 +59,7 @@ def show(
 
     \b
     Example:
-      runward replay @last --speed 8
+      runward replay show @last --speed 8
     """
     from runward.daemon.cli.bundle import viewer
 
