@@ -118,13 +118,13 @@ class ClaudeCodeCalls:
         kind, stamp = record.type, record.timestamp
         if record.forked_from is not None:
             return True
+        if state.begun:
+            return False
         named = record.session_id
         if named is not None and named != state.session:
             if state.session is not None:
                 return True
             state.session = named
-        if state.begun:
-            return False
         if kind == "queue-operation" and not state.met and record.operation == "enqueue":
             state.queued = stamp and stamp[:_LONGEST_STAMP]
         state.met = True
