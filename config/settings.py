@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from runward.config.action import Action, action_of, action_to_json
+from runward.config.bundle import BundleRules, bundle_rules_of, bundle_rules_to_json
 from runward.config.contract_rules import ContractRule
 from runward.config.json_value import JsonValue
 from runward.config.listening import HTTP, Http, github_secret_file_of, http_of, http_to_json
@@ -54,7 +55,7 @@ class Root(NamedTuple):
 
     `settle`, `stale_after` and `start_within` are seconds, and of other tools' sessions only: the rest before an end in
     a growing file counts, the silence that ends a session which nobody can judge, and that which ends one which began
-    and wrote no line (None: none does).
+    and wrote no line (None: none does). `bundle` says whether live sessions get one.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Root(NamedTuple):
     settle: float = DEFAULT_SETTLE_S
     stale_after: float | None = None
     start_within: float | None = None
+    bundle: bool = True
 
 
 class Watch(NamedTuple):
@@ -109,6 +111,7 @@ class Settings(NamedTuple):
     actions: tuple[Action, ...] = ()
     notify: tuple[Recipient, ...] = ()
     steps_at_once: int = DEFAULT_STEPS_AT_ONCE
+    bundle: BundleRules = BundleRules()
     http: Http | None = None
     github_secret_file: str | None = None
 
@@ -159,6 +162,7 @@ def settings_to_json(settings: Settings) -> JsonValue:
             "settle": root.settle,
             "stale_after": root.stale_after,
             "start_within": root.start_within,
+            "bundle": root.bundle,
         }
         for root in settings.roots
     ]
@@ -180,6 +184,7 @@ def settings_to_json(settings: Settings) -> JsonValue:
             "limit_share": settings.watch.limit_share,
         },
         "scan": {"period": settings.scan.period},
+        "bundle": bundle_rules_to_json(settings.bundle),
         "actions": {each.name: action_to_json(each) for each in settings.actions},
         "notify": [recipient_to_json(each) for each in settings.notify],
         "http": http_to_json(settings.http),
@@ -206,6 +211,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
             "scan": {"period": int() | float() as period},
             "actions": dict(actions),
             "notify": list(notify),
+            "bundle": dict(bundle),
             "http": dict() | None as http,
             "webhooks": dict(webhooks),
         }:
@@ -225,6 +231,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
                 actions=tuple(action_of(name, each) for name, each in actions.items()),
                 notify=tuple(recipient_of(each) for each in notify),
                 steps_at_once=steps_at_once,
+                bundle=bundle_rules_of(bundle),
                 http=http_of(http or {}),
                 github_secret_file=github_secret_file_of(webhooks.get("github")),
             )
@@ -256,6 +263,7 @@ def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: s
         "watch.limit_share": DEFAULT_LIMIT_SHARE,
         "scan.period": DEFAULT_SCAN_PERIOD_S,
         "notify": [],
+        **{f"bundle.{key}": value for key, value in bundle_rules_to_json(BundleRules()).items()},
     }
     return {key: Placed(value, DEFAULT) for key, value in values.items()}
 
@@ -315,6 +323,9 @@ def _settings(merged: Layer) -> Settings:
             if key.startswith("actions.")
         ),
         notify=tuple(recipient_of(each) for each in _list(values["notify"])),
+        bundle=bundle_rules_of(
+            {key.removeprefix("bundle."): each for key, each in values.items() if key.startswith("bundle.")}
+        ),
         http=http_of({key: values.get(f"http.{key}") for key in HTTP.keys}),
         github_secret_file=github_secret_file_of(values.get("webhooks.github")),
         origin=MappingProxyType(origin),
@@ -335,6 +346,7 @@ def _root(value: JsonValue) -> Root:
         settle=_number(value.get("settle", DEFAULT_SETTLE_S)),
         stale_after=None if stale_after is None else _number(stale_after),
         start_within=None if start_within is None else _number(start_within),
+        bundle=value.get("bundle") is not False,
     )
 
 

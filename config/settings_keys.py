@@ -4,6 +4,7 @@ from types import MappingProxyType
 from typing import Final
 
 from runward.config.action import ACTIONS
+from runward.config.bundle import BUNDLE
 from runward.config.duration import MAX_DURATION_S
 from runward.config.listening import HTTP, WEBHOOKS
 from runward.config.notification import NOTIFY
@@ -17,6 +18,7 @@ from runward.config.shape import (
     SizeText,
     Table,
     Text,
+    TrueOrFalse,
     WholeNumber,
 )
 
@@ -98,6 +100,9 @@ _ROOT: Final = Table(
             "How long another tool's session that says it runs may take to its first line, where nobody can tell "
             "whether its process lives. Default: as long as it likes.",
             1.0,
+        ),
+        "bundle": TrueOrFalse(
+            "Whether each live session gets a bundle: replay, receipt and summary. Default: true."
         ),
     },
     required=("path",),
@@ -183,6 +188,7 @@ _KEYS: Final[dict[str, Shape]] = {
     ),
     "watch": _WATCH,
     "scan": _SCAN,
+    "bundle": BUNDLE,
     "actions": ACTIONS,
     "notify": NOTIFY,
     "http": HTTP,

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from runward.config.json_value import JsonValue
 from runward.handlers.approvals.effects import ApprovalEffect
 from runward.handlers.asking import Asking
+from runward.handlers.bundle.effects import BundleEffect
 from runward.handlers.chains.effects import ChainEffect
 from runward.handlers.contracts.artifact_facts import Produced
 from runward.handlers.contracts.file_problems import FileProblem
@@ -310,6 +311,7 @@ Effect: TypeAlias = (
     | NoticeEffect
     | ScheduleEffect
     | OutcomeEffect
+    | BundleEffect
 )
 Effects: TypeAlias = tuple[Effect, ...]
 

@@ -10,6 +10,7 @@ from runward.config.contract import ExpectedArtifact
 from runward.config.playbook import Playbook
 from runward.handlers.approvals import facts as approvals
 from runward.handlers.asking import Question
+from runward.handlers.bundle import facts as bundle
 from runward.handlers.chains import facts as chains
 from runward.handlers.contracts.artifact_facts import (  # noqa: F401 - in the types of answers
     Produced,
@@ -347,5 +348,6 @@ QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
     *notices.QUESTIONS,
     *schedules.QUESTIONS,
     *outcomes.QUESTIONS,
+    *bundle.QUESTIONS,
 )
 """Every kind of question. Each must have somebody who answers it, or the daemon does not start."""

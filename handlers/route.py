@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from runward.handlers.approvals import answer, expire, show
 from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.asking import Given
+from runward.handlers.bundle import write as write_bundle
 from runward.handlers.chains import (
     advance,
     approved,
@@ -77,6 +78,9 @@ Decision: TypeAlias = Effects | Deciding
 BACKGROUND: Final = "files:"
 """How the lanes begin whose jobs are done in the background, when no verdict is on its way."""
 
+BUNDLES: Final = f"{BACKGROUND}bundle:"
+"""How the lanes begin in which the bundles of attempts are written."""
+
 TIMERS: Final = "timer:"
 """How the lanes begin whose jobs measure how long something took: they look again where the clock was set back."""
 
@@ -126,6 +130,11 @@ def _files(event: SessionFinished) -> str | None:
     return f"{BACKGROUND}{event.session_key}#{event.attempt}"
 
 
+def _bundle(event: SessionFinished) -> str | None:
+    """Likewise: what an attempt did may take long to read."""
+    return f"{BUNDLES}{event.session_key}#{event.attempt}" if event.origin == "live" else None
+
+
 def _deadline(event: RunLaunched) -> str | None:
     return None if deadline.due(event) is None else deadline.lane(event.session_key)
 
@@ -149,6 +158,7 @@ ROUTES: Final = (
     _route(AttemptEnded, "sessions/ended", ended.decide),
     _route(SessionFinished, "contracts/hashes", hashes.decide, _files),
     _route(SessionFinished, "chains/advance", advance.decide, _chain_run),
+    _route(SessionFinished, "bundle/write", write_bundle.decide, _bundle),
     _route(JournalDamaged, "journal/repair", repair.decide),
     _route(JobRetryRequested, "requests/retry", queue.retry),
     _route(JobDiscardRequested, "requests/discard", queue.discard),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Generic, TypeVar
 
 from runward.config.agent import read_agent
+from runward.config.bundle import BundleRules
 from runward.config.chain import Chain, read_chain
 from runward.config.contract import ExpectedArtifact
 from runward.config.contract_rules import rule_for
@@ -13,7 +14,7 @@ from runward.config.notification import Recipient
 from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, read_playbook
 from runward.config.problem import Parsed
 from runward.config.schedule import Schedule
-from runward.config.settings import Settings
+from runward.config.settings import Root, Settings
 from runward.config.settings_keys import AUTO
 from runward.daemon.configuration.settings import (
     NotFound,
@@ -25,6 +26,7 @@ from runward.daemon.configuration.settings import (
     find_playbook,
     playbook_names,
 )
+from runward.handlers.bundle.facts import BundleRulesOf
 from runward.handlers.facts import CoveringRoot, Declarations, Play, RootOf, Ruled, RuledPlaybook
 from runward.handlers.schedules.due import PATIENCE
 from runward.handlers.schedules.events import chain_and_item, schedule_of_item
@@ -241,11 +243,26 @@ class Declarer:
 
     def covering(self, session: RootOf) -> CoveringRoot | None:
         """The innermost root that watches sessions of this layout and holds the file, links followed or not."""
-        fitting = [each for each in self._settings.roots if each.layout in (session.layout, AUTO)]
-        paths = {os.path.normpath(session.path), os.path.realpath(session.path)}
-        holding = [each for each in fitting if any(_holds(each.path, path) for path in paths)]
-        innermost = max(holding, key=lambda each: len(each.path), default=None)
+        innermost = _innermost(self._settings, session.layout, session.path)
         return None if innermost is None else CoveringRoot(innermost.name)
+
+    def bundled(self, session: BundleRulesOf) -> BundleRules | None:
+        """How the bundle of a session is made; None where its root wants none, or no root holds it any more."""
+        return bundle_rules(self._settings, session.layout, session.path)
+
+
+def bundle_rules(settings: Settings, layout: str, path: str) -> BundleRules | None:
+    """How the bundle of a session at `path` is made by these settings; None where its root wants none."""
+    root = _innermost(settings, layout, path)
+    return settings.bundle if root is not None and root.bundle else None
+
+
+def _innermost(settings: Settings, layout: str, path: str) -> Root | None:
+    """The innermost root for sessions of this layout that holds the path, links followed or not."""
+    fitting = [each for each in settings.roots if each.layout in (layout, AUTO)]
+    paths = {os.path.normpath(path), os.path.realpath(path)}
+    holding = [each for each in fitting if any(_holds(each.path, one) for one in paths)]
+    return max(holding, key=lambda each: len(each.path), default=None)
 
 
 def _holds(root: str, path: str) -> bool:

@@ -172,6 +172,7 @@ def _world(state: Path, declarer: Declarer, inotify: Inotify, listener: "Listene
         declarer.covering,
         declarer,
         messenger,
+        declarer.bundled,
         troubles,
         http,
         directories=inotify.directories,

@@ -50,17 +50,20 @@ from runward.daemon.web.report import HttpReport
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.answering import (
     NO_CHAINS,
+    Bundled,
     Chains,
     Covering,
     Declared,
     Playable,
     Ruling,
     answers_of_the_world,
+    no_bundles,
     no_playbooks,
     no_roots,
     no_rules,
 )
 from runward.daemon.worker.background import Background
+from runward.daemon.worker.bundles import Bundles
 from runward.daemon.worker.changed_files import ChangedFiles
 from runward.daemon.worker.clock_trust import ClockTrust
 from runward.daemon.worker.comparison import Comparison
@@ -127,6 +130,7 @@ class World:
     covering: Covering = no_roots
     chains: Chains = NO_CHAINS
     messenger: Messenger = NOBODY
+    bundled: Bundled = no_bundles
     troubles: Callable[[], list[str]] = list
     """What is wrong with the operator's files, for `status`."""
     http: Callable[[], HttpReport | None] = lambda: None
@@ -182,6 +186,14 @@ class Supervisor:
         self.worktrees = Worktrees(world.processes, store, world.clock, log)
         self.notices = Notices(world.messenger, store, world.clock, log)
         self.free_slots = FreeSlots(store, world.clock, log, world.chains.steps_at_once, self._found)
+        self.bundles = Bundles(
+            world.files,
+            store,
+            world.clock,
+            log,
+            lambda read: self.background.go_on(read),
+            lambda: self.worker.low_disk,
+        )
         self.schedules = Schedules(store, world.clock, log, world.chains.schedules, self._found)
         self.comparison = Comparison(
             world.files, store, world.clock, log, self.outbox, self._found, self.outbox.busy
@@ -216,6 +228,7 @@ class Supervisor:
             self.worktrees,
             self.free_slots,
             self.notices,
+            self.bundles,
             self.schedules,
             self.changed_files,
             self.pruner,
@@ -256,6 +269,8 @@ class Supervisor:
             world.chains,
             world.messenger,
             lambda read: self.background.go_on(read),
+            world.bundled,
+            self.bundles.draft,
         )
 
     def _make_worker(self, decider: Decider) -> Worker:
@@ -301,6 +316,7 @@ class Supervisor:
             self._log,
             self._is_busy,
             self.worker.report,
+            self.bundles.sealed,
         )
 
     def _is_busy(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
-from runward.daemon.redaction import without_secrets
+from runward.handlers.secrets import without_secrets
 
 MAXIMUM_LINE: Final = 64 << 10
 """Bytes. What would be longer is told with its values cut."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from runward.daemon.ports.inbox import InboxFile
@@ -12,6 +12,8 @@ from runward.handlers.unreadable import Unreadable
 
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
     from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
+    from runward.handlers.bundle.calls import Told
+    from runward.handlers.bundle.facts import NoDraft, Part
     from runward.handlers.facts import EarlyLegs, LegsBefore
     from runward.handlers.layouts.places import Shape
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
@@ -67,6 +69,18 @@ class Listing(NamedTuple):
 
 class Halted(Exception):
     """Hashing was to go no further."""
+
+
+class PartsPlaced(NamedTuple):
+    """The parts of a bundle have their names. `aside` are the names under which is kept what had them before."""
+
+    aside: tuple[str, ...] = ()
+
+
+class PartMissing(NamedTuple):
+    """A part of a bundle lies neither in place nor under its temporary name."""
+
+    name: str
 
 
 class Files(Protocol):
@@ -142,6 +156,20 @@ class Files(Protocol):
     def compare(
         self, directory: str, name: str, lines: Sequence[StandingLines]
     ) -> Compared | Gone | Unreadable: ...
+
+    def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
+        """What a session's files tell of its calls, in order. Raises `Halted` where `go_on` says no."""
+        ...
+
+    def clear_parts(self, directory: str, names: Sequence[str]) -> Unreadable | Gone | None: ...
+
+    def write_part(
+        self, directory: str, name: str, chunks: Iterable[bytes]
+    ) -> Part | Unreadable | NoDraft | Gone: ...
+
+    def place_parts(
+        self, directory: str, parts: Sequence[Part]
+    ) -> PartsPlaced | PartMissing | Unreadable | Gone: ...
 
     def inbox(self) -> tuple[InboxFile, ...]: ...
 

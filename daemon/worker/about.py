@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
-from runward.daemon.redaction import text_without_secrets
 from runward.handlers.layouts.transcript import Told
+from runward.handlers.secrets import text_without_secrets
 
 LONGEST_PROMPT: Final = 200
 _LONGEST_PATH: Final = 4096

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
+from runward.config.bundle import BundleRules
 from runward.config.chain import Chain
 from runward.config.settings_keys import DEFAULT_STEPS_AT_ONCE
 from runward.daemon.ports.files import Files
@@ -13,6 +14,7 @@ from runward.daemon.store.tables import all as tables
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.deciding import Answers
 from runward.daemon.worker.notices import NOBODY, Messenger
+from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft
 from runward.handlers.chains.facts import ChainNamed, ListenersTo, StepsAtOnce
 from runward.handlers.facts import (
     QUESTIONS,
@@ -34,6 +36,7 @@ from runward.handlers.facts import (
 from runward.handlers.notices.facts import RecipientsOf
 from runward.handlers.outcomes.facts import OutcomesIn
 from runward.handlers.schedules.facts import Scheduled, ScheduleIn
+from runward.handlers.unreadable import Unreadable
 
 Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
 """What a playbook and an agent of these names declare now."""
@@ -46,6 +49,13 @@ Playable: TypeAlias = Callable[[str], Play]
 
 Covering: TypeAlias = Callable[[RootOf], CoveringRoot | None]
 """Which root watches a file of another tool's session by the settings in force."""
+
+
+Bundled: TypeAlias = Callable[[BundleRulesOf], BundleRules | None]
+"""How the bundle of a session is made by the settings in force."""
+
+Drafted: TypeAlias = Callable[[DraftOf], Draft | NoDraft | Unreadable]
+"""Writes a bundle without its receipt."""
 
 
 class Chains(Protocol):
@@ -120,6 +130,16 @@ def no_roots(question: RootOf) -> CoveringRoot | None:
     return None
 
 
+def no_bundles(question: BundleRulesOf) -> BundleRules | None:
+    """How bundles are made where there are none."""
+    return None
+
+
+def nothing_drafted(question: DraftOf) -> NoDraft:
+    """What comes of an order where nobody writes bundles."""
+    return NoDraft("nobody writes bundles here")
+
+
 def answers_of_the_world(
     store: Store,
     files: Files,
@@ -132,6 +152,8 @@ def answers_of_the_world(
     chains: Chains = NO_CHAINS,
     messenger: Messenger = NOBODY,
     go_on: GoOn = lambda read: True,
+    bundled: Bundled = no_bundles,
+    drafted: Drafted = nothing_drafted,
 ) -> Answers:
     """Who answers which question. Raises `NoAnswer` if nobody answers one."""
     answers = Answers(folds=tables.FOLDS)
@@ -151,6 +173,8 @@ def answers_of_the_world(
     answers.at_once(ScheduleIn, lambda asked: chains.scheduled(asked.chain))
     answers.at_once(RecipientsOf, lambda asked: messenger.recipients(asked.kind))
     answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path, asked.named))
+    answers.at_once(BundleRulesOf, bundled)
+    answers.at_once(DraftOf, drafted)
     answers.check(QUESTIONS)
     return answers
 

@@ -7,6 +7,7 @@ through the same queue under its own token; a stop puts back what wasn't come to
 import math
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final, Unpack
 
@@ -67,6 +68,8 @@ class Background:
     """Whether verdicts, or their journals, are on their way."""
     report: Callable[[Completed], Awaitable[None]]
     """Told what is durable."""
+    prepared: Callable[[Sequence[JobResult]], AbstractAsyncContextManager[Sequence[JobResult]]] = nullcontext
+    """What is completed in place of these results, for as long as this is entered."""
     ended: anyio.Event = field(default_factory=_set_event)
     """Set while no loop runs."""
     batches: int = 0
@@ -197,7 +200,8 @@ class Background:
         while left:
             completed, trouble = Completed(), None
             try:
-                await self.queue.complete(claim, left, completed)
+                async with self.prepared(left) as prepared:
+                    await self.queue.complete(claim, prepared, completed)
             except (StoreTrouble, sqlite3.Error) as error:
                 trouble = str(error)
             done = {result.job.id for result in completed.results}

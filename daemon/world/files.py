@@ -2,14 +2,14 @@
 
 import ctypes
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from runward.daemon.disk.durable import make_durably
 from runward.daemon.disk.epoch import read_epoch
 from runward.daemon.inbox import spool
-from runward.daemon.ports.files import Gone, Listing, Sight, Standing
+from runward.daemon.ports.files import Gone, Listing, PartMissing, PartsPlaced, Sight, Standing
 from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.ports.journals import (
     Appended,
@@ -22,7 +22,7 @@ from runward.daemon.ports.journals import (
 )
 from runward.daemon.ports.processes import RunPlace
 from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
-from runward.daemon.rundir import journals, looking, session_places
+from runward.daemon.rundir import bundle_parts, journals, looking, session_places
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.comparing import compare
 from runward.daemon.rundir.hashes import file_hashes
@@ -31,7 +31,10 @@ from runward.daemon.rundir.launcher_notes import leave_word
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.opening import unreadable
 from runward.daemon.rundir.outcomes import outcomes_in
+from runward.daemon.rundir.session_calls import told_by
 from runward.daemon.rundir.session_looking import look_at_session
+from runward.handlers.bundle.calls import Told
+from runward.handlers.bundle.facts import NoDraft, Part
 from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
 from runward.handlers.contracts.file_hashes import RootHashes
 from runward.handlers.facts import EarlyLegs, LegsBefore
@@ -165,6 +168,33 @@ class RealFiles:
             except OSError as error:
                 return unreadable(error)
         return self._unless_away(directory, compare(self._place(directory), name, lines))
+
+    def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
+        return told_by(layout, path, go_on)
+
+    def clear_parts(self, directory: str, names: Sequence[str]) -> Unreadable | Gone | None:
+        return self._in_place(directory, lambda place: bundle_parts.clear_parts(place, names))
+
+    def write_part(
+        self, directory: str, name: str, chunks: Iterable[bytes]
+    ) -> Part | Unreadable | NoDraft | Gone:
+        return self._in_place(directory, lambda place: bundle_parts.write_part(place, name, chunks))
+
+    def place_parts(
+        self, directory: str, parts: Sequence[Part]
+    ) -> PartsPlaced | PartMissing | Unreadable | Gone:
+        return self._in_place(directory, lambda place: bundle_parts.place_parts(place, parts))
+
+    def _in_place(self, directory: str, act: Callable[[str], _Found]) -> _Found | Unreadable:
+        """Do something in the directory of a bundle: below a root only if that is itself; our own is made first."""
+        if os.path.isabs(directory):
+            away = self.away(directory)
+            return act(directory) if away is None else Unreadable(away)
+        try:
+            make_durably(self._state, directory)
+        except OSError as error:
+            return unreadable(error)
+        return act(self._place(directory))
 
     def inbox(self) -> tuple[InboxFile, ...]:
         return spool.list_inbox(self._state)

@@ -1,8 +1,7 @@
-"""The lines that Runward writes into a session's journals, as bytes.
+"""The lines that Runward writes into a session's journal, as bytes.
 
-`events.jsonl` has `{"ts","role","event","path"}` first in every line (the CTCP contracts, J);
-`REPLAY.jsonl` has the events of the verified PR bundle. `ts` and `t` are the fact's own time, not
-that of the writing, and `hash` is the hash of the event that the line follows from.
+`events.jsonl` has `{"ts","role","event","path"}` first in every line (the CTCP contracts, J). `ts` is the fact's own
+time, not that of the writing, and `hash` is the hash of the event that the line follows from.
 """
 
 from datetime import UTC, datetime
@@ -28,21 +27,6 @@ from runward.handlers.events import (
 EVENTS: Final = "events.jsonl"
 ROLE: Final = "runward"
 PLAN: Final = "flow.json"
-
-REPLAY_STATUS: Final[dict[Status, str]] = {
-    "running": "Running",
-    "completed": "Success",
-    "failed": "Failed",
-    "timed_out": "TimedOut",
-    "aborted": "Aborted",
-    "cancelled": "Cancelled",
-}
-"""The bundle's words for a status; its specification shows only `Success`."""
-
-
-def replay_name(attempt: int) -> str:
-    """The file of an attempt's replay: `REPLAY.jsonl`, later `REPLAY.2.jsonl` and so on."""
-    return "REPLAY.jsonl" if attempt == 1 else f"REPLAY.{attempt}.jsonl"
 
 
 @lru_cache(maxsize=256)
@@ -157,31 +141,6 @@ def journal_repaired(event: JournalDamaged, event_hash: str) -> bytes:
     )
 
 
-def replay_session_start(event: AttemptStarted, event_hash: str, session_id: str) -> bytes:
-    return _replay(
-        {
-            "event": "SessionStart",
-            "session_id": session_id,
-            "t": iso_time(event.at),
-            "attempt": event.attempt,
-            "hash": event_hash,
-        }
-    )
-
-
-def replay_session_end(event: AttemptEnded, event_hash: str, status: Status) -> bytes:
-    """The end of a replay. Runward has no confidence of its own to report."""
-    return _replay(
-        {
-            "event": "SessionEnd",
-            "status": REPLAY_STATUS[status],
-            "confidence": None,
-            "t": iso_time(event.at),
-            "hash": event_hash,
-        }
-    )
-
-
 def _line(at: float, name: str, path: str, event_hash: str, **further: object) -> bytes:
     line: dict[str, object] = {
         "ts": iso_time(at),
@@ -191,8 +150,4 @@ def _line(at: float, name: str, path: str, event_hash: str, **further: object) -
         "hash": event_hash,
     }
     line.update(further)
-    return to_json(line) + b"\n"
-
-
-def _replay(line: dict[str, JsonValue]) -> bytes:
     return to_json(line) + b"\n"

@@ -33,6 +33,7 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     is_error: bool | None = None
     text: msgspec.Raw = msgspec.Raw()
     content: msgspec.Raw = msgspec.Raw()
+    input: msgspec.Raw = msgspec.Raw()
 
 
 Content: TypeAlias = str | list[Block] | None

@@ -117,12 +117,12 @@ def _read(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iterat
                 yield record
                 continue
         torn = Unreadable(0, ())
-        yield from records(file, _apart(line), torn)
+        yield from records(file, apart(line), torn)
         if torn.count:
             unreadable.add(file, line.number, torn.complaints[0].message)
 
 
-def _apart(line: LogLine) -> list[LogLine]:
+def apart(line: LogLine) -> list[LogLine]:
     """An unreadable line, divided where a further record begins in it."""
     if line.is_cut or line.content.find(_RECORD, 1) < 0:
         return [line]

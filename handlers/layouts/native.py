@@ -11,6 +11,7 @@ from typing import Final
 
 from runward.config.flow import Leg, flow_from_json
 from runward.config.json_value import JsonValue
+from runward.handlers.bundle.parts import is_part_or_temporary
 from runward.handlers.events import SessionDeclaration, Status
 from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json, sane_time
 from runward.handlers.layouts.scanner import (
@@ -62,7 +63,7 @@ def session_key(root: str, directory: str) -> str:
 
 def is_untelling(name: str) -> bool:
     """Whether a change of this entry alone can't start or end a run that is known already."""
-    return name in UNTELLING or (name.startswith("REPLAY.") and name.endswith(".jsonl"))
+    return name in UNTELLING or is_part_or_temporary(name)
 
 
 def scan(root: str, path: str, documents: Sequence[Document]) -> Iterator[Item]:

@@ -5,10 +5,24 @@ them: its runs are Runward's own, and read by `native.py`.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Protocol
 
-from runward.handlers.layouts import adjutant, claude_code, codex, ctcp, lionagi
+from runward.handlers.layouts import (
+    adjutant,
+    adjutant_calls,
+    claude_code,
+    claude_code_calls,
+    codex,
+    codex_calls,
+    ctcp,
+    ctcp_calls,
+    lionagi,
+    lionagi_calls,
+    native,
+    native_calls,
+)
+from runward.handlers.layouts.call_reader import CallLayout
 from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.transcript import Heads, LogLine, Resumed, State, Told, TranscriptScanner
 
@@ -211,3 +225,13 @@ LAYOUTS: Final = Layouts(
     ),
 )
 """What Runward reads. Adding a layout is adding an entry here."""
+
+CALLS: Final[Mapping[str, CallLayout]] = {
+    native.LAYOUT: native_calls.CALLS,
+    claude_code.LAYOUT: claude_code_calls.CALLS,
+    codex.LAYOUT: codex_calls.CALLS,
+    ctcp.LAYOUT: ctcp_calls.CALLS,
+    adjutant.LAYOUT: adjutant_calls.CALLS,
+    lionagi.LAYOUT: lionagi_calls.CALLS,
+}
+"""How the calls of a layout's sessions are read, by the layout's name."""

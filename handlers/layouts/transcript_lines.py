@@ -36,7 +36,7 @@ _CLOSERS: Final = {b"{": b"}", b"[": b"]"}
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}:,"]|[^][{}:,"\s]+', re.DOTALL)
 
 
-def decode(content: bytes | str) -> JsonValue:
+def decode(content: bytes | memoryview | str) -> JsonValue:
     """The JSON value that somebody wrote. Raises `ValueError`."""
     try:
         value: JsonValue = _FAST_DECODER.decode(content)

@@ -289,11 +289,7 @@ def _journal(
         written, delivery = lines.artifact_verified(event, event_hash, verification), verification.delivery
     written += lines.status_changed(event, event_hash, session.status, status, reason)
     written += lines.session_finished(event, event_hash, status, reason, delivery)
-    replay = lines.replay_session_end(event, event_hash, status)
-    return (
-        AppendLines(event.session_key, directory, lines.EVENTS, written, live=False),
-        AppendLines(event.session_key, directory, lines.replay_name(event.attempt), replay, live=False),
-    )
+    return (AppendLines(event.session_key, directory, lines.EVENTS, written, live=False),)
 
 
 def _verdict(event: AttemptEnded, verification: Verification | None) -> tuple[Status, Reason]:

@@ -131,15 +131,6 @@ def _opening(
             written += lines.contract_snapshotted(event, event_hash, contract, basis)
         journal = journal_directory(declaration.layout, event.session_key, declaration.path)
         effects.append(AppendLines(event.session_key, journal, lines.EVENTS, written, live=True))
-        effects.append(
-            AppendLines(
-                event.session_key,
-                journal,
-                lines.replay_name(event.attempt),
-                lines.replay_session_start(event, event_hash, declaration.session_id),
-                live=True,
-            )
-        )
     return tuple(effects)
 
 
@@ -189,12 +180,5 @@ def _resume(event: AttemptStarted, event_hash: str, session: Session) -> Effects
         *opened,
         AppendLines(
             event.session_key, journal, lines.EVENTS, lines.session_resumed(event, event_hash), live=True
-        ),
-        AppendLines(
-            event.session_key,
-            journal,
-            lines.replay_name(event.attempt),
-            lines.replay_session_start(event, event_hash, session.session_id),
-            live=True,
         ),
     )

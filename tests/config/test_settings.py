@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.config.action import Action
+from runward.config.bundle import DEFAULT_VERIFICATION
 from runward.config.problem import Parsed
 from runward.config.settings import (
     Root,
@@ -133,6 +134,11 @@ period = "1min"
         "watch.limit_share": f"{FILE}:21",
         "scan.period": f"{FILE}:23",
         "notify": "default",
+        "bundle.canonical_form": "default",
+        "bundle.policy_bundle_id": "default",
+        "bundle.longest_text": "default",
+        "bundle.verification": "default",
+        "bundle.redact": "default",
     }
 
 
@@ -382,6 +388,7 @@ def test_the_settings_as_json_hold_every_key() -> None:
                 "settle": 2.0,
                 "stale_after": None,
                 "start_within": None,
+                "bundle": True,
             }
         ],
         "contracts": [],
@@ -394,6 +401,13 @@ def test_the_settings_as_json_hold_every_key() -> None:
         "scan": {"period": 30.0},
         "actions": {},
         "notify": [],
+        "bundle": {
+            "canonical_form": "seed",
+            "policy_bundle_id": "local-dev",
+            "longest_text": 65536,
+            "verification": list(DEFAULT_VERIFICATION),
+            "redact": [],
+        },
         "http": None,
         "webhooks": {},
     }

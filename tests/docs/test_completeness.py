@@ -180,9 +180,13 @@ def test_every_dependency_has_its_reason_and_every_file_that_is_named_is_there()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     text = page("docs/dependencies.md")
     listed = set(_first_codes(text.table("## At run time"))) | {
-        name for row in text.table("## For development") for name in codes(" ".join(row))
+        name
+        for heading in ("## Extras", "## For development")
+        for row in text.table(heading)
+        for name in codes(" ".join(row))
     }
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    extras = (each for extra in project["optional-dependencies"].values() for each in extra)
+    wanted = [*project["dependencies"], *extras]
     for requirement in wanted:
         name = re.match(r"[A-Za-z0-9_-]+", requirement)
         assert name is not None

@@ -28,11 +28,12 @@ def verdict(produced: int, origin: Origin = "live") -> SessionFinished:
     return SessionFinished(KEY, 2, 5.0, "completed", "run.completed.ok", "passed", produced, origin=origin)
 
 
-def test_a_verdict_owes_hashes_where_something_was_produced_and_nothing_else() -> None:
-    assert duties(verdict(0)) == ()
-    ((place, handler, lane, _),) = duties(verdict(3))
-    assert (place, handler, lane) == (0, "contracts/hashes", f"files:{KEY}#2")
-    assert in_background(lane)
+def test_a_verdict_owes_a_bundle_and_hashes_where_something_was_produced() -> None:
+    bundle = (2, "bundle/write", f"files:bundle:{KEY}#2", 0.0)
+    hashes = (0, "contracts/hashes", f"files:{KEY}#2", 0.0)
+    assert duties(verdict(0)) == (bundle,)
+    assert duties(verdict(3)) == (hashes, bundle)
+    assert all(in_background(lane) for _, _, lane, _ in (hashes, bundle)), "a verdict waits for neither"
     assert duties(verdict(3, "history")) == (), "nothing may hang on history"
 
 

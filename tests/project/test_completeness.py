@@ -12,6 +12,7 @@ from tests.daemon.launching import Launcher
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.project.repository import ROOT, parsed, sources
 
+from runward.config.bundle import BundleRules
 from runward.config.notification import Recipient
 from runward.config.playbook import Playbook
 from runward.daemon import faults
@@ -142,7 +143,12 @@ async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: 
     play = Play(Playbook("make", command=("make",)), root_name="runs", root_path=str(tmp_path / "runs"))
     told = SettingsMessenger(lambda: (Recipient(("session.*",), "command", ("true",)),))
     async with daemon(
-        tmp_path, StillClock(), ToldProcesses(), playable=lambda name: play, messenger=told
+        tmp_path,
+        StillClock(),
+        ToldProcesses(),
+        playable=lambda name: play,
+        messenger=told,
+        bundled=lambda session: BundleRules(),
     ) as running:
         directory = tmp_path / "runs" / "a"
         directory.mkdir()
@@ -151,6 +157,7 @@ async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: 
         await running.settle()
         await running.supervisor.outbox.sweep()
         assert await running.supervisor.notices.carry_out()
+        assert await running.supervisor.bundles.carry_out()
         await _cancel_a_run(running, tmp_path)
         await _start_a_run(running)
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as after_an_unclean_stop:

@@ -90,7 +90,6 @@ def third_chapter(place: Place) -> None:
     """The power goes, and takes lines back that were synced; a run goes on where its own journal was cut."""
     place.lose_power()
     _cut(place.runs / "delivers" / "events.jsonl", -30)
-    _cut(place.runs / "delivers" / "REPLAY.jsonl", 0)
     _cut(place.runs / "writes-lines" / "events.jsonl", -700, b'{"event":"mine","n":2}\n')
     _cut(place.runs / "names-nobody" / "events.jsonl", -1)
     _delivering(place, "comes-last")

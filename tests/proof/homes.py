@@ -144,7 +144,7 @@ class Homes:
         )
 
     def journals(self) -> list[Path]:
-        return sorted((self.place.state / "sessions").rglob("*.jsonl"))
+        return sorted((self.place.state / "sessions").rglob("events.jsonl"))
 
 
 def add(path: Path, lines: Sequence[bytes], at: float | None = None) -> None:

@@ -19,6 +19,7 @@ from tests.simulation.ports import (
 from tests.simulation.storage import InlineConnection
 from tests.simulation.virtual_time import Killed, Process
 
+from runward.config.bundle import BundleRules
 from runward.config.settings import Settings
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor, World
 from runward.daemon.store.store import Store
@@ -79,6 +80,7 @@ class Daemon:
             playable,
             self._covering,
             universe.chains,
+            bundled=lambda session: BundleRules(),
         )
         self.supervisor = Supervisor(
             STATE, universe.settings, world, self.store, universe.logger(name), self._alarm

@@ -73,6 +73,16 @@ AT_REST: Final[dict[str, str]] = {
         "select key from sessions where folded != (select count(*) from decisions"
         " where subject = key and handler = 'contracts/planned' and verdict = 'decided')"
     ),
+    "each live attempt that ended has one receipt": (
+        "select e.key from events e where e.type = 'SessionFinished' and e.payload ->> 'origin' = 'live'"
+        " and 1 != (select count(*) from receipts r where e.key = r.session_key || '#' || r.attempt || '/finished')"
+        " and not exists (select 1 from jobs j where j.event = e.seq and j.state = 'discarded')"
+    ),
+    "the chain of receipts is unbroken": (
+        "select seq from (select seq, prev, lag(receipt_hash) over (order by seq) as head from receipts"
+        " where receipt_hash is not null) where prev is not head"
+    ),
+    "every bundle is in its place": "select session_key, attempt from receipts where placed_at is null",
     "every produced file has its hash, or the problem that it has none": (
         "select a.session_key, a.attempt, p.value ->> 0 from attempts a join json_each(a.produced) p"
         " left join files f on f.session_key = a.session_key and f.attempt = a.attempt and f.id = p.value ->> 0"

@@ -246,17 +246,28 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
         history = reading.status_history(connection, row.key)
         kept = kept_files(connection, [row.key]).get(row.key, [])
         outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
+        from runward.daemon.cli.session.bundle_of import bundle_json, bundle_text, session_bundle
+
+        bundle = session_bundle(connection, settings, row)
         if as_json:
             from runward.daemon.cli.session.artifact import artifact_as_json
 
-            print_json(details_of(row, history, kept, [artifact_as_json(each) for each in outcomes]))
+            details = details_of(row, history, kept, [artifact_as_json(each) for each in outcomes])
+            print_json({**details, "bundle": bundle_json(bundle)})
             return
         from runward.daemon.cli.session.journal_place import journal_place
         from runward.daemon.cli.session.text import lines_of, not_delivered
 
         journal = journal_place(settings.state_dir, row)
         lines = lines_of(
-            row, journal, history, kept, not_delivered(connection, row.key), outcomes, time.time()
+            row,
+            journal,
+            history,
+            kept,
+            not_delivered(connection, row.key),
+            outcomes,
+            time.time(),
+            None if bundle is None else bundle_text(bundle),
         )
         is_news = is_unseen_failure(connection, row.key, time.time())
     click.echo("\n".join(lines))
@@ -448,3 +459,66 @@ def verify(context: click.Context, identifier: str, as_json: bool) -> None:
 
         record = check_record(connection, settings.state_dir, row.key)
     sys.exit(verify_again(row, kept, record, as_json))
+
+
+@session.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option(
+    "--output",
+    "directory",
+    required=True,
+    metavar="DIR",
+    type=NamedPath(),
+    shell_complete=completing.directories,
+    help="Where to put the parts; the directory is made if it is not there.",
+)
+@click.option(
+    "--attempt",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The bundle of this attempt, not of the last one.",
+)
+@click.option("--force", is_flag=True, help="Replace parts that are there already and differ.")
+@click.option("--json", "as_json", is_flag=True, help="Print the parts with their sizes and hashes.")
+@click.pass_context
+def export(
+    context: click.Context, identifier: str, directory: str, attempt: int | None, force: bool, as_json: bool
+) -> None:
+    """Put the bundle of a session into a directory: REPLAY.jsonl, RECEIPT.json and PR_SUMMARY.md.
+
+    If the daemon writes none (history, `bundle = false`), it is made from the session's files now. Other files in DIR
+    stay. Exit code 1: the session is running, or a part is there and differs. 75: the bundle is still being made.
+
+    \b
+    Example:
+      runward session export @last --output ./bundle
+    """
+    settings = settings_in_force(context)
+    from runward.daemon.cli.session.export import export_bundle
+
+    with store_to_read(settings) as connection:
+        row = recorded_session(connection, settings, identifier)
+        export_bundle(connection, settings, row, attempt, directory, force, as_json)
+
+
+@session.command()
+@click.argument("left", metavar="ID", shell_complete=completing.sessions)
+@click.argument("right", metavar="ID", shell_complete=completing.sessions)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def diff(context: click.Context, left: str, right: str, as_json: bool) -> None:
+    """Compare what two sessions did: their calls in order, and how they ended.
+
+    They are identical if they made the same calls (tool, params, output) in the same order and ended in the same way;
+    ids, times and cost do not count. Exit code 0: identical. 1: different.
+
+    \b
+    Example:
+      runward session diff review-1 review-2
+    """
+    settings = settings_in_force(context)
+    from runward.daemon.cli.session.diff import print_difference
+
+    with store_to_read(settings) as connection:
+        rows = [recorded_session(connection, settings, each) for each in (left, right)]
+        sys.exit(print_difference(connection, settings, rows[0], rows[1], as_json))

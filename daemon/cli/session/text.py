@@ -42,10 +42,11 @@ def lines_of(
     why: Mapping[str, str],
     outcomes: Sequence[ArtifactRow],
     now: float,
+    bundle: str | None = None,
 ) -> list[str]:
     """Everything about a session, as lines for a terminal; `journal` is the directory of its journal."""
     verification = verification_of(row)
-    lines = align(_facts(row, journal, now))
+    lines = align(_facts(row, journal, now, bundle))
     clash = disagreement(row.status, row.reason_code, verification)
     if clash is not None:
         lines += ["", f"{coloured('warning', 'Both count')}: {safe(clash)}."]
@@ -73,7 +74,7 @@ def _outcomes(outcomes: Sequence[ArtifactRow]) -> list[str]:
     return ["Outcomes", *align(rows)]
 
 
-def _facts(row: SessionRow, journal: str, now: float) -> list[tuple[str, str]]:
+def _facts(row: SessionRow, journal: str, now: float, bundle: str | None) -> list[tuple[str, str]]:
     took = duration(max(0.0, (row.finished_at or now) - row.started_at))
     told = about_of(row)
     launched = launched_command(row)
@@ -107,6 +108,7 @@ def _facts(row: SessionRow, journal: str, now: float) -> list[tuple[str, str]]:
         ("Artifacts", safe(row.artifacts_path) if contract_of(row) is not None else None),
         ("Logs", ", ".join(safe(path) for path in _logs(row))),
         ("Journal", safe(f"{journal}/events.jsonl") if row.origin == "live" else None),
+        ("Bundle", safe(bundle) if bundle is not None else None),
     ]
     return [(f"{name}:", value) for name, value in facts if value]
 

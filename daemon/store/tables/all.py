@@ -22,6 +22,7 @@ from runward.daemon.store.tables.notices import NOTICES
 from runward.daemon.store.tables.places import PLACES
 from runward.daemon.store.tables.problems import PROBLEMS
 from runward.daemon.store.tables.prunings import PRUNINGS
+from runward.daemon.store.tables.receipts import RECEIPTS
 from runward.daemon.store.tables.roots import ROOTS
 from runward.daemon.store.tables.schedules import SCHEDULES
 from runward.daemon.store.tables.sessions import SESSIONS
@@ -56,6 +57,7 @@ TABLES: Final[tuple[Table, ...]] = (
     ROOTS,
     JOURNAL_LINES,
     FILES,
+    RECEIPTS,
     HOOKS,
     WATCHED_FILES,
 )

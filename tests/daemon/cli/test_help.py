@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.handlers.bundle.bundles import bundle
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.cli.commands import COMMANDS, runward
@@ -130,7 +131,7 @@ _GIVEN_UP = (
 
 @pytest.fixture(scope="module")
 def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A place with a running daemon, a delivered directory `out`, two held jobs, a playbook `greet` with a command, a chain,
+    """A place with a running daemon, a delivered directory `out`, a bundle in `bundle`, two held jobs, a playbook `greet` with a command, a chain,
     somebody to tell, a notice that was given up, and `runward` on the PATH.
     """
     place = Place(tmp_path_factory.mktemp("lived_in"))
@@ -152,6 +153,9 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         settings.write('\n[[notify]]\non = ["chain.aborted"]\ncommand = ["true"]\n')
     place.daemon_once()
     place.change_store(_GIVEN_UP)
+    (place.directory / "bundle").mkdir()
+    for name, content in bundle(1).parts().items():
+        (place.directory / "bundle" / name).write_bytes(content)
     (place.directory / "bin").mkdir()
     program = place.directory / "bin/runward"
     program.write_text(f"#!{sys.executable}\nfrom runward.daemon.cli import main\nmain()\n")

@@ -53,12 +53,15 @@ def test_a_bare_queue_is_the_list(held: Place) -> None:
 
 
 def test_done_jobs_are_listed_when_asked_for(held: Place) -> None:
-    assert [each["id"] for each in held.call("queue", "list", "--state", "done", "--json").objects()] == [32]
+    assert [each["id"] for each in held.call("queue", "list", "--state", "done", "--json").objects()] == [
+        32,
+        98,
+    ], "its start, and the bundle after its verdict"
 
 
 def test_a_job_is_shown_by_its_number_or_as_the_last(held: Place) -> None:
-    for text in ("64", "@last", "job:64"):
-        assert held.call("queue", "show", text, "--json").object()["id"] == 64
+    for text, number in (("64", 64), ("job:64", 64), ("@last", 98)):
+        assert held.call("queue", "show", text, "--json").object()["id"] == number
     assert "Why:       no space left" in held.call("queue", "show", "64").out
     assert held.call("queue", "show", "6").code == 3
 

@@ -66,8 +66,8 @@ def journals(place: Place) -> dict[str, tuple[list[JsonValue], JsonValue]]:
 
 
 def test_a_journal_that_was_changed_cut_or_removed_is_told(judged: Place) -> None:
-    events, replay = judged.runs / "r" / "events.jsonl", judged.runs / "r" / "REPLAY.jsonl"
-    assert journals(judged) == {"REPLAY.jsonl": ([], None), "events.jsonl": ([], None)}
+    events = judged.runs / "r" / "events.jsonl"
+    assert journals(judged) == {"events.jsonl": ([], None)}
     written = events.read_bytes()
     events.write_bytes(written.replace(b"session_started", b"session_stopped"))
     assert journals(judged)["events.jsonl"] == (["changed"], None)
@@ -75,8 +75,9 @@ def test_a_journal_that_was_changed_cut_or_removed_is_told(judged: Place) -> Non
     assert said.code == 1
     assert "the line at 0 is changed" in said.out
     events.write_bytes(written[:-5])
-    replay.unlink()
-    assert journals(judged) == {"REPLAY.jsonl": (["gone", "gone"], None), "events.jsonl": (["torn"], None)}
+    assert journals(judged) == {"events.jsonl": (["torn"], None)}
+    events.unlink()
+    assert journals(judged) == {"events.jsonl": (["gone"] * 5, None)}
     events.write_bytes(written + b"{}\n")
     assert journals(judged)["events.jsonl"] == ([], None), "others may go on writing"
 
@@ -117,7 +118,7 @@ def test_what_cannot_be_read_hides_nothing_that_changed(
         75,
         "Session r: as at the verdict as far as it can be read (2026-01-02 03:14:05 UTC)",
     )
-    (judged.runs / "r" / "REPLAY.jsonl").unlink()
+    (judged.runs / "r" / "artifacts" / "review.md").unlink()
     assert verified(judged, 1)["same"] is False
     assert journals(judged)["events.jsonl"] == ([], "can't be read: Input/output error")
 
@@ -190,7 +191,6 @@ def test_where_nothing_changed_it_is_the_same_verdict(judged: Place) -> None:
         "  REQUIRED  review  review.md  same     5 B, content compared",
         "  REQUIRED  report  report.md  same     5 B, content compared",
         "  OPTIONAL  notes   notes.md   missing",
-        "  JOURNAL  REPLAY.jsonl  2 lines  as written",
         "  JOURNAL  events.jsonl  5 lines  as written",
     ]
 

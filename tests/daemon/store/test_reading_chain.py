@@ -100,10 +100,9 @@ def test_a_chain_that_was_made_anew_is_told_by_the_lines_of_its_events(store: sq
         previous = event_hash(previous, *facts)
         store.execute("update events set recorded_at = ?, hash = ? where seq = ?", (facts[3], previous, seq))
     assert broken_event(store, KEY) is None
-    assert {name for _, name in lines_off_the_chain(store, KEY)} == {"events.jsonl", "REPLAY.jsonl"}
+    assert {name for _, name in lines_off_the_chain(store, KEY)} == {"events.jsonl"}
 
 
 def test_a_line_of_which_no_json_is_left_is_off_the_chain(store: sqlite3.Connection) -> None:
     store.execute("update journal_lines set content = cast('[1]' as blob) where name = 'events.jsonl'")
-    store.execute("update journal_lines set content = cast('{' as blob) where name = 'REPLAY.jsonl'")
-    assert {name for _, name in lines_off_the_chain(store, KEY)} == {"events.jsonl", "REPLAY.jsonl"}
+    assert {name for _, name in lines_off_the_chain(store, KEY)} == {"events.jsonl"}

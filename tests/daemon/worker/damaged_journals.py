@@ -8,7 +8,6 @@ from typing import Final
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 EVENTS: Final = "events.jsonl"
-REPLAY: Final = "REPLAY.jsonl"
 THEIRS: Final = b'{"ts":"2026-02-03T04:05:06.000000Z","role":"agent","event":"worked","path":""}\n'
 
 

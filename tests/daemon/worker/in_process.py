@@ -25,7 +25,16 @@ from runward.daemon.store.transaction import Row
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.answering import Covering, Playable, Ruling, no_playbooks, no_roots, no_rules
+from runward.daemon.worker.answering import (
+    Bundled,
+    Covering,
+    Playable,
+    Ruling,
+    no_bundles,
+    no_playbooks,
+    no_roots,
+    no_rules,
+)
 from runward.daemon.worker.notices import NOBODY, Messenger
 from runward.daemon.world.clock import SystemRandomness
 from runward.daemon.world.files import RealFiles
@@ -228,6 +237,7 @@ async def daemon(
     roots: Sequence[Root] = (),
     covering: Covering = no_roots,
     messenger: Messenger = NOBODY,
+    bundled: Bundled = no_bundles,
 ) -> AsyncIterator[Daemon]:
     """A daemon that has started, over `base/state`, `base/runs` and further roots; the first two are made if need be."""
     state, root = base / "state", base / "runs"
@@ -247,6 +257,7 @@ async def daemon(
         playable,
         covering,
         messenger=messenger,
+        bundled=bundled,
     )
     store = Store(wrap(await connect(state / "runward.db")))
     try:

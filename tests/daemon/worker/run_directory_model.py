@@ -186,7 +186,6 @@ class Story:
         place.write_line("events.jsonl", "session_started" if number == 1 else "session_resumed")
         if number == 1 and self.contract is not None:
             place.write_line("events.jsonl", "contract_snapshotted")
-        place.write_line(replay(number), "SessionStart")
 
     def _end(self, status: str, code: str, ended_by: str, place: Place | None) -> None:
         attempt = self.attempts[-1]
@@ -203,11 +202,6 @@ class Story:
                 place.write_line("events.jsonl", "artifact_verified")
             place.write_line("events.jsonl", "status_changed")
             place.write_line("events.jsonl", "session_finished")
-            place.write_line(replay(len(self.attempts)), "SessionEnd")
-
-
-def replay(attempt: int) -> str:
-    return "REPLAY.jsonl" if attempt == 1 else f"REPLAY.{attempt}.jsonl"
 
 
 def judge(contract: Contract, place: Place | None) -> tuple[bool, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
-from tests.daemon.worker.damaged_journals import EVENTS, REPLAY, THEIRS, cut, lines_of, live, repair, values
+from tests.daemon.worker.damaged_journals import EVENTS, THEIRS, cut, lines_of, live, repair, values
 
 WRITERS: Final[dict[str, bytes]] = {
     "nobody": b"",
@@ -21,10 +21,9 @@ WRITERS: Final[dict[str, bytes]] = {
 
 
 class Case(NamedTuple):
-    """A run whose journals are cut, and after which bytes; then a writer goes on in both."""
+    """A run whose journal is cut, and after how many bytes; then a writer goes on in it."""
 
     events_at: int
-    replay_at: int
     foreign: bytes
 
 
@@ -34,12 +33,11 @@ def cuts(lines: list[bytes]) -> range:
     return range(end - sum(map(len, lines[-2:])), end + 1)
 
 
-def cases(events: list[bytes], replay: list[bytes]) -> Iterator[Case]:
-    """Every cut of either journal, with every writer."""
-    first, second = cuts(events), cuts(replay)
+def cases(events: list[bytes]) -> Iterator[Case]:
+    """Every cut of the journal, with every writer."""
     for foreign in WRITERS.values():
-        for step in range(max(len(first), len(second))):
-            yield Case(first[step % len(first)], second[step % len(second)], foreign)
+        for at in cuts(events):
+            yield Case(at, foreign)
 
 
 async def wrong_repairs(
@@ -47,22 +45,22 @@ async def wrong_repairs(
 ) -> list[tuple[Case, str]]:
     """Cut journals, have them repaired twice, and tell what does not hold then, of each case."""
     sample = (await live(base / "sample", ended=ended))[0]
-    chosen = choose(list(cases(lines_of(sample), lines_of(sample, REPLAY))))
+    chosen = choose(list(cases(lines_of(sample))))
     directories = await live(base, ended=ended, runs=len(chosen))
-    ours = [(lines_of(each), lines_of(each, REPLAY)) for each in directories]
+    ours = [lines_of(each) for each in directories]
     left = [
-        (cut(each, EVENTS, case.events_at, case.foreign), cut(each, REPLAY, case.replay_at, case.foreign))
+        cut(each, EVENTS, case.events_at, case.foreign)
         for each, case in zip(directories, chosen, strict=True)
     ]
     await repair(base)
-    again = [(lines_of(each), lines_of(each, REPLAY)) for each in directories]
+    again = [lines_of(each) for each in directories]
     wrong = [
         (case, what)
         for directory, case, lines, before in zip(directories, chosen, ours, left, strict=True)
         for what in wrong_with(directory, case, lines, before)
     ]
     await repair(base)
-    later = [(lines_of(each), lines_of(each, REPLAY)) for each in directories]
+    later = [lines_of(each) for each in directories]
     wrong += [
         (case, "once was not enough")
         for case, one, other in zip(chosen, again, later, strict=True)
@@ -71,24 +69,17 @@ async def wrong_repairs(
     return wrong
 
 
-def wrong_with(
-    directory: Path, case: Case, ours: tuple[list[bytes], list[bytes]], left: tuple[bytes, bytes]
-) -> Iterator[str]:
+def wrong_with(directory: Path, case: Case, lines: list[bytes], before: bytes) -> Iterator[str]:
     """Every line of ours exists once, in order, no byte that was there is gone, and the repair is told."""
-    for name, lines, before in zip((EVENTS, REPLAY), ours, left, strict=True):
-        content = (directory / name).read_bytes()
-        if not content.startswith(before):
-            yield f"a byte of {name} is gone"
-        if [line for line in content.splitlines(keepends=True) if line in lines] != lines:
-            yield f"{name} does not have each line once, in order"
+    content = (directory / EVENTS).read_bytes()
+    if not content.startswith(before):
+        yield "a byte is gone"
+    if [line for line in content.splitlines(keepends=True) if line in lines] != lines:
+        yield "each line does not stand once, in order"
     told = [each for each in values(directory) if each.get("event") == "journal_repaired"]
-    lost = [
-        name
-        for name, lines, at in zip((EVENTS, REPLAY), ours, (case.events_at, case.replay_at), strict=True)
-        if at < sum(map(len, lines))
-    ]
-    if sorted(str(each["path"]) for each in told) != sorted(lost):
-        yield f"{lost} were cut, and it is told: {told}"
+    lost = [EVENTS] if case.events_at < sum(map(len, lines)) else []
+    if [str(each["path"]) for each in told] != lost:
+        yield f"{lost} was cut, and it is told: {told}"
     if not all(each["role"] == "runward" and each["lines_written_again"] in (1, 2) for each in told):
         yield f"not one or two lines were written again: {told}"
     if any(each["lines_changed"] for each in told):

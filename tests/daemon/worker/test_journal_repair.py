@@ -11,7 +11,6 @@ import anyio
 import pytest
 from tests.daemon.worker.damaged_journals import (
     EVENTS,
-    REPLAY,
     THEIRS,
     begin,
     cut,
@@ -57,12 +56,12 @@ def told(directory: Path) -> list[dict[str, object]]:
 
 async def test_a_repair_is_told_with_what_was_done_and_the_hash_of_its_event(tmp_path: Path) -> None:
     (directory,) = await live(tmp_path)
-    ours = lines_of(directory, REPLAY)
-    cut(directory, REPLAY, len(ours[0]) + 10)
-    assert await repair(tmp_path) == [("run-00000", REPLAY, 1, 10, 0, 0)]
+    ours = lines_of(directory)
+    cut(directory, EVENTS, sum(map(len, ours[:-1])) + 10)
+    assert await repair(tmp_path) == [("run-00000", EVENTS, 1, 10, 0, 0)]
     (line,) = told(directory)
     assert list(line)[:5] == ["ts", "role", "event", "path", "hash"]
-    assert (line["role"], line["path"]) == ("runward", REPLAY)
+    assert (line["role"], line["path"]) == ("runward", EVENTS)
     assert (line["lines_written_again"], line["lines_changed"], line["bytes_torn"]) == (1, 0, 10)
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         hashes = await running.rows("select hash from events where type = 'JournalDamaged'")
@@ -73,7 +72,7 @@ async def test_a_repair_is_told_with_what_was_done_and_the_hash_of_its_event(tmp
     assert decided == [
         (
             "native:runs/run-00000",
-            "REPLAY.jsonl: 1 line of ours was gone (10 bytes of a torn one are left), written again",
+            "events.jsonl: 1 line of ours was gone (10 bytes of a torn one are left), written again",
         )
     ]
 
@@ -140,12 +139,10 @@ async def test_a_line_that_somebody_changed_is_left_and_said_and_the_true_one_ap
 
 async def test_a_journal_that_was_deleted_is_written_again_as_a_whole(tmp_path: Path) -> None:
     (directory,) = await live(tmp_path)
-    events, replay = lines_of(directory), lines_of(directory, REPLAY)
+    events = lines_of(directory)
     (directory / EVENTS).unlink()
-    (directory / REPLAY).unlink()
-    assert len(await repair(tmp_path)) == 2
+    assert len(await repair(tmp_path)) == 1
     assert lines_of(directory)[: len(events)] == events
-    assert lines_of(directory, REPLAY) == replay
 
 
 async def test_lines_that_somebody_moved_within_the_file_are_found_and_not_doubled(tmp_path: Path) -> None:
@@ -198,7 +195,7 @@ async def test_journals_of_a_root_that_is_away_wait_and_so_do_their_further_line
     clock = StillClock()
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
         await running.work()
-        assert len(running.supervisor.comparison.degraded()) == 2
+        assert len(running.supervisor.comparison.degraded()) == 1
         assert "can't be compared: its root is away" in running.supervisor.report().degraded[0]
         (tmp_path / "away").rename(tmp_path / "runs")
         finish(directory)
@@ -372,18 +369,15 @@ async def test_neither_readiness_nor_verdicts_wait_for_the_comparison(tmp_path: 
 
 async def test_the_journals_of_one_session_can_be_compared_on_demand(tmp_path: Path) -> None:
     sound, damaged = await live(tmp_path, runs=2)
-    ours = lines_of(damaged, REPLAY)
-    cut(damaged, REPLAY, len(ours[0]))
+    ours = lines_of(damaged)
+    whole = sum(map(len, ours[:-1]))
+    cut(damaged, EVENTS, whole)
     found = {}
     with closing(sqlite3.connect(tmp_path / "state" / "runward.db")) as connection:
         for run in (sound, damaged):
             for journal, lines in journals.read_standing_lines(connection, f"native:runs/{run.name}").items():
                 found[journal] = compare(*journal, lines)
-    answer = found.pop((str(damaged), REPLAY))
+    answer = found.pop((str(damaged), EVENTS))
     assert isinstance(answer, Compared)
-    assert [(each.state, each.offset, each.content) for each in answer.altered] == [
-        ("gone", len(ours[0]), ours[1])
-    ]
-    assert found == dict.fromkeys(
-        [(str(sound), EVENTS), (str(sound), REPLAY), (str(damaged), EVENTS)], Compared(())
-    )
+    assert [(each.state, each.offset, each.content) for each in answer.altered] == [("gone", whole, ours[-1])]
+    assert found == {(str(sound), EVENTS): Compared(())}

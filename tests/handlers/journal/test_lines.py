@@ -97,18 +97,3 @@ def test_a_finish_says_all_of_the_verdict() -> None:
         "delivery": "partial",
         "ended_by": "declared",
     }
-
-
-def test_a_replay_begins_and_ends_with_its_session() -> None:
-    start = json.loads(lines.replay_session_start(started(), HASH, "alpha"))
-    end = json.loads(lines.replay_session_end(ended(), HASH, "completed"))
-    assert (start["event"], start["session_id"], start["hash"]) == ("SessionStart", "alpha", HASH)
-    assert (end["event"], end["status"], end["confidence"]) == ("SessionEnd", "Success", None)
-
-
-def test_each_attempt_has_a_replay_of_its_own() -> None:
-    assert [lines.replay_name(attempt) for attempt in (1, 2, 3)] == [
-        "REPLAY.jsonl",
-        "REPLAY.2.jsonl",
-        "REPLAY.3.jsonl",
-    ]

@@ -208,9 +208,8 @@ def test_the_verdict_is_emitted_and_journalled_as_it_was_recorded(way: WayOut, s
             sum(each.size for each in end.produced),
         )
     ]
-    events, replay = [effect for effect in effects if isinstance(effect, AppendLines)]
+    (events,) = [effect for effect in effects if isinstance(effect, AppendLines)]
     assert (events.directory, events.name, events.live) == (PATH, "events.jsonl", False)
-    assert (replay.directory, replay.name, replay.live) == (PATH, "REPLAY.jsonl", False)
     lines = [json.loads(line) for line in events.content.splitlines()]
     verified = [] if state.verification is None else ["artifact_verified"]
     assert [line["event"] for line in lines] == [*verified, "status_changed", "session_finished"]
@@ -420,14 +419,6 @@ def test_an_order_changes_nothing_about_an_end_that_was_declared() -> None:
 def _tuple(decision: Effects | TryLater) -> Effects:
     assert isinstance(decision, tuple)
     return decision
-
-
-def test_a_later_attempt_has_a_replay_of_its_own() -> None:
-    event = ended(attempt=3)
-    decision = answers(event, session(None, attempt=3), None)
-    assert isinstance(decision, tuple)
-    names = [effect.name for effect in decision if isinstance(effect, AppendLines)]
-    assert names == ["events.jsonl", "REPLAY.3.jsonl"]
 
 
 def test_a_run_whose_files_said_another_contract_is_verified_by_what_its_launcher_recorded() -> None:

@@ -340,18 +340,16 @@ def test_a_further_attempt_of_history_gets_no_journal_either() -> None:
 
 def test_the_journals_begin_with_the_start_and_the_contract() -> None:
     effects = answers(started(has_snapshot=True, contract=SNAPSHOT))
-    events, replay = [effect for effect in effects if isinstance(effect, AppendLines)]
+    (events,) = [effect for effect in effects if isinstance(effect, AppendLines)]
     assert (events.directory, events.name, events.live) == (PATH, "events.jsonl", True)
     assert [json.loads(line)["event"] for line in events.content.splitlines()] == [
         "session_started",
         "contract_snapshotted",
     ]
-    assert (replay.name, replay.live) == ("REPLAY.jsonl", True)
-    assert json.loads(replay.content)["event"] == "SessionStart"
 
 
 def test_without_a_contract_no_contract_is_journalled() -> None:
-    events, _ = [effect for effect in answers(started()) if isinstance(effect, AppendLines)]
+    (events,) = [effect for effect in answers(started()) if isinstance(effect, AppendLines)]
     assert [json.loads(line)["event"] for line in events.content.splitlines()] == ["session_started"]
 
 
@@ -361,9 +359,8 @@ def test_the_next_attempt_replaces_the_status_of_the_last_one(status: str) -> No
     assert isinstance(decision, tuple)
     (opened,) = [effect for effect in decision if isinstance(effect, OpenAttempt)]
     assert (opened.attempt, opened.replaces, opened.reason.code) == (2, status, "run.started.resumed")
-    events, replay = [effect for effect in decision if isinstance(effect, AppendLines)]
+    (events,) = [effect for effect in decision if isinstance(effect, AppendLines)]
     assert json.loads(events.content)["event"] == "session_resumed"
-    assert replay.name == "REPLAY.2.jsonl"
     assert not [effect for effect in decision if isinstance(effect, OpenSession)]
 
 

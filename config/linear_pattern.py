@@ -1,0 +1,59 @@
+"""Regular expressions whose time is linear in the text, whatever both are: RE2's.
+
+For texts that agents wrote, and expressions that an operator did. RE2 has no look-around and no back references.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Protocol, cast
+
+
+class BadPattern(ValueError):
+    """A regular expression that RE2 doesn't take."""
+
+
+class LinearPattern(Protocol):
+    """As much of a compiled expression as is used; the package has no types."""
+
+    def sub(self, repl: str, text: str) -> str:
+        """The text with each match replaced."""
+        ...
+
+
+class LinearPatterns(Protocol):
+    """Several expressions that are looked for at once."""
+
+    def Match(self, text: str) -> Sequence[int] | None:
+        """Which of them are in the text, by their numbers from 0 on; None where none is."""
+        ...
+
+
+@cache
+def compiled(pattern: str) -> LinearPattern:
+    """The expression in RE2's syntax. Raises `BadPattern`."""
+    import re2  # loaded where something is looked for: most commands never need it
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return cast("LinearPattern", re2.compile(pattern, options))
+    except re2.error as error:
+        said = error.args[0] if error.args else error
+        raise BadPattern(said.decode(errors="replace") if isinstance(said, bytes) else str(said)) from None
+    except UnicodeEncodeError:
+        raise BadPattern("it holds half a character") from None
+
+
+@cache
+def compiled_together(patterns: tuple[str, ...]) -> LinearPatterns:
+    """The expressions, each of which `compiled` takes, as one."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    together = re2.Set.SearchSet(options)
+    for pattern in patterns:
+        together.Add(pattern)
+    together.Compile()
+    return cast("LinearPatterns", together)

@@ -1,0 +1,1 @@
+"""Bundles: replays and receipts."""

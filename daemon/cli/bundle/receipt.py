@@ -1,0 +1,179 @@
+"""`runward receipt`: receipts of sessions, and the hashes in them."""
+
+import sys
+from typing import Final
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.output import fail, print_json, safe
+
+LARGEST: Final = 256 << 20
+"""Bytes of a file that `receipt hash` reads."""
+
+
+@click.group(cls=Group)
+def receipt() -> None:
+    """Receipts: the proof of what a session did.
+
+    \b
+    Example:
+      runward receipt verify ./bundle
+    """
+
+
+@receipt.command("hash")
+@click.argument("file", type=NamedPath(readable=False))
+@click.option(
+    "--form",
+    type=click.Choice(["seed", "rfc8785"]),
+    default="seed",
+    show_default=True,
+    help="The canonical form.",
+)
+@click.option("--canonical", "as_text", is_flag=True, help="Print the canonical text instead of its hash.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: the form and the hash.")
+def hash_file(file: str, form: str, as_text: bool, as_json: bool) -> None:
+    """The canonical hash of the JSON in FILE, as receipts hold it.
+
+    Exit code 2: the JSON has no canonical form. 3: there is no such file.
+
+    \b
+    Example:
+      runward receipt hash params.json
+    """
+    from runward.handlers.bundle.canonical import FORMS, NotCanonical, canonical_bytes, hash_of, parse
+
+    content = _content(file)
+    chosen = FORMS[FORMS.index("rfc8785" if form == "rfc8785" else "seed")]
+    try:
+        value = parse(content)
+        text = canonical_bytes(value, chosen) if as_text else b""
+        said = hash_of(value, chosen)
+    except NotCanonical as error:
+        place = f":{error.line}:{error.column}" if error.line is not None else ""
+        message = error.message if place else str(error)
+        fail(f"{file}{place}: no canonical form: {message}", WRONG_USAGE)
+    if as_json:
+        answer: dict[str, JsonValue] = {"form": form, "hash": said}
+        print_json({**answer, "canonical": text.decode()} if as_text else answer)
+    elif as_text:
+        sys.stdout.buffer.write(text + b"\n")
+    else:
+        click.echo(said)
+
+
+@receipt.command()
+@click.argument("target", metavar="ID|DIR", shell_complete=completing.sessions)
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
+@click.option("--require-signature", is_flag=True, help="Only a signature by an authorized key will do.")
+@click.option(
+    "--authorized-key",
+    "keys",
+    multiple=True,
+    metavar="KEY",
+    help="A key whose signatures count, in addition to our own: ed25519:HEX or nostr:HEX.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def verify(
+    context: click.Context,
+    target: str,
+    attempt: int | None,
+    require_signature: bool,
+    keys: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Recompute every hash of a bundle, and name what was changed.
+
+    ID is a session, DIR a directory with the three parts; one that exists is meant first. A directory
+    needs neither store nor settings. Exit code 1: the bundle is not valid. 3: there is no RECEIPT.json.
+
+    \b
+    Example:
+      runward receipt verify ./bundle
+      runward receipt verify @last
+    """
+    from runward.daemon.cli.bundle.verify import answer_of, print_answer
+
+    answer = answer_of(context, target, attempt, keys, require_signature)
+    print_answer(answer, as_json)
+    sys.exit(GOOD if answer.valid else NOT_SO)
+
+
+@receipt.command()
+@click.option(
+    "--create",
+    type=click.Choice(["ed25519", "nostr"]),
+    help="Make the key of this kind if there is none yet.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def key(context: click.Context, create: str | None, as_json: bool) -> None:
+    """Our public keys for receipts, and where the keys are kept.
+
+    \b
+    Example:
+      runward receipt key --create ed25519
+    """
+    from runward.daemon.cli.bundle.signing import print_keys
+
+    print_keys(context, create, as_json)
+
+
+@receipt.command()
+@click.argument("target", metavar="ID|DIR", shell_complete=completing.sessions)
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
+@click.option("--output", type=NamedPath(), metavar="FILE", help="Where to put it (default: stdout).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, as it does anyway.")
+@click.pass_context
+def attest(
+    context: click.Context, target: str, attempt: int | None, output: str | None, as_json: bool
+) -> None:
+    """An in-toto statement about a bundle, in a DSSE envelope, signed with our Ed25519 key.
+
+    The key is made on first use. Exit code 1: the bundle is not valid, so nothing is signed. 3: there is none.
+
+    \b
+    Example:
+      runward receipt attest ./bundle --output bundle.intoto.json
+    """
+    from runward.daemon.cli.bundle.signing import attest_bundle
+
+    attest_bundle(context, target, attempt, output)
+
+
+@receipt.command("chain")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def follow_chain(context: click.Context, as_json: bool) -> None:
+    """Check that every receipt in the store follows from the one before it.
+
+    Exit code 1: the chain is broken.
+
+    \b
+    Example:
+      runward receipt chain
+    """
+    from runward.daemon.cli.bundle.chain import print_chain
+    from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+
+    with store_to_read(settings_in_force(context)) as connection:
+        sys.exit(print_chain(connection, as_json))
+
+
+def _content(file: str) -> bytes:
+    from pathlib import Path
+
+    try:
+        with Path(file).open("rb") as opened:
+            content = opened.read(LARGEST + 1)
+    except OSError as error:
+        fail(f"{safe(file)} can't be read: {error.strerror}", NOT_FOUND)
+    if len(content) > LARGEST:
+        fail(f"{safe(file)} is larger than {LARGEST >> 20} MiB", WRONG_USAGE)
+    return content

@@ -1,0 +1,111 @@
+"""`runward replay`: what a session did, event by event; and whether a replay holds together."""
+
+import sys
+from typing import Final
+
+import click
+
+from runward.daemon.cli.exits import GOOD, NOT_SO
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.shell.paths import NamedPath
+
+SHOW: Final = "show"
+
+
+class ReplayGroup(Group):
+    """`replay ID` is short for `replay show ID`."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in context.help_option_names:
+            args = [SHOW, *args]
+        return super().parse_args(context, args)
+
+
+@click.group(cls=ReplayGroup)
+def replay() -> None:
+    """Replays: what a session did, event by event.
+
+    `replay ID` is short for `replay show ID`.
+
+    \b
+    Example:
+      runward replay show @last --speed 8
+      runward replay check REPLAY.jsonl
+    """
+
+
+@replay.command()
+@click.argument("target", metavar="ID|FILE", shell_complete=completing.sessions)
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
+@click.option(
+    "--speed",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="How many times as fast as it was.",
+)
+@click.option("--step", is_flag=True, help="Wait for a key before each event.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one event a line.")
+@click.pass_context
+def show(
+    context: click.Context, target: str, attempt: int | None, speed: float, step: bool, as_json: bool
+) -> None:
+    """Show the events of a replay: with their timing on a terminal, as plain lines elsewhere.
+
+    On a terminal space pauses, s steps, / searches, g goes to a line, q quits. A wait is at most 5 s.
+    A running session is shown up to its present state. Exit code 3: there is no such replay.
+
+    \b
+    Example:
+      runward replay show @last --speed 8
+    """
+    from runward.daemon.cli.bundle import viewer
+
+    viewer.show(context, target, attempt, speed, is_paused=step, as_json=as_json)
+
+
+@replay.command()
+@click.argument("file", type=NamedPath(readable=False))
+@click.option(
+    "--to",
+    type=click.Choice(["jsonl", "bundle"]),
+    required=True,
+    help="The form: REPLAY.jsonl, or the older bundle in one JSON file.",
+)
+@click.option("--output", type=NamedPath(), required=True, metavar="FILE", help="The file to write.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def convert(file: str, to: str, output: str, as_json: bool) -> None:
+    """Convert a replay to the older bundle in one JSON file, or such a bundle to a replay.
+
+    Exit code 1: a line of the replay cannot be read. 2: the file is no such bundle. 3: there is no such file.
+
+    \b
+    Example:
+      runward replay convert REPLAY.jsonl --to bundle --output replay.json
+    """
+    from runward.daemon.cli.bundle.convert import convert as convert_file
+
+    convert_file(file, to, output, as_json=as_json)
+
+
+@replay.command()
+@click.argument("target", metavar="ID|FILE", shell_complete=completing.sessions)
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def check(context: click.Context, target: str, attempt: int | None, as_json: bool) -> None:
+    """Check that the lines of a replay hold together: structure, pairs, ids, hashes, totals.
+
+    Exit code 1: some line is wrong, and each is named. 3: there is no such replay.
+
+    \b
+    Example:
+      runward replay check ./bundle/REPLAY.jsonl
+    """
+    from runward.daemon.cli.bundle.replay_check import answer_of, print_answer
+
+    answer = answer_of(context, target, attempt)
+    print_answer(answer, as_json)
+    sys.exit(GOOD if answer.valid else NOT_SO)

@@ -1,0 +1,180 @@
+"""The bundle of a session as commands find it: written by the daemon, still being made, or to be made on demand."""
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.configuration.declarations import bundle_rules
+from runward.daemon.rundir.bundle_parts import parts_stand
+from runward.daemon.store.reading import SessionRow, status_history
+from runward.daemon.store.reading_artifacts import Wanted, artifacts
+from runward.daemon.store.reading_bundles import BundleRow, attempts_of, bundle_of, finished_hash, job_state
+from runward.handlers.bundle.next_steps import next_steps
+from runward.handlers.bundle.order import BundleOrder, Verdict
+from runward.handlers.bundle.stretches import stretch_of
+from runward.handlers.bundle.summary import load_summary, summary_json
+from runward.handlers.journal.place import journal_directory
+
+BundleState: TypeAlias = Literal["on_demand", "pending", "written", "failed"]
+
+MOST_HASHED: Final = 256 << 20
+"""Bytes of parts that are hashed to say whether they are as recorded."""
+
+
+class SessionBundle(NamedTuple):
+    """How the bundle of an attempt stands. `row` is what the store recorded, `directory` where the parts lie."""
+
+    state: BundleState
+    attempt: int
+    directory: str
+    row: BundleRow | None = None
+    problem: str | None = None
+
+
+def session_bundle(
+    connection: sqlite3.Connection, settings: Settings, row: SessionRow, attempt: int | None = None
+) -> SessionBundle | None:
+    """The bundle of an attempt, by default of the last one; None while that attempt runs."""
+    number = row.attempt if attempt is None else attempt
+    if row.not_judged_yet or (number == row.attempt and row.status == "running"):
+        return None
+    place = os.path.join(settings.state_dir, journal_directory(row.layout, row.key, row.path))
+    found = bundle_of(connection, row.key, number)
+    if found is not None:
+        directory = os.path.join(settings.state_dir, found.directory)
+        if found.receipt_hash is None:
+            return SessionBundle("failed", number, directory, found, found.problem)
+        if found.placed_at is None:
+            return SessionBundle("pending", number, directory, found, found.problem)
+        problem = "; ".join(each for each in (found.problem, found.place_problem) if each) or None
+        return SessionBundle("written", number, directory, found, problem)
+    job = job_state(connection, row.key, number)
+    if bundle_rules(settings, row.layout, row.path) is None or job in (None, "done", "discarded"):
+        return SessionBundle("on_demand", number, place)
+    if job == "held":
+        return SessionBundle("failed", number, place, None, "its job is held: `runward queue list`")
+    return SessionBundle("pending", number, place)
+
+
+def bundle_json(bundle: SessionBundle | None) -> JsonValue:
+    """The bundle as `session show --json` prints it."""
+    if bundle is None:
+        return None
+    row = bundle.row
+    return {
+        "state": bundle.state,
+        "attempt": bundle.attempt,
+        "directory": bundle.directory,
+        "parts": []
+        if row is None
+        else [
+            {"name": each.name, "size": each.size, "sha256": f"sha256:{each.sha256}"} for each in row.parts
+        ],
+        "receipt_hash": None if row is None else row.receipt_hash,
+        "prev": None if row is None else row.prev,
+        "valid": is_valid(bundle),
+        "signature": None if row is None or row.receipt_hash is None else "absent",
+        "problem": bundle.problem,
+        "summary": _summary(row),
+    }
+
+
+def bundle_text(bundle: SessionBundle) -> str:
+    """The bundle in one line, for people."""
+    names = "" if bundle.row is None else ", ".join(each.name for each in bundle.row.parts)
+    said = {
+        "on_demand": "on demand: `runward session export ID`",
+        "pending": "is being made",
+        "failed": "there is none",
+        "written": names,
+    }[bundle.state]
+    valid = is_valid(bundle)
+    as_recorded = {True: ", as recorded", False: ", NOT as recorded: `runward receipt verify ID`", None: ""}[
+        valid
+    ]
+    problem = f" ({bundle.problem})" if bundle.problem else ""
+    return f"{said}{as_recorded}{problem}"
+
+
+def is_valid(bundle: SessionBundle) -> bool | None:
+    """Whether the parts now have the sizes and hashes that were recorded; None where nobody can tell."""
+    row = bundle.row
+    if bundle.state != "written" or row is None or sum(each.size for each in row.parts) > MOST_HASHED:
+        return None
+    return parts_stand(bundle.directory, row.parts)
+
+
+def order_on_demand(
+    connection: sqlite3.Connection, settings: Settings, row: SessionRow, attempt: int
+) -> BundleOrder | None:
+    """What a bundle is made from that the daemon doesn't write; None where there is no such attempt."""
+    attempts = attempts_of(connection, row.key)
+    stretch = stretch_of(attempts, attempt)
+    if stretch is None:
+        return None
+    changes = tuple(
+        each.summary for each in reversed(artifacts(connection, Wanted(session=row.key))) if each.summary
+    )
+    cwd, usage = _about(row)
+    status, code, summary = _end_of(connection, row, attempt)
+    ended_at = stretch.ended_at if stretch.ended_at is not None else stretch.started_at
+    return BundleOrder(
+        row.key,
+        row.session_id,
+        row.layout,
+        row.path,
+        "",
+        attempt,
+        stretch,
+        Verdict(
+            ended_at,
+            status,  # type: ignore[arg-type] # the schema's own words
+            code,
+            summary,
+            row.delivery if attempt == row.attempt else None,  # type: ignore[arg-type] # likewise
+            finished_hash(connection, row.key, attempt),
+        ),
+        settings.bundle,
+        changes,
+        next_steps(status, code, row.session_id),  # type: ignore[arg-type] # likewise
+        usage,
+        None,
+        cwd,
+    )
+
+
+def _end_of(connection: sqlite3.Connection, row: SessionRow, attempt: int) -> tuple[str, str, str]:
+    """Status, reason and its summary of an attempt."""
+    if attempt == row.attempt:
+        return row.status, row.reason_code, row.reason_summary
+    found = [each for each in status_history(connection, row.key) if each.attempt == attempt]
+    return found[-1].status, found[-1].reason_code, found[-1].reason_summary
+
+
+def _about(row: SessionRow) -> tuple[str | None, tuple[int, int] | None]:
+    if row.about is None:
+        return None, None
+    cwd, _, _, given, made = json.loads(row.about)
+    return cwd, None if given is None or made is None else (given, made)
+
+
+def _summary(row: BundleRow | None) -> JsonValue:
+    if row is None or row.summary is None:
+        return None
+    try:
+        return summary_json(load_summary(row.summary))
+    except ValueError:
+        return None  # another version of Runward wrote it
+
+
+def recorded_names(row: BundleRow) -> Iterator[tuple[str, str]]:
+    """The parts of a recorded bundle: the plain name of each, and the one that it has on the disk."""
+    from runward.handlers.bundle.parts import PARTS, part_name
+
+    known = {part_name(plain, row.attempt): plain for plain in PARTS}
+    for each in row.parts:
+        yield known[each.name], each.name

@@ -1,0 +1,60 @@
+"""A bundle that is made on demand, from the session's files as they are now: where the daemon writes none.
+
+It is in no chain: its receipt names none before it.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from runward.daemon.ports.files import Gone
+from runward.daemon.rundir.bundle_parts import clear_parts, write_part
+from runward.daemon.rundir.session_calls import told_by
+from runward.handlers.bundle.facts import NoDraft, Part
+from runward.handlers.bundle.order import BundleOrder
+from runward.handlers.bundle.parts import PARTS, RECEIPT, REPLAY, SUMMARY
+from runward.handlers.bundle.receipt_body import receipt_body
+from runward.handlers.bundle.replay import Replay
+from runward.handlers.bundle.sealing import seal
+from runward.handlers.bundle.summarising import summary_of
+from runward.handlers.bundle.summary import summary_text
+from runward.handlers.unreadable import Unreadable
+
+
+class MadeBundle(NamedTuple):
+    """The parts under temporary names, and what is wrong with the session's files."""
+
+    parts: tuple[Part, ...]
+    problem: str | None
+
+
+class CannotMake(Exception):
+    """No bundle can be made; the message says why."""
+
+
+def lines_on_demand(order: BundleOrder) -> tuple[Replay, Iterator[bytes]]:
+    """The replay as the session's files tell it now, and its lines."""
+    replay = Replay(order)
+    return replay, replay.lines(told_by(order.layout, order.path, _always))
+
+
+def make_on_demand(order: BundleOrder, directory: str) -> MadeBundle:
+    """Write the three parts into a directory, under temporary names. Raises `CannotMake`."""
+    clear_parts(directory, PARTS)
+    replay = Replay(order)
+    lines = replay.lines(told_by(order.layout, order.path, _always))
+    replayed = _part(write_part(directory, REPLAY, lines))
+    summary = _part(write_part(directory, SUMMARY, [summary_text(summary_of(replay)).encode()]))
+    body = receipt_body(replay, (replayed, summary), (REPLAY, SUMMARY))
+    text, _ = seal(body, None, order.rules.form)
+    receipt = _part(write_part(directory, RECEIPT, [text]))
+    return MadeBundle((replayed, summary, receipt), replay.problem)
+
+
+def _part(written: Part | Unreadable | NoDraft | Gone) -> Part:
+    if isinstance(written, Part):
+        return written
+    raise CannotMake("the directory is gone" if isinstance(written, Gone) else written.why)
+
+
+def _always(count: int) -> bool:
+    return True

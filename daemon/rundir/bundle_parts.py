@@ -1,0 +1,229 @@
+"""The parts of a bundle: written under temporary names, and put in place once it is recorded that they are ours.
+
+The directory of a native run belongs to the run, which may have put anything under our names. What is there and is
+not ours is kept under another name. Nothing here follows a link.
+"""
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from runward.daemon.disk.durable import sync_directory
+from runward.daemon.faults import point
+from runward.daemon.ports.files import Gone, PartMissing, PartsPlaced
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, REGULAR, opened, unreadable
+from runward.handlers.bundle.facts import NoDraft, Part
+from runward.handlers.unreadable import Unreadable
+
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LISTING: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_CHUNK: Final = 1 << 20
+_ASIDE: Final = ".before"
+_MOST_ASIDE: Final = 100
+_LISTED: Final = 10_000
+
+
+def clear_parts(directory: str, names: Sequence[str]) -> Unreadable | Gone | None:
+    """Take away what an earlier try left under temporary names of these parts."""
+    try:
+        descriptor = os.open(directory, DIRECTORY)
+    except OSError as error:
+        return _no_place(error)
+    try:
+        for name in _names(descriptor):
+            if any(_is_temporary(name, part) for part in names):
+                _remove(descriptor, name)
+    except OSError as error:
+        return unreadable(error)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def write_part(directory: str, name: str, chunks: Iterable[bytes]) -> Part | Unreadable | NoDraft | Gone:
+    """Write what `chunks` are together under a temporary name in this directory, and sync it.
+
+    What `chunks` raises is raised, and then nothing is left.
+    """
+    try:
+        descriptor = os.open(directory, DIRECTORY)
+    except OSError as error:
+        return _no_place(error)
+    try:
+        temporary = f".{name}.{os.urandom(6).hex()}.tmp"
+        try:
+            file = os.open(temporary, _NEW, 0o600, dir_fd=descriptor)
+        except OSError as error:
+            return _refused(error)
+        try:
+            size, digest = _write(file, chunks)
+            os.fsync(file)
+        except OSError as error:
+            _remove(descriptor, temporary)
+            return _refused(error)
+        except BaseException:
+            _remove(descriptor, temporary)
+            raise
+        finally:
+            os.close(file)
+        return Part(name, size, digest, temporary)
+    finally:
+        os.close(descriptor)
+
+
+def place_parts(directory: str, parts: Sequence[Part]) -> PartsPlaced | PartMissing | Unreadable | Gone:
+    """Give each part its name; what has that name and is not the part is kept aside. Safe to repeat."""
+    try:
+        descriptor = os.open(directory, DIRECTORY)
+    except OSError as error:
+        return _no_place(error)
+    try:
+        aside: list[str] = []
+        for part in parts:
+            if _is_part(descriptor, part.name, part):
+                _remove(descriptor, part.temporary)
+                continue
+            if not _is_part(descriptor, part.temporary, part):
+                return PartMissing(part.name)
+            kept = _keep_aside(descriptor, part.name)
+            if kept is not None:
+                aside.append(kept)
+            point("bundle.rename.before")
+            os.rename(part.temporary, part.name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+            point("bundle.rename.after")
+        with opened(".", _LISTING, descriptor) as listing:
+            sync_directory(listing)
+        return PartsPlaced(tuple(aside))
+    except OSError as error:
+        return unreadable(error)
+    finally:
+        os.close(descriptor)
+
+
+def parts_stand(directory: str, parts: Sequence[Part]) -> bool | None:
+    """Whether each part has its name and its bytes; None where the directory can't be read."""
+    try:
+        with opened(directory, DIRECTORY) as descriptor:
+            return all(_is_part(descriptor, part.name, part) for part in parts)
+    except OSError as error:
+        return False if error.errno in ABSENT else None
+
+
+def copy_part(source: str, name: str, directory: str, plain: str) -> Part | Unreadable | NoDraft | Gone:
+    """Write what the part `name` of one directory is now into another one, under a temporary name for `plain`."""
+    try:
+        with opened(source, DIRECTORY) as within, opened(name, REGULAR, within) as descriptor:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return Unreadable(f"{name} is not a regular file")
+            return write_part(directory, plain, _chunks(descriptor))
+    except OSError as error:
+        return unreadable(error)
+
+
+def exists_otherwise(directory: str, parts: Sequence[Part]) -> list[str]:
+    """The names of parts that something else than the part has in this directory. Raises `OSError`."""
+    with opened(directory, DIRECTORY) as descriptor:
+        return [
+            part.name
+            for part in parts
+            if _exists(descriptor, part.name) and not _is_part(descriptor, part.name, part)
+        ]
+
+
+def put_over(directory: str, parts: Sequence[Part]) -> None:
+    """Give each part its name, in place of whatever file has it. Raises `OSError`."""
+    with opened(directory, DIRECTORY) as descriptor:
+        for part in parts:
+            os.rename(part.temporary, part.name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+
+
+def _chunks(descriptor: int) -> Iterator[bytes]:
+    while piece := os.read(descriptor, _CHUNK):
+        yield piece
+
+
+def _no_place(error: OSError) -> Unreadable | Gone:
+    """Why a directory can't be opened; one that a link or a file stands in for is gone."""
+    return Gone() if error.errno in ABSENT or error.errno == LINK else unreadable(error)
+
+
+def _refused(error: OSError) -> Unreadable | NoDraft:
+    """A full disk has room again some day; a directory that may not be written to mostly stays so."""
+    if error.errno in REFUSED or error.errno == errno.EROFS:
+        return NoDraft(f"nothing can be written to its directory: {error.strerror}", may_pass=True)
+    return unreadable(error)
+
+
+def _write(descriptor: int, chunks: Iterable[bytes]) -> tuple[int, str]:
+    size, digest = 0, hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+        size += len(chunk)
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    return size, digest.hexdigest()
+
+
+def _is_part(directory: int, name: str, part: Part) -> bool:
+    """Whether the file of this name has the part's bytes."""
+    try:
+        descriptor = os.open(name, REGULAR, dir_fd=directory)
+    except OSError as error:
+        if error.errno in ABSENT or error.errno in (LINK, errno.ENXIO, errno.EACCES):
+            return False
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != part.size:
+            return False
+        digest, position = hashlib.sha256(), 0
+        while position < part.size:
+            piece = os.pread(descriptor, _CHUNK, position)
+            if not piece:
+                return False
+            digest.update(piece)
+            position += len(piece)
+        return digest.hexdigest() == part.sha256
+    finally:
+        os.close(descriptor)
+
+
+def _keep_aside(directory: int, name: str) -> str | None:
+    """Give what has this name another one; returns that, or None where nothing had it."""
+    if not _exists(directory, name):
+        return None
+    for number in range(1, _MOST_ASIDE):
+        aside = f"{name}{_ASIDE}" if number == 1 else f"{name}{_ASIDE}.{number}"
+        if not _exists(directory, aside):
+            os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
+            return aside
+    raise OSError(errno.EEXIST, f"{_MOST_ASIDE} files are kept aside already")
+
+
+def _exists(directory: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _names(directory: int) -> list[str]:
+    with opened(".", _LISTING, directory) as listing, os.scandir(listing) as entries:
+        return [entry.name for _, entry in zip(range(_LISTED), entries, strict=False)]
+
+
+def _is_temporary(name: str, part: str) -> bool:
+    """Whether a name is one that `write_part` gives."""
+    return name.startswith(f".{part}.") and name.endswith(".tmp")
+
+
+def _remove(directory: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=directory)
+    except FileNotFoundError:
+        pass

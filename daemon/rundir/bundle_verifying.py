@@ -1,0 +1,154 @@
+"""Reading the parts of a bundle from its directory: no link is followed, and what is read is bounded."""
+
+import os
+import stat
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.daemon.rundir.opening import LINK, REGULAR, ROOT, opened
+from runward.daemon.rundir.replay_file import ReplayFile
+from runward.handlers.bundle.bundle_problem import BundleProblem
+from runward.handlers.bundle.canonical import FORMS
+from runward.handlers.bundle.parts import PARTS, RECEIPT, REPLAY, SUMMARY, part_name
+from runward.handlers.bundle.receipt_fields import hash_form_of
+from runward.handlers.bundle.replay_check import ReplayCheck
+from runward.handlers.bundle.replay_facts import HashCounts
+from runward.handlers.bundle.replay_lines import read_line
+from runward.handlers.bundle.signatures import NoLibrary, signature_state
+from runward.handlers.bundle.verify import (
+    FileFacts,
+    ReadReceipt,
+    Unread,
+    Verified,
+    missing_part,
+    read_receipt,
+    replay_problems,
+    summary_problems,
+    verdict,
+)
+
+UNCHECKED: Final = "it can't be checked without the libraries for it: pip install 'runward[sign]'"
+LARGEST_RECEIPT: Final = 64 << 20
+LARGEST_SUMMARY: Final = 16 << 20
+
+
+def verify_bundle(
+    directory: str, attempt: int, authorized: Callable[[], Collection[str]], require_signature: bool = False
+) -> Verified | None:
+    """Verify the bundle of an attempt in a directory. None where it has no RECEIPT.json. Raises `OSError`.
+
+    `authorized` gives the keys whose signatures count; it is called only if the receipt is signed.
+    """
+    with opened(directory, ROOT) as within:
+        content = _part(within, part_name(RECEIPT, attempt), LARGEST_RECEIPT)
+        if content is None:
+            return None
+        if isinstance(content, Unread):
+            receipt = ReadReceipt(None, (missing_part(RECEIPT, content.why),))
+        else:
+            receipt = read_receipt(content)
+        hashes, problems = _replay(within, part_name(REPLAY, attempt), receipt)
+        problems += _summary(within, part_name(SUMMARY, attempt), receipt)
+    try:
+        is_signed = receipt.fields is not None and receipt.fields.get("signature") is not None
+        signature = signature_state(receipt.fields, authorized() if is_signed else ())
+    except NoLibrary:
+        problems.append(BundleProblem(RECEIPT, None, "signature", UNCHECKED))
+        signature = "invalid"
+    return verdict(receipt, hashes, problems, signature, require_signature)
+
+
+def part_hashes(directory: str, attempt: int) -> dict[str, str]:
+    """The SHA-256 of each part by its plain name, in hex. Raises `OSError`."""
+    found: dict[str, str] = {}
+    with opened(directory, ROOT) as within:
+        for part in PARTS:
+            name = part_name(part, attempt)
+            with opened(name, REGULAR, within) as descriptor:
+                refuse_irregular(descriptor, name)
+                digest = sha256()
+                while piece := os.read(descriptor, 1 << 20):
+                    digest.update(piece)
+            found[part] = digest.hexdigest()
+    return found
+
+
+def receipt_fields(directory: str, attempt: int) -> dict[str, JsonValue] | None:
+    """The fields of the receipt in a directory; None where it cannot be read. Raises `OSError`."""
+    with opened(directory, ROOT) as within:
+        content = _part(within, part_name(RECEIPT, attempt), LARGEST_RECEIPT)
+    return read_receipt(content).fields if isinstance(content, bytes) else None
+
+
+def _replay(within: int, name: str, receipt: ReadReceipt) -> tuple[HashCounts, list[BundleProblem]]:
+    forms = FORMS if receipt.fields is None else (hash_form_of(receipt.fields),)
+    check = ReplayCheck(forms)
+    try:
+        with opened_part(within, name) as file:
+            for line in file.lines():
+                check.take(read_line(line))
+    except FileNotFoundError:
+        return check.facts.hashes, [missing_part(REPLAY, "the file is missing")]
+    except OSError as error:
+        return check.facts.hashes, [missing_part(REPLAY, _why(error))]
+    found = FileFacts(file.sha256, file.size)
+    return check.facts.hashes, list(replay_problems(receipt, check.facts, found, check.finish()))
+
+
+def _summary(within: int, name: str, receipt: ReadReceipt) -> list[BundleProblem]:
+    content = _part(within, name, LARGEST_SUMMARY)
+    if content is None:
+        return [missing_part(SUMMARY, "the file is missing")]
+    if isinstance(content, Unread):
+        return [missing_part(SUMMARY, content.why)]
+    found = FileFacts(sha256(content).hexdigest(), len(content))
+    return list(summary_problems(receipt, content, found))
+
+
+def _part(within: int, name: str, largest: int) -> bytes | Unread | None:
+    """The whole of a part; None where it does not exist."""
+    try:
+        with opened(name, REGULAR, within) as descriptor:
+            refuse_irregular(descriptor, name)
+            pieces: list[bytes] = []
+            while piece := os.read(descriptor, 1 << 20):
+                pieces.append(piece)
+                largest -= len(piece)
+                if largest < 0:
+                    return Unread("the file is too large")
+            return b"".join(pieces)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return Unread(_why(error))
+
+
+@contextmanager
+def opened_part(within: int, name: str) -> Iterator[ReplayFile]:
+    """A replay in an open directory. Raises `OSError`."""
+    with opened(name, REGULAR, within) as descriptor:
+        refuse_irregular(descriptor, name)
+        yield ReplayFile(descriptor)
+
+
+@contextmanager
+def opened_replay(path: str) -> Iterator[ReplayFile]:
+    """A replay that a person named, so links on the way are followed. Raises `OSError`."""
+    with opened(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY) as descriptor:
+        refuse_irregular(descriptor, path)
+        yield ReplayFile(descriptor)
+
+
+def refuse_irregular(descriptor: int, name: str) -> None:
+    """Raises `OSError` unless it is a regular file."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError(None, "not a regular file", name)
+
+
+def _why(error: OSError) -> str:
+    if error.errno == LINK:
+        return "a link stands in its place: it is not followed"
+    return f"it can't be read: {error.strerror}"

@@ -1,0 +1,175 @@
+"""Reading the calls of a session out of its files: all that a look at them finds since the last one, in order.
+
+What is told goes to whoever iterates, one by one, so that no transcript is ever held whole. How far the files were read
+is a value (`CallsRead`), with which a later reading goes on.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from pydantic import JsonValue, TypeAdapter
+
+from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, opened
+from runward.daemon.rundir.placed_lines import NO_LINES, LinesRead, PlacedLines, TooLong
+from runward.daemon.rundir.session_files import SessionFiles
+from runward.daemon.rundir.session_places import log_at
+from runward.daemon.rundir.tailing import NotRegular, open_regular
+from runward.daemon.rundir.unpacking import CannotUnpack
+from runward.handlers.bundle.calls import Place, Told, Unusable
+from runward.handlers.layouts.call_reader import LONGEST_LINE, CallLayout, CallReader, PlacedLine
+from runward.handlers.layouts.places import PACKED, unpacked_name
+from runward.handlers.layouts.registry import CALLS
+from runward.handlers.layouts.scanner import Complaint, Document
+from runward.handlers.layouts.transcript import LogLine
+
+
+class CallsRead(NamedTuple):
+    """How far the calls of a session were read: what the layout's reader keeps, and the place in each file."""
+
+    state: JsonValue = None
+    logs: tuple[tuple[str, LinesRead], ...] = ()
+    files: FilesRead = NOTHING_READ
+    version: int = 1
+
+
+NOTHING: Final = CallsRead()
+_ADAPTER: Final = TypeAdapter(CallsRead)
+
+
+def dump_calls_read(read: CallsRead) -> str:
+    """The place as JSON text, for the store."""
+    return _ADAPTER.dump_json(read).decode()
+
+
+def load_calls_read(text: str) -> CallsRead:
+    """What was stored. Raises `ValueError` for what this program never wrote."""
+    read = _ADAPTER.validate_json(text, strict=True)
+    if read.version != CallsRead().version:
+        raise ValueError(f"version {read.version} of what was read of a session's calls is not known")
+    return read
+
+
+class CallReading:
+    """One reading of the calls of the session whose log, or directory, stands at `path`.
+
+    Iterate over `told` once. After that `read` is how far the files were read, `hindrances` are files that could not be
+    read, and `changed` names the files that aren't what was read before: nothing more is told of them.
+    """
+
+    def __init__(self, layout: str, path: str, read: CallsRead = NOTHING) -> None:
+        self._layout: CallLayout = CALLS[layout]
+        self._path = path
+        self._name = unpacked_name(os.path.basename(path))
+        self._logs = dict(read.logs)
+        self._files = read.files
+        self._reader: CallReader = self._layout.start(self._name, read.state)
+        self.hindrances: list[Complaint] = []
+        self.changed: list[str] = []
+
+    def told(self, most_bytes: int | None = None) -> Iterator[Told]:
+        """What is new, in the order of the files. After about `most_bytes` of a log no more is read of it."""
+        try:
+            if self._layout.logs or self._layout.documents:
+                with opened(self._path, DIRECTORY) as within:
+                    yield from self._documents(within)
+                    for name in self._layout.logs:
+                        yield from self._log(within, name, name, most_bytes)
+            else:
+                with opened(os.path.dirname(self._path) or "/", DIRECTORY) as within:
+                    found = log_at(within, self._name)
+                    if found is None:
+                        self._hindered(self._name, "is gone")
+                    else:
+                        yield from self._log(within, found[0], self._name, most_bytes)
+        except OSError as error:
+            self._hindered(self._name, f"can't be read: {error.strerror}")
+
+    @property
+    def read(self) -> CallsRead:
+        """How far the files were read."""
+        return CallsRead(self._reader.state(), tuple(self._logs.items()), self._files)
+
+    def _documents(self, within: int) -> Iterator[Told]:
+        if not self._layout.documents:
+            return
+        found = _Found()
+        files = SessionFiles(within, self._files, time.time(), found)
+        files.documents(self._layout.documents)
+        self.hindrances += files.hindrances
+        self._files = files.read()
+        for document in found.documents:
+            yield from self._reader.see(document)
+
+    def _log(self, within: int, file: str, name: str, most_bytes: int | None) -> Iterator[Told]:
+        try:
+            descriptor = open_regular(within, file)
+        except NotRegular:
+            self._hindered(name, "is not a regular file")
+            return
+        except OSError as error:
+            if error.errno not in ABSENT:
+                self._hindered(name, f"can't be read: {error.strerror}")
+            elif name in self._logs:
+                self.changed.append(name)
+            return
+        try:
+            known = self._logs.get(name, NO_LINES)
+            log = PlacedLines(descriptor, known, is_packed=file.endswith(PACKED))
+            if log.is_another:
+                self.changed.append(name)
+                return
+            try:
+                yield from self._reader_takes(name, log, most_bytes)
+            finally:
+                self._logs[name] = log.place()
+        except (OSError, CannotUnpack) as error:
+            said = f"can't be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+            self._hindered(name, said)
+        finally:
+            os.close(descriptor)
+
+    def _reader_takes(self, name: str, log: PlacedLines, most_bytes: int | None) -> Iterator[Told]:
+        """Feed the lines to the layout's reader. What can't be read is told in its place among the others."""
+        too_long: list[TooLong] = []
+
+        def readable() -> Iterator[PlacedLine]:
+            for line in log.lines(most_bytes):
+                if isinstance(line, TooLong):
+                    too_long.append(line)
+                else:
+                    yield line
+
+        for told in self._reader.take(name, readable()):
+            yield from _passed_over(name, too_long)
+            yield told
+        yield from _passed_over(name, too_long)
+
+    def _hindered(self, name: str, message: str) -> None:
+        self.hindrances.append(Complaint(name, None, message, None))
+
+
+def _passed_over(name: str, too_long: list[TooLong]) -> Iterator[Told]:
+    while too_long:
+        line = too_long.pop(0)
+        problem = f"a line of {line.length} bytes is not read: {LONGEST_LINE} are the most"
+        yield Unusable(Place(name, line.number, line.start, line.length), problem)
+
+
+class _Found:
+    """Gathers the documents that are new."""
+
+    def __init__(self) -> None:
+        self.documents: list[Document] = []
+
+    def take(self, name: str, lines: Sequence[LogLine]) -> None:
+        """Logs are read elsewhere."""
+
+    def see(self, document: Document) -> None:
+        """A document that is new or was written anew."""
+        self.documents.append(document)
+
+    def was_read(self, count: int) -> None:
+        """Nobody counts."""

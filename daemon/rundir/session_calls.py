@@ -1,0 +1,21 @@
+"""What a session's files tell of its calls from their beginning, with what hindered the reading in its place."""
+
+from collections.abc import Callable, Iterator
+
+from runward.daemon.ports.files import Halted
+from runward.daemon.rundir.call_reading import CallReading
+from runward.handlers.bundle.calls import Place, Told, Unusable
+
+
+def told_by(layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
+    """What the files of the session at `path` tell, in their order; what could not be read comes last.
+
+    `go_on` is told how many bytes each line has, and says whether to read on. Raises `Halted` where it says no.
+    """
+    reading = CallReading(layout, path)
+    for told in reading.told():
+        if not go_on(told.place.length):
+            raise Halted
+        yield told
+    for each in reading.hindrances:
+        yield Unusable(Place(each.file, 0, 0, 0), each.message)

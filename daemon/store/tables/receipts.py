@@ -1,0 +1,149 @@
+"""The receipts: one for each attempt of a live session, in one chain; and the parts that are still to be put in place."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pydantic_core import from_json, to_json
+
+from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.jobs import Job
+from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.values import as_int, listed
+from runward.handlers.bundle.effects import RecordReceipt
+from runward.handlers.bundle.facts import Part, Reported, ReportedOf, StretchOf
+from runward.handlers.bundle.order import Stretch, dump_order
+from runward.handlers.bundle.stretches import BeganAndEnded, stretch_of
+
+if TYPE_CHECKING:
+    from runward.daemon.store.batch import Batch
+
+INSERT: Final = Write(
+    "insert into receipts (session_key, attempt, receipt_hash, prev, directory, parts, facts, summary, problem,"
+    " recorded_at, placed_at, place_problem) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+PLACED: Final = "update receipts set placed_at = ?, place_problem = ? where seq = ? and placed_at is null"
+
+
+class UnplacedBundle(NamedTuple):
+    """A bundle that is recorded and whose parts may still lie under their temporary names."""
+
+    seq: int
+    key: str
+    attempt: int
+    directory: str
+    parts: tuple[Part, ...]
+    prev: str | None
+    facts: str
+
+
+async def head(store: Store) -> str | None:
+    """The hash of the last receipt of the chain; None where there is none."""
+    rows = await store.read(
+        "select receipt_hash from receipts where receipt_hash is not null order by seq desc limit 1"
+    )
+    return str(rows[0][0]) if rows else None
+
+
+async def unplaced(store: Store, most: int) -> list[UnplacedBundle]:
+    """The bundles that are to be put in place, the oldest first, at most so many."""
+    rows = await store.read(
+        "select seq, session_key, attempt, directory, parts, prev, facts from receipts where placed_at is null"
+        " order by seq limit ?",
+        (most,),
+    )
+    return [
+        UnplacedBundle(
+            as_int(seq),
+            str(key),
+            as_int(attempt),
+            str(directory),
+            load_parts(str(parts)),
+            None if prev is None else str(prev),
+            str(facts),
+        )
+        for seq, key, attempt, directory, parts, prev, facts in rows
+    ]
+
+
+def load_parts(text: str) -> tuple[Part, ...]:
+    """The parts of a bundle as a row has them."""
+    return tuple(Part(*each) for each in from_json(text))
+
+
+async def stretches(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Stretch]:
+    """From when to when these attempts went, by session key and attempt."""
+    asked = list(attempts)
+    rows = await store.read(
+        "select a.session_key, a.attempt, a.started_at, a.ended_at, e.hash from attempts a"
+        " left join events e on e.key = a.session_key || '#' || a.attempt || '/started'"
+        " where a.session_key in (select value from json_each(?)) order by a.session_key, a.attempt",
+        (listed(dict.fromkeys(key for key, _ in asked)),),
+    )
+    known: dict[str, list[BeganAndEnded]] = {}
+    for key, attempt, started_at, ended_at, digest in rows:
+        assert isinstance(started_at, float)
+        assert ended_at is None or isinstance(ended_at, float)
+        began = BeganAndEnded(as_int(attempt), started_at, ended_at, None if digest is None else str(digest))
+        known.setdefault(str(key), []).append(began)
+    found = {(key, attempt): stretch_of(known.get(key, ()), attempt) for key, attempt in asked}
+    return {each: stretch for each, stretch in found.items() if stretch is not None}
+
+
+async def reported(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Reported]:
+    """What is known of these attempts for their summaries, by session key and attempt."""
+    rows = await store.read(
+        "select s.key, asked.value ->> 1,"
+        " (select h.reason_summary from status_history h where h.session_key = s.key and h.attempt = asked.value ->> 1"
+        "  order by h.id desc limit 1),"
+        " (select json_group_array(a.summary) from artifacts a where a.session_key = s.key and a.summary is not null),"
+        " case when s.layout <> ? then json_extract(c.state, '$[10]') end"
+        " from json_each(?) asked join sessions s on s.key = asked.value ->> 0 left join cursors c on c.key = s.key",
+        (DEFAULT_LAYOUT, listed(attempts)),
+    )
+    found: dict[tuple[str, int], Reported] = {}
+    for key, attempt, reason, changes, about in rows:
+        cwd, _, _, given, made = (None,) * 5 if about is None else from_json(str(about))
+        found[str(key), as_int(attempt)] = Reported(
+            "" if reason is None else str(reason),
+            tuple(str(each) for each in from_json(str(changes)) if each),
+            None if given is None or made is None else (int(given), int(made)),
+            cwd if isinstance(cwd, str) else None,
+        )
+    return found
+
+
+def _record(batch: "Batch", job: Job, effect: RecordReceipt) -> None:
+    order, sealed = effect.order, effect.sealed
+    parts: tuple[Part, ...] = ()
+    if effect.draft is not None:
+        assert sealed is not None, "a receipt is recorded once it names the one before it"
+        parts = (*effect.draft.parts, sealed.part)
+    batch.row(
+        INSERT,
+        (
+            order.key,
+            order.attempt,
+            None if sealed is None else sealed.receipt_hash,
+            None if sealed is None else sealed.prev,
+            order.directory,
+            to_json(parts).decode(),
+            dump_order(order),
+            None if effect.draft is None else effect.draft.summary,
+            effect.problem,
+            batch.now,
+            batch.now if sealed is None else None,
+            None,
+        ),
+    )
+
+
+RECEIPTS: Final = Table(
+    writes=(INSERT,),
+    appliers={RecordReceipt: _record},
+    answers={
+        StretchOf: answers_by(stretches, lambda asked: (asked.key, asked.attempt)),
+        ReportedOf: answers_by(reported, lambda asked: (asked.key, asked.attempt), Reported()),
+    },
+)

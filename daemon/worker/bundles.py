@@ -1,0 +1,286 @@
+"""Bundles: drafting them in the background, sealing their receipts one after another, putting their parts in place.
+
+A draft is a bundle without its receipt, in files under temporary names. A receipt names the one before it: it is made
+under a lock that is held until it is durable. The parts get their names after that commit. What a daemon that was
+killed recorded and did not place is placed by its successor; a part that is gone is made again from the session's
+files, and must be the same.
+"""
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, NamedTuple
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from runward.config.json_value import JsonValue
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.faults import point
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files, Gone, PartMissing, PartsPlaced
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import receipts
+from runward.daemon.store.tables.jobs import JobResult
+from runward.daemon.store.tables.receipts import UnplacedBundle
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
+from runward.daemon.worker.deciding import FIRST_WAIT, LONGEST_WAIT
+from runward.daemon.worker.part import Part
+from runward.handlers.bundle.effects import RecordReceipt, Sealed
+from runward.handlers.bundle.facts import Draft, DraftOf, NoDraft
+from runward.handlers.bundle.facts import Part as BundlePart
+from runward.handlers.bundle.order import BundleOrder, load_order
+from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name, part_names
+from runward.handlers.bundle.receipt_body import receipt_body
+from runward.handlers.bundle.replay import Replay
+from runward.handlers.bundle.sealing import seal
+from runward.handlers.bundle.summarising import summary_of
+from runward.handlers.bundle.summary import Summary, dump_summary, summary_text
+from runward.handlers.unreadable import Unreadable
+
+BATCH: Final = 64
+"""Bundles that are put in place before they are marked."""
+
+PERIOD: Final = 5.0
+"""Seconds between tries of what the world refused."""
+
+_CHUNK: Final = 1 << 18
+"""Bytes of a replay that are written together."""
+
+GONE: Final = "its directory is gone"
+
+
+class Made(NamedTuple):
+    """A bundle under temporary names: its receipt but for what seals it, the other parts, and what is wrong with it."""
+
+    body: dict[str, JsonValue]
+    parts: tuple[BundlePart, ...]
+    summary: Summary
+    problem: str | None
+
+
+@dataclass(slots=True)
+class Bundles(Part):
+    """The bundles that this daemon makes. One task puts them in place."""
+
+    wakes_on: ClassVar = (RecordReceipt,)
+
+    files: Files
+    store: Store
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    go_on: Callable[[int], bool]
+    """Asked while files are read, with the bytes that were."""
+    low_disk: Callable[[], str | None] = lambda: None
+    """Why nothing is to be written now; None where there is room."""
+    trouble: str | None = None
+    """What keeps bundles from being put in place."""
+    _bodies: dict[tuple[str, int], dict[str, JsonValue]] = field(default_factory=dict)
+    """The receipts of drafts, by session and attempt."""
+    _chain: anyio.Lock = field(default_factory=anyio.Lock)
+
+    def degraded(self) -> list[str]:
+        """What keeps bundles from their places, for `status`."""
+        return [] if self.trouble is None else [f"bundles: {self.trouble}"]
+
+    def draft(self, asked: DraftOf) -> Draft | NoDraft | Unreadable:
+        """Write a bundle without its receipt under temporary names. Runs in a thread."""
+        low = self.low_disk()
+        if low is not None:
+            return Unreadable(low)
+        order = asked.order
+        try:
+            made = self._make(order)
+        except OSError as error:
+            return Unreadable(error.strerror or str(error))
+        if isinstance(made, Gone):
+            return NoDraft(GONE)
+        if not isinstance(made, Made):
+            return made
+        self._bodies[order.key, order.attempt] = made.body
+        return Draft(made.parts, dump_summary(made.summary), made.problem)
+
+    def _make(self, order: BundleOrder) -> Made | NoDraft | Unreadable | Gone:
+        self.files.check_epoch(self.store.epoch)
+        cleared = self.files.clear_parts(order.directory, part_names(order.attempt))
+        if cleared is not None:
+            return cleared
+        replay = Replay(order)
+        lines = _gathered(self._lines(replay))
+        written = self.files.write_part(order.directory, part_name(REPLAY, order.attempt), lines)
+        if not isinstance(written, BundlePart):
+            return written
+        point("bundle.replay.after")
+        summary = summary_of(replay)
+        text = summary_text(summary).encode()
+        told = self.files.write_part(order.directory, part_name(SUMMARY, order.attempt), [text])
+        if not isinstance(told, BundlePart):
+            return told
+        point("bundle.summary.after")
+        parts = (written, told)
+        return Made(receipt_body(replay, parts, (REPLAY, SUMMARY)), parts, summary, replay.problem)
+
+    def _lines(self, replay: Replay) -> Iterator[bytes]:
+        order = replay.order
+        yield from replay.lines(self.files.told(order.layout, order.path, self.go_on))
+
+    @asynccontextmanager
+    async def sealed(self, results: Sequence[JobResult]) -> AsyncIterator[Sequence[JobResult]]:
+        """The results with their receipts made, each naming the one before it; until this is left nobody makes another."""
+        if not any(_drafted(result) for result in results):
+            yield results
+            return
+        async with self._chain:
+            prev = await receipts.head(self.store)
+            found: list[JobResult] = []
+            for result in results:
+                effect = _drafted(result)
+                if effect is None:
+                    found.append(result)
+                    continue
+                sealed = await in_thread(self._seal, effect.order, prev)
+                if not isinstance(sealed, Sealed):
+                    found.append(self._put_off(result, sealed))
+                    continue
+                prev = sealed.receipt_hash
+                effects = [
+                    effect._replace(sealed=sealed) if each is effect else each for each in result.effects
+                ]
+                found.append(result._replace(effects=effects))
+            yield found
+
+    def _seal(self, order: BundleOrder, prev: str | None) -> Sealed | str:
+        """Make the receipt to a draft; returns why that can't be now."""
+        try:
+            return self._seal_body(order, self._bodies[order.key, order.attempt], prev)
+        except OSError as error:
+            return error.strerror or str(error)
+
+    def _seal_body(self, order: BundleOrder, body: Mapping[str, JsonValue], prev: str | None) -> Sealed | str:
+        name = part_name(RECEIPT, order.attempt)
+        self.files.check_epoch(self.store.epoch)
+        cleared = self.files.clear_parts(order.directory, [name])
+        if cleared is not None:
+            return GONE if isinstance(cleared, Gone) else cleared.why
+        text, digest = seal(body, prev, order.rules.form)
+        part = self.files.write_part(order.directory, name, [text])
+        if not isinstance(part, BundlePart):
+            return GONE if isinstance(part, Gone) else part.why
+        point("bundle.receipt.after")
+        return Sealed(digest, prev, part)
+
+    def _put_off(self, result: JobResult, why: str) -> JobResult:
+        """The job is decided again later: what it drafted may be gone by then."""
+        wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(result.job.tries, 10))
+        return JobResult(result.job, "waiting", error=why, run_after=self.clock.now() + wait)
+
+    def pause(self) -> float | None:
+        return PERIOD if self.trouble is not None else None
+
+    async def carry_out(self) -> bool:
+        """Put the next bundles in place; returns whether any was."""
+        self.trouble = None
+        try:
+            found = await receipts.unplaced(self.store, BATCH)
+            placed: list[Row] = []
+            for bundle in found:
+                with anyio.CancelScope(shield=True):
+                    answer = await anyio.to_thread.run_sync(self._place, bundle)
+                if isinstance(answer, Unreadable):
+                    self._say_trouble(bundle, answer.why)
+                    continue
+                self._bodies.pop((bundle.key, bundle.attempt), None)
+                self._say(bundle, answer)
+                problem = (
+                    f"what had its name is kept as {', '.join(answer.aside)}"
+                    if isinstance(answer, PartsPlaced) and answer.aside
+                    else None
+                )
+                placed.append((self.clock.now(), answer if isinstance(answer, str) else problem, bundle.seq))
+            if placed:
+                await self.store.run([Statement(receipts.PLACED, placed)], "place")
+        except EpochRefused:
+            raise
+        except (CommitUnknown, Fenced, sqlite3.Error) as error:
+            self.trouble = str(error)
+            self.log.error("bundles.not_marked", why=str(error))
+            return False
+        return bool(placed)
+
+    def _place(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
+        """Give the parts their names, once they are there; returns why that can never be."""
+        try:
+            return self._place_all(bundle)
+        except OSError as error:
+            return Unreadable(error.strerror or str(error))
+
+    def _place_all(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
+        self.files.check_epoch(self.store.epoch)
+        answer = self.files.place_parts(bundle.directory, bundle.parts)
+        if isinstance(answer, PartMissing):
+            made = self._make_again(bundle)
+            if not isinstance(made, list):
+                return made
+            answer = self.files.place_parts(bundle.directory, made)
+        if isinstance(answer, PartMissing):
+            return Unreadable(f"{answer.name} was taken away while it was put in place")
+        return GONE if isinstance(answer, Gone) else answer
+
+    def _make_again(self, bundle: UnplacedBundle) -> list[BundlePart] | str | Unreadable:
+        """The parts of a recorded bundle, made again; or why they can't be what they were."""
+        try:
+            order = load_order(bundle.facts)
+        except ValueError:
+            return "its parts are gone, and another version of Runward recorded what they are made from"
+        made = self._make(order)
+        if isinstance(made, Gone):
+            return GONE
+        if isinstance(made, Unreadable):
+            return made
+        if isinstance(made, NoDraft):
+            return made.why
+        sealed = self._seal_body(order, made.body, bundle.prev)
+        if isinstance(sealed, str):
+            return Unreadable(sealed)
+        found = [*made.parts, sealed.part]
+        if [each[:3] for each in found] != [each[:3] for each in bundle.parts]:
+            self.files.clear_parts(bundle.directory, part_names(order.attempt))
+            return (
+                "its parts were lost, and made again they are others: the session's files have changed since"
+            )
+        return found
+
+    def _say(self, bundle: UnplacedBundle, answer: PartsPlaced | str) -> None:
+        told = {"session": bundle.key, "attempt": bundle.attempt}
+        if isinstance(answer, str):
+            self.log.warning("bundle.not_placed", **told, why=answer)
+        elif answer.aside:
+            self.log.warning("bundle.kept_aside", **told, files=list(answer.aside))
+        else:
+            self.log.info("bundle.written", **told, bytes=sum(part.size for part in bundle.parts))
+
+    def _say_trouble(self, bundle: UnplacedBundle, why: str) -> None:
+        self.trouble = f"{bundle.directory}: {why}"
+        self.log.warning("bundle.delayed", session=bundle.key, why=why)
+
+
+def _drafted(result: JobResult) -> RecordReceipt | None:
+    """The bundle that a job drafted."""
+    found = [each for each in result.effects if isinstance(each, RecordReceipt) and each.draft is not None]
+    return found[0] if found else None
+
+
+def _gathered(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """The lines joined to chunks, so that few of them are written."""
+    waiting: list[bytes] = []
+    size = 0
+    for line in lines:
+        waiting.append(line)
+        size += len(line)
+        if size >= _CHUNK:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)

@@ -1,0 +1,1 @@
+"""The verified bundle of an attempt: replay, receipt and summary."""

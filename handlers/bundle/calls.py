@@ -1,0 +1,91 @@
+"""What a session's files tell of its calls, in the order of the files: the input of a replay.
+
+Times are Unix seconds, or None where the line has none. `line` is the number of the line that tells it, from 1, and
+`source` the path of its file below the session's own directory, as the reader names it.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+from runward.config.json_value import JsonValue
+
+
+class Place(NamedTuple):
+    """Where something is told: the file, its line from 1, and the bytes of that line."""
+
+    source: str
+    line: int
+    start: int
+    length: int
+
+
+class Called(NamedTuple):
+    """A tool was called. `tokens` are those of the reply that made the call, at the reply's first call, else None.
+
+    `problem` says why the params can't be hashed, where what stands in the file is only nearly what they are.
+    """
+
+    place: Place
+    at: float | None
+    id: str
+    tool: str
+    params: JsonValue
+    step_id: str | None = None
+    tokens: int | None = None
+    problem: str | None = None
+
+
+class Returned(NamedTuple):
+    """A call came back. `content` is what the tool's record holds; for a failed call `error` holds it and `content` is None.
+
+    `tokens` are those of the reply that made the call, where they are told after the call. `problem` says why the
+    output can't be hashed.
+    """
+
+    place: Place
+    at: float | None
+    id: str
+    content: JsonValue
+    error: JsonValue = None
+    success: bool = True
+    exit_code: int | None = None
+    step_utility: float | None = None
+    tokens: int | None = None
+    problem: str | None = None
+
+
+class PlanTold(NamedTuple):
+    """The session told its plan: all steps, in order, as the tool wrote them."""
+
+    place: Place
+    at: float | None
+    steps: JsonValue
+    step_count: int
+
+
+class StepDone(NamedTuple):
+    """The session called a step done."""
+
+    place: Place
+    at: float | None
+    step_id: str
+    status: str
+    iterations: int | None = None
+
+
+class Stated(NamedTuple):
+    """What a native run says of itself in its trace: None for what it does not say."""
+
+    place: Place
+    issue_number: int | None = None
+    policy_bundle_id: str | None = None
+    confidence: float | None = None
+
+
+class Unusable(NamedTuple):
+    """A line that tells of a call and cannot be used, and why. It becomes a problem with its line."""
+
+    place: Place
+    problem: str
+
+
+Told: TypeAlias = Called | Returned | PlanTold | StepDone | Stated | Unusable

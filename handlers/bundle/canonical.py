@@ -1,0 +1,266 @@
+"""Canonical JSON: the one text of a value, and its hash. See docs/bundle.md.
+
+The form `seed` is serde_json's: keys in the order of their code points, no blanks, `1.0` stays `1.0`, whole
+numbers beyond 64 bits are floats. The form `rfc8785` is RFC 8785. What has no canonical form is refused.
+"""
+
+import json
+from hashlib import sha256
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from runward.config.json_value import JsonValue
+from runward.config.problem import Location, dotted
+from runward.handlers.bundle.refused_json import (
+    BEYOND_FLOATS,
+    HALF_A_PAIR,
+    MAX_DEPTH,
+    TOO_DEEP,
+    Refused,
+    first_fault,
+    integer_text,
+)
+
+Form: TypeAlias = Literal["seed", "rfc8785"]
+
+FORMS: Final[tuple[Form, ...]] = ("seed", "rfc8785")
+LEAST: Final = -(2**63)
+MOST: Final = 2**64 - 1
+"""The whole numbers that serde_json keeps as such."""
+MOST_EXACT: Final = 2**53 - 1
+"""The largest whole number of RFC 8785."""
+LONGEST_SEARCHED: Final = 4 << 20
+"""Characters of a text in which the place of what is refused is looked for."""
+_SIMPLE: Final = frozenset({str, bool, type(None)})
+
+
+class NotCanonical(ValueError):
+    """A text or value that has no canonical form. `line` and `column` are places in a text, `loc` in a value."""
+
+    def __init__(
+        self, message: str, loc: Location = (), line: int | None = None, column: int | None = None
+    ) -> None:
+        self.message = message
+        self.loc = loc
+        self.line = line
+        self.column = column
+        place = dotted(loc) if line is None else f"line {line}, column {column}"
+        super().__init__(f"{place}: {message}" if place else message)
+
+
+def hash_of(value: JsonValue, form: Form = "seed") -> str:
+    """`sha256:` and the lower-case hexadecimal SHA-256 of the canonical text. Raises `NotCanonical`."""
+    return hash_of_text(canonical_bytes(value, form))
+
+
+def hash_of_text(text: bytes | memoryview) -> str:
+    """The hash of a value whose canonical text this is."""
+    return f"sha256:{sha256(text).hexdigest()}"
+
+
+def canonical(value: JsonValue, form: Form = "seed") -> str:
+    """The canonical text. Raises `NotCanonical`."""
+    return canonical_bytes(value, form).decode()
+
+
+def canonical_bytes(value: JsonValue, form: Form = "seed") -> bytes:
+    """The canonical text as UTF-8. Raises `NotCanonical`."""
+    try:
+        return _rfc8785(value) if form == "rfc8785" else _seed(value)
+    except UnicodeEncodeError as error:
+        raise NotCanonical(
+            f"half of a surrogate pair (U+{ord(error.object[error.start]):04X}) is not a character",
+            _where_half_a_pair(value),
+        ) from None
+    except RecursionError:
+        raise NotCanonical(TOO_DEEP) from None
+
+
+def parse(text: str | bytes, max_depth: int = MAX_DEPTH) -> JsonValue:
+    """The value of a JSON text. Raises `NotCanonical` for what JSON does not define or readers disagree on.
+
+    That is: a key that appears twice, NaN, infinities, half of a surrogate pair, bytes that are not UTF-8.
+    """
+    if isinstance(text, bytes):
+        try:
+            text = text.decode()
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            begins = error.object.rfind(b"\n", 0, error.start) + 1
+            column = len(error.object[begins : error.start].decode()) + 1
+            raise NotCanonical("not UTF-8", (), line, column) from None
+    try:
+        value: JsonValue = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        fault = first_fault(text, max_depth) if len(text) <= LONGEST_SEARCHED else None
+        if fault is not None and fault.at < error.pos:
+            raise _at(text, fault.at, fault.message) from None
+        raise NotCanonical(f"not JSON: {error.msg}", (), error.lineno, error.colno) from None
+    except Refused as refused:
+        raise _refusal(text, max_depth, refused.message) from None
+    except RecursionError:
+        raise _refusal(text, max_depth, TOO_DEEP) from None
+    if _is_too_deep(text, value, max_depth):
+        raise _refusal(text, max_depth, TOO_DEEP)
+    if _has_half_a_pair(text, value):
+        raise _refusal(text, max_depth, HALF_A_PAIR)
+    return value
+
+
+def _refusal(text: str, max_depth: int, message: str) -> NotCanonical:
+    """What is refused, with its place where the text is short enough to look for it."""
+    fault = first_fault(text, max_depth) if len(text) <= LONGEST_SEARCHED else None
+    return NotCanonical(message) if fault is None else _at(text, fault.at, fault.message)
+
+
+def _has_half_a_pair(text: str, value: JsonValue) -> bool:
+    """Whether UTF-8 cannot hold the value. Only an escape can bring half of a surrogate pair into a text."""
+    if "\\ud" not in text and "\\uD" not in text:
+        return False
+    try:
+        _SEED(value)
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _is_too_deep(text: str, value: JsonValue, max_depth: int) -> bool:
+    return text.count("[") + text.count("{") > max_depth and is_deeper_than(value, max_depth)
+
+
+def is_deeper_than(value: JsonValue, max_depth: int) -> bool:
+    """Whether more than so many objects and lists are inside each other."""
+    level = [value]
+    for _ in range(max_depth):
+        level = [
+            each
+            for item in level
+            if isinstance(item, dict | list)
+            for each in (item.values() if isinstance(item, dict) else item)
+            if isinstance(each, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _at(text: str, at: int, message: str) -> NotCanonical:
+    return NotCanonical(message, (), text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
+
+
+def _pairs(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Refused("a key appears twice in one object")
+    return found
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if number - number != 0.0:
+        raise Refused(BEYOND_FLOATS)
+    return number
+
+
+def _constant(text: str) -> JsonValue:
+    raise Refused(f"{text} is not a JSON number")
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_pairs, parse_float=_float, parse_int=integer_text, parse_constant=_constant
+)
+_SEED: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
+def _seed(value: JsonValue) -> bytes:
+    """As serde_json prints it: msgspec prints all that is left once the numbers are serde_json's, too."""
+    return _SEED(value if has_plain_numbers(value) else _with_serde_numbers(value, ()))
+
+
+def has_plain_numbers(value: JsonValue) -> bool:
+    """Whether all numbers are finite, and whole ones within 64 bits."""
+    waiting: list[JsonValue] = [[value]]
+    while waiting:
+        container = waiting.pop()
+        items = container.values() if isinstance(container, dict) else container
+        assert not isinstance(items, str | int | float | None)
+        if _SIMPLE.issuperset(map(type, items)):
+            continue
+        for item in items:
+            if isinstance(item, dict | list):
+                waiting.append(item)
+            elif isinstance(item, float):
+                if item - item != 0.0:
+                    return False
+            elif isinstance(item, int) and not LEAST <= item <= MOST:
+                return False
+    return True
+
+
+def _with_serde_numbers(value: JsonValue, loc: Location) -> JsonValue:
+    """A copy in which whole numbers beyond 64 bits are floats, as serde_json reads them."""
+    match value:
+        case dict():
+            return {key: _with_serde_numbers(each, (*loc, key)) for key, each in value.items()}
+        case list():
+            return [_with_serde_numbers(each, (*loc, index)) for index, each in enumerate(value)]
+        case int() if not LEAST <= value <= MOST:
+            try:
+                return float(value)
+            except OverflowError:
+                raise NotCanonical(BEYOND_FLOATS, loc) from None
+        case float() if value - value != 0.0:
+            raise NotCanonical(f"{value} is not a JSON number", loc)
+    return value
+
+
+def _rfc8785(value: JsonValue) -> bytes:
+    import rfc8785
+
+    try:
+        return rfc8785.dumps(value)
+    except RecursionError:
+        raise
+    except rfc8785.CanonicalizationError as error:
+        if isinstance(error.__cause__, UnicodeEncodeError):
+            raise error.__cause__ from None
+        found = _outside_rfc8785(value, ())
+        raise found if found is not None else NotCanonical(str(error)) from None
+
+
+def _outside_rfc8785(value: JsonValue, loc: Location) -> NotCanonical | None:
+    """The first number that RFC 8785 has no form for."""
+    items: list[tuple[str | int, JsonValue]] = []
+    match value:
+        case dict():
+            items = [(key, each) for key, each in value.items()]
+        case list():
+            items = [(index, each) for index, each in enumerate(value)]
+        case float() if value - value != 0.0:
+            return NotCanonical(f"{value} is not a JSON number", loc)
+        case int() if abs(value) > MOST_EXACT:
+            return NotCanonical("RFC 8785 has no form for a whole number beyond 2^53 - 1", loc)
+    found = (_outside_rfc8785(each, (*loc, key)) for key, each in items)
+    return next((each for each in found if each is not None), None)
+
+
+def _where_half_a_pair(value: JsonValue) -> Location:
+    """Where the first text or key is that UTF-8 cannot hold."""
+    waiting: list[tuple[Location, JsonValue]] = [((), value)]
+    while waiting:
+        loc, item = waiting.pop()
+        if isinstance(item, str):
+            if not _is_whole(item):
+                return loc
+        elif isinstance(item, dict):
+            if any(not _is_whole(key) for key in item):
+                return loc
+            waiting += [((*loc, key), each) for key, each in reversed(item.items())]
+        elif isinstance(item, list):
+            waiting += [((*loc, index), item[index]) for index in range(len(item) - 1, -1, -1)]
+    return ()
+
+
+def _is_whole(text: str) -> bool:
+    return not any("\ud800" <= each <= "\udfff" for each in text)

@@ -1,0 +1,147 @@
+"""Which files a session changed by its own tools, and how many lines of each."""
+
+import difflib
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.verification_runs import command_of
+
+MOST_FILES: Final = 1000
+_MOST_LINES: Final = 2000
+"""Lines of a text up to which it is compared line by line; of a longer one all lines count as changed."""
+
+_PATHS: Final = ("file_path", "notebook_path", "path", "filename", "file")
+_EDITORS: Final = frozenset(
+    {
+        "edit",
+        "multiedit",
+        "write",
+        "notebookedit",
+        "file_edit",
+        "file_write",
+        "str_replace_editor",
+        "str_replace_based_edit_tool",
+        "edit_file",
+        "write_file",
+        "create_file",
+        "editor",
+        "replace",
+        "apply_patch",
+    }
+)
+"""Names of tools that change files, in small letters."""
+
+_PATCH_FILE: Final = ("*** Update File: ", "*** Add File: ", "*** Delete File: ")
+
+
+class FileEdit(NamedTuple):
+    """A file that was changed, and how many lines in all; None where a change of it can't be counted."""
+
+    path: str
+    lines_changed: int | None
+
+
+@dataclass(slots=True)
+class Edits:
+    """The changes of a session, each counted once its call came back well."""
+
+    _pending: dict[str, list[FileEdit]] = field(default_factory=dict)
+    _files: dict[str, int | None] = field(default_factory=dict)
+    left_out: int = 0
+    """Changed files that are not kept, because there are too many."""
+
+    def called(self, call: str, tool: str, params: JsonValue) -> None:
+        """A tool was called under this id."""
+        found = _edits_of(tool, params)
+        if found:
+            self._pending[call] = found
+
+    def returned(self, call: str, success: bool) -> None:
+        """The call came back."""
+        for each in self._pending.pop(call, []) if success else ():
+            if each.path not in self._files and len(self._files) >= MOST_FILES:
+                self.left_out += 1
+                continue
+            before = self._files.get(each.path, 0)
+            known = before is not None and each.lines_changed is not None
+            self._files[each.path] = (before or 0) + (each.lines_changed or 0) if known else None
+
+    def files(self) -> tuple[FileEdit, ...]:
+        """The changed files, in the order in which they were changed first."""
+        return tuple(FileEdit(path, lines) for path, lines in self._files.items())
+
+
+def _edits_of(tool: str, params: JsonValue) -> list[FileEdit]:
+    name = tool.lower().rpartition(".")[2]
+    patch = _patch_of(name, params)
+    if patch is not None:
+        return _of_patch(patch)
+    if name not in _EDITORS or not isinstance(params, dict):
+        return []
+    path = next((said for key in _PATHS if isinstance(said := params.get(key), str) and said), None)
+    return [] if path is None else [FileEdit(path, _lines_of(params))]
+
+
+def _lines_of(params: dict[str, JsonValue]) -> int | None:
+    """The lines that a call changes, by what it says itself; None where it doesn't say."""
+    edits = params.get("edits")
+    if isinstance(edits, list):
+        counts = [_lines_of(each) if isinstance(each, dict) else None for each in edits]
+        return sum(count or 0 for count in counts) if None not in counts else None
+    old, new = (
+        params.get("old_string", params.get("old_str")),
+        params.get("new_string", params.get("new_str")),
+    )
+    if isinstance(old, str) and isinstance(new, str):
+        return None if params.get("replace_all") is True else _changed(old.splitlines(), new.splitlines())
+    for key in ("content", "file_text", "new_source", "text"):
+        said = params.get(key)
+        if isinstance(said, str):
+            return len(said.splitlines())
+    return None
+
+
+def _changed(old: list[str], new: list[str]) -> int:
+    """Lines that differ: of a line that was changed only the new one counts."""
+    if max(len(old), len(new)) > _MOST_LINES:
+        return max(len(old), len(new))
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    return sum(max(i2 - i1, j2 - j1) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal")
+
+
+def _patch_of(name: str, params: JsonValue) -> str | None:
+    """The text of a patch that is applied by this call, by its own tool or through a shell."""
+    if name == "apply_patch":
+        said = params
+        if isinstance(params, dict):
+            said = params.get("input", params.get("patch"))
+        return said if isinstance(said, str) else None
+    if isinstance(params, dict):
+        words = params.get("command")
+        if (
+            isinstance(words, list)
+            and len(words) > 1
+            and words[0] == "apply_patch"
+            and isinstance(words[1], str)
+        ):
+            return words[1]
+        command = command_of(params)
+        if command is not None and command.startswith("apply_patch "):
+            said = params.get("command", params.get("cmd"))
+            return said if isinstance(said, str) else None
+    return None
+
+
+def _of_patch(patch: str) -> list[FileEdit]:
+    found: dict[str, tuple[int, int]] = {}
+    path = None
+    for line in patch.splitlines():
+        begins = next((each for each in _PATCH_FILE if line.startswith(each)), None)
+        if begins is not None:
+            path = line.removeprefix(begins).strip()
+            found.setdefault(path, (0, 0))
+        elif path is not None and line[:1] in ("+", "-"):
+            added, removed = found[path]
+            found[path] = (added + 1, removed) if line[0] == "+" else (added, removed + 1)
+    return [FileEdit(path, max(counts)) for path, counts in found.items()]

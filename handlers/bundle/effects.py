@@ -1,0 +1,30 @@
+"""What can be ordered for bundles: a row of the chain of receipts."""
+
+from typing import NamedTuple, TypeAlias
+
+from runward.handlers.bundle.facts import Draft, Part
+from runward.handlers.bundle.order import BundleOrder
+
+
+class Sealed(NamedTuple):
+    """A receipt that was made: its own hash, that of the receipt before it, and its file."""
+
+    receipt_hash: str
+    prev: str | None
+    part: Part
+
+
+class RecordReceipt(NamedTuple):
+    """Record the receipt of an attempt as the next one of the chain, and have the bundle's parts put in place.
+
+    Without a `draft` there is no receipt, and `problem` says why. `sealed` is added where it is known which receipt
+    comes before it.
+    """
+
+    order: BundleOrder
+    draft: Draft | None
+    problem: str | None = None
+    sealed: Sealed | None = None
+
+
+BundleEffect: TypeAlias = RecordReceipt

@@ -1,0 +1,80 @@
+"""What can be asked about bundles, and the answers."""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from runward.config.bundle import BundleRules  # noqa: F401 - in the types of answers
+from runward.handlers.asking import Question
+from runward.handlers.bundle.order import BundleOrder, Stretch  # noqa: F401 - in the types of answers
+from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
+
+
+@dataclass(frozen=True, slots=True)
+class BundleRulesOf(Question["BundleRules | None"]):
+    """Question: how the bundle of a session at `path` is made by the settings. Answer: `BundleRules`, None without one."""
+
+    layout: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class StretchOf(Question["Stretch | None"]):
+    """Question: from when to when an attempt went, and which calls are its own. Answer: `Stretch`, or None."""
+
+    key: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedOf(Question["Reported"]):
+    """Question: what the store knows of an attempt for its summary. Answer: `Reported`."""
+
+    key: str
+    attempt: int
+
+
+class Reported(NamedTuple):
+    """What the store knows of an attempt: its reason in words, summaries of outcomes, tokens in and out, where it worked."""
+
+    reason_summary: str = ""
+    changes: tuple[str, ...] = ()
+    usage: tuple[int, int] | None = None
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DraftOf(Question["Draft | NoDraft | Unreadable"]):
+    """Question: the bundle to this order. Answer: `Draft`, `NoDraft` or `Unreadable`. Only a background job may ask."""
+
+    order: BundleOrder
+
+
+class Part(NamedTuple):
+    """A part of a bundle that lies under a `temporary` name, beside the place that its `name` is to have."""
+
+    name: str
+    size: int
+    sha256: str
+    temporary: str
+
+
+class Draft(NamedTuple):
+    """A bundle without its receipt, for that has to name the receipt before it.
+
+    `summary` is what its summary says, as JSON text. `problem` says what is wrong with the session's files, if
+    anything is.
+    """
+
+    parts: tuple[Part, ...]
+    summary: str
+    problem: str | None = None
+
+
+class NoDraft(NamedTuple):
+    """There can be no bundle, and why. With `may_pass` a later try may find otherwise."""
+
+    why: str
+    may_pass: bool = False
+
+
+QUESTIONS: Final = (BundleRulesOf, StretchOf, ReportedOf, DraftOf)

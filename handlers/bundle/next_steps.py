@@ -1,0 +1,31 @@
+"""What to do about a session that did not complete, by the reason that it ended for."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from runward.handlers.events import Status
+
+_BY_REASON: Final[Mapping[str, str]] = {
+    "run.failed.missing_artifact": "look which artifacts are missing, and have them delivered: `runward session show {id}`",
+    "run.failed.exit_nonzero": "read what it printed last: `runward session logs {id}`",
+    "run.failed.signal": "find out who sent the signal: `runward why {id}`",
+    "run.failed.exception": "read the error: `runward why {id}`",
+    "run.failed.api_error": "look at the state of the model's API and at the limits of the account, then run it again",
+    "run.failed.limit_reached": "raise the limit, or split the task",
+    "run.failed.not_started": "correct the command: `runward session show {id}` has it",
+    "run.timed_out.deadline": "give it a longer timeout, or split the task",
+    "run.aborted.user": "run it again if it was interrupted by mistake",
+    "run.aborted.process_gone": "look for a crash or for the kernel's out-of-memory killer, then run it again",
+    "run.aborted.vanished": "find out who removed its directory",
+    "run.aborted.never_started": "look whether the agent could start at all",
+    "run.aborted.stale": "look whether its process hangs: `runward session show {id}`",
+    "run.cancelled.user": "run it again if it is still wanted",
+    "run.cancelled.sigterm": "find out who told it to stop: `runward why {id}`",
+    "run.cancelled.system": "run it again, for the machine was shutting down",
+}
+
+
+def next_steps(status: Status, reason_code: str, session_id: str) -> tuple[str, ...]:
+    """The steps, the first one first; none for a session that completed or whose reason is not known."""
+    step = None if status == "completed" else _BY_REASON.get(reason_code)
+    return () if step is None else (step.replace("{id}", session_id),)

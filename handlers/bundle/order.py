@@ -1,0 +1,76 @@
+"""What a bundle is made from beside the session's own files: everything that decides its bytes, as data."""
+
+from typing import NamedTuple
+
+from pydantic import TypeAdapter
+
+from runward.config.bundle import BundleRules
+from runward.handlers.events import DeliveryState, Status
+
+
+class Stretch(NamedTuple):
+    """An attempt: when it began and ended, and from when to when the calls in its session's files are its own.
+
+    Without `begins` it has all calls up to `ends`, without `ends` all from `begins` on (Unix seconds). `hash` is that of
+    the event that it began with.
+    """
+
+    started_at: float
+    ended_at: float | None = None
+    begins: float | None = None
+    ends: float | None = None
+    hash: str | None = None
+
+
+class Verdict(NamedTuple):
+    """How an attempt ended. `hash` is that of the event of its verdict, None where it is not recorded any more."""
+
+    at: float
+    status: Status
+    reason_code: str
+    reason_summary: str
+    delivery: DeliveryState | None
+    hash: str | None
+
+
+class Cost(NamedTuple):
+    """What a session cost, as it says itself; `unit` is msats or usd."""
+
+    amount: float
+    unit: str
+
+
+class BundleOrder(NamedTuple):
+    """One bundle. `path` is where the session's files are, `directory` where the parts are to lie.
+
+    `changes` are the summaries of the session's outcomes, `next_steps` what to do about a failure. `usage` are the
+    tokens that the session was given and made, `cwd` is where it worked.
+    """
+
+    key: str
+    session_id: str
+    layout: str
+    path: str
+    directory: str
+    attempt: int
+    stretch: Stretch
+    verdict: Verdict
+    rules: BundleRules
+    changes: tuple[str, ...] = ()
+    next_steps: tuple[str, ...] = ()
+    usage: tuple[int, int] | None = None
+    cost: Cost | None = None
+    cwd: str | None = None
+
+
+_ADAPTER = TypeAdapter(BundleOrder)
+
+
+def dump_order(order: BundleOrder) -> str:
+    """The order as JSON text, for the store."""
+    return _ADAPTER.dump_json(order).decode()
+
+
+def load_order(text: str) -> BundleOrder:
+    """The order that was stored. Raises `ValueError` for what another version of `dump_order` wrote."""
+    return _ADAPTER.validate_json(text)

@@ -1,0 +1,311 @@
+"""The replay of an attempt: its lines, one by one, and what its receipt and its summary need of them.
+
+A replay is a function of the session's files and of the order. A call belongs to the attempt in whose stretch it was
+made, and its result to the call. What can't be used becomes a problem and hides nothing else.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final, NamedTuple, cast
+
+import msgspec
+
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.calls import (
+    Called,
+    Place,
+    PlanTold,
+    Returned,
+    Stated,
+    StepDone,
+    Told,
+    Unusable,
+)
+from runward.handlers.bundle.canonical import NotCanonical, canonical_bytes
+from runward.handlers.bundle.edits import Edits
+from runward.handlers.bundle.order import BundleOrder
+from runward.handlers.bundle.redaction import Redaction
+from runward.handlers.bundle.shown import DEEPEST, Showing, is_deeper
+from runward.handlers.bundle.verification_runs import VerificationRuns
+from runward.handlers.events import Status
+from runward.handlers.journal.lines import iso_time
+
+MOST_PROBLEMS: Final = 20
+"""Problems that are named; further ones are counted."""
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """A call as the receipt has it, and when it was made (Unix seconds)."""
+
+    id: str
+    tool: str
+    params_hash: str | None
+    at: float | None
+    cost_tokens: int | None
+    output_hash: str | None = None
+    step_utility: float | None = None
+    latency_ms: int | None = None
+    is_back: bool = False
+    success: bool = False
+
+
+class _Hashed(NamedTuple):
+    """A value's hash and the text that it covers, or why there is none."""
+
+    digest: str | None
+    problem: str | None
+    text: bytes | None = None
+
+
+@dataclass(slots=True)
+class Replay:
+    """One replay in the making: `lines` gives it, and what it was made of is known afterwards."""
+
+    order: BundleOrder
+    calls: dict[str, CallRecord] = field(default_factory=dict)
+    plan_hash: str | None = None
+    issue_number: int | None = None
+    policy_bundle_id: str | None = None
+    confidence: float | None = None
+    verification: VerificationRuns = field(default_factory=lambda: VerificationRuns(()))
+    edits: Edits = field(default_factory=Edits)
+    problems: list[str] = field(default_factory=list)
+    more_problems: int = 0
+    messages: int = 0
+    """Messages of the session, where its files tell of them."""
+    _is_own: bool = True
+    _has_plan: bool = False
+    _showing: Showing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._showing = Showing(Redaction(self.order.rules.redact), self.order.rules.longest_text)
+        self.verification = VerificationRuns(self.order.rules.verification)
+        self.policy_bundle_id = self.order.rules.policy_bundle_id
+        self._is_own = self.order.stretch.begins is None
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the session's files, in one text; None where nothing is."""
+        if not self.problems:
+            return None
+        said = "; ".join(self.problems)
+        return f"{said}; and {self.more_problems} more" if self.more_problems else said
+
+    def lines(self, told: Iterable[Told]) -> Iterator[bytes]:
+        """The lines of the replay, each with its newline."""
+        waiting = iter(told)
+        first: Told | None = None
+        for each in waiting:
+            if isinstance(each, Stated):
+                self._state(each)
+            else:
+                first = each
+                break
+        yield self._start()
+        if first is not None:
+            yield from self._lines_of(first)
+        for each in waiting:
+            yield from self._lines_of(each)
+        yield from self._verification()
+        yield self._end()
+
+    def _lines_of(self, told: Told) -> Iterator[bytes]:
+        match told:
+            case Called():
+                yield from self._call(told)
+            case Returned():
+                yield from self._result(told)
+            case PlanTold() if self._belongs(told.at):
+                yield from self._plan(told)
+            case StepDone() if self._belongs(told.at):
+                step: dict[str, JsonValue] = {
+                    "step_id": told.step_id,
+                    "status": told.status,
+                    "iterations": told.iterations,
+                }
+                yield self._line("StepComplete", told.at, self._showing.fields(step))
+            case Stated():
+                self._state(told)
+            case Unusable():
+                self._wrong(told.place, told.problem)
+
+    def _belongs(self, at: float | None) -> bool:
+        """Whether what was told at this time is of this attempt; without a time it is where the one before it is."""
+        if at is not None:
+            stretch = self.order.stretch
+            self._is_own = (stretch.begins is None or at >= stretch.begins) and (
+                stretch.ends is None or at < stretch.ends
+            )
+        return self._is_own
+
+    def _state(self, told: Stated) -> None:
+        if told.issue_number is not None:
+            self.issue_number = told.issue_number
+        if told.policy_bundle_id is not None:
+            self.policy_bundle_id = told.policy_bundle_id
+        if told.confidence is not None:
+            self.confidence = told.confidence
+
+    def _start(self) -> bytes:
+        order = self.order
+        return self._line(
+            "SessionStart",
+            order.stretch.started_at,
+            {
+                "session_id": order.session_id,
+                "issue_number": self.issue_number,
+                "policy_bundle_id": self.policy_bundle_id,
+                "attempt": order.attempt,
+                "hash": order.stretch.hash,
+            },
+        )
+
+    def _plan(self, told: PlanTold) -> Iterator[bytes]:
+        if self._has_plan:
+            return
+        self._has_plan = True
+        self.plan_hash = None if told.steps is None else self._hash(told.steps, told.place).digest
+        yield self._line("PlanStart", told.at, {"plan_hash": self.plan_hash, "step_count": told.step_count})
+
+    def _call(self, told: Called) -> Iterator[bytes]:
+        if not self._belongs(told.at):
+            return
+        if told.id in self.calls:
+            self._wrong(told.place, f"the call {told.id} is told twice")
+            return
+        hashed = self._hash(told.params, told.place, told.problem)
+        self.calls[told.id] = CallRecord(told.id, told.tool, hashed.digest, told.at, told.tokens)
+        self.edits.called(told.id, told.tool, told.params)
+        fields: dict[str, JsonValue] = {
+            "id": told.id,
+            "tool": told.tool,
+            "params": told.params,
+            "params_hash": hashed.digest,
+            "step_id": told.step_id,
+        }
+        shown = self._shown(fields, "params", hashed.problem)
+        self.verification.called(told.id, shown["params"])
+        yield self._line("ToolCall", told.at, self._spliced(shown, "params", hashed))
+
+    def _result(self, told: Returned) -> Iterator[bytes]:
+        call = self.calls.get(told.id)
+        if call is None:
+            return  # of a call of another attempt, or of one that can't be used, which was said
+        if call.is_back:
+            self._wrong(told.place, f"the call {told.id} comes back twice")
+            return
+        output: JsonValue = {
+            "content": told.content if told.success else None,
+            "error": None if told.success else told.error,
+            "success": told.success,
+        }
+        call.is_back, call.success = True, told.success
+        hashed = self._hash(output, told.place, told.problem)
+        call.output_hash = hashed.digest
+        call.cost_tokens = told.tokens if call.cost_tokens is None else call.cost_tokens
+        call.step_utility = told.step_utility
+        if call.at is not None and told.at is not None and told.at >= call.at:
+            call.latency_ms = round(told.at * 1000) - round(call.at * 1000)
+        said = told.content if told.success else told.error
+        self.verification.returned(told.id, said, told.success, told.exit_code)
+        self.edits.returned(told.id, told.success)
+        fields: dict[str, JsonValue] = {
+            "id": told.id,
+            "output": output,
+            "output_hash": call.output_hash,
+            "exit_code": told.exit_code,
+            "step_utility": told.step_utility,
+            "latency_ms": call.latency_ms,
+        }
+        shown = self._shown(fields, "output", hashed.problem)
+        yield self._line("ToolResult", told.at, self._spliced(shown, "output", hashed))
+
+    def _verification(self) -> Iterator[bytes]:
+        runs = self.verification.runs()
+        if runs:
+            yield self._line(
+                "Verification",
+                self.order.verdict.at,
+                {
+                    "commands": [run.command for run in runs],
+                    "exit_codes": [run.exit_code for run in runs],
+                    "verification_delta": self.verification.delta,
+                },
+            )
+
+    def _end(self) -> bytes:
+        verdict = self.order.verdict
+        return self._line(
+            "SessionEnd",
+            verdict.at,
+            {
+                "status": replay_status(verdict.status, verdict.reason_code),
+                "confidence": self.confidence,
+                "total_tool_calls": len(self.calls),
+                "total_latency_ms": sum(call.latency_ms or 0 for call in self.calls.values()),
+                "reason_code": verdict.reason_code,
+                "hash": verdict.hash,
+            },
+        )
+
+    def _hash(self, value: JsonValue, place: Place, problem: str | None = None) -> _Hashed:
+        """The hash of a value, or why there is none."""
+        if problem is None and is_deeper(value, DEEPEST):
+            problem = f"nested more than {DEEPEST} levels deep"
+        if problem is None:
+            try:
+                text = canonical_bytes(value, self.order.rules.form)
+                return _Hashed(f"sha256:{sha256(text).hexdigest()}", None, text)
+            except NotCanonical as error:
+                problem = str(error)
+        self._wrong(place, problem)
+        return _Hashed(None, problem)
+
+    def _shown(self, fields: dict[str, JsonValue], key: str, problem: str | None) -> dict[str, JsonValue]:
+        """The fields as they are written. What can't be hashed is shown if it can, with the `problem`."""
+        if problem is None:
+            return self._showing.fields(fields)
+        try:
+            if is_deeper(fields[key], DEEPEST):
+                raise NotCanonical(problem)
+            shown = self._showing.fields(fields)
+            canonical_bytes(shown, self.order.rules.form)
+        except NotCanonical:
+            shown = {**fields, key: None}
+        return {**shown, "problem": problem}
+
+    def _spliced(self, shown: dict[str, JsonValue], key: str, hashed: _Hashed) -> dict[str, JsonValue]:
+        """The fields with the text that was hashed in the place of a value which is shown whole: it is written once."""
+        is_whole = "redacted" not in shown and "cut" not in shown
+        if hashed.text is None or not is_whole or self.order.rules.form != "seed":
+            return shown
+        return {**shown, key: cast("JsonValue", msgspec.Raw(hashed.text))}
+
+    def _line(self, event: str, at: float | None, fields: dict[str, JsonValue]) -> bytes:
+        line: dict[str, JsonValue] = {"event": event, "t": None if at is None else iso_time(at), **fields}
+        return canonical_bytes(line, self.order.rules.form) + b"\n"
+
+    def _wrong(self, place: Place, message: str) -> None:
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(f"{place.source}:{place.line}: {message}")
+        else:
+            self.more_problems += 1
+
+
+def replay_status(status: Status, reason_code: str) -> str:
+    """The replay's word for how an attempt ended."""
+    if status == "aborted":
+        return "Cancelled" if reason_code == "run.aborted.user" else "Failed"
+    return _STATUS[status]
+
+
+_STATUS: Final[dict[Status, str]] = {
+    "running": "Running",
+    "completed": "Success",
+    "failed": "Failed",
+    "timed_out": "Timeout",
+    "aborted": "Failed",
+    "cancelled": "Cancelled",
+}

@@ -1,0 +1,146 @@
+"""A replay for people: one line an event, and where in it a person is who steps, searches and jumps."""
+
+import json
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.moment import moment_of
+from runward.handlers.bundle.replay_lines import Event, ReplayLine, is_header
+
+LONGEST_SHOWN: Final = 2000
+"""Characters of an event that are shown; `--json` prints all of it."""
+
+
+class ShownEvent(NamedTuple):
+    """An event as it is shown; `at` is in seconds from the first event that has a time, None if it has none."""
+
+    line: int
+    at: float | None
+    text: str
+
+
+class ReplayView:
+    """Turns the lines of one replay into what is shown of them."""
+
+    def __init__(self) -> None:
+        self._began: datetime | None = None
+
+    def shown(self, line: ReplayLine) -> ShownEvent | None:
+        """The line as it is shown; None for a blank one."""
+        if line.problem is not None:
+            return ShownEvent(line.number, None, f"line {line.number}: {line.problem}")
+        if line.event is None:
+            return None
+        moment = moment_of(line.event.get("t"))
+        if moment is not None and self._began is None:
+            self._began = moment
+        at = None if moment is None or self._began is None else (moment - self._began).total_seconds()
+        clock = " " * 10 if at is None else f"{at:9.3f}s"
+        text = " ".join(part for part in _parts(line.event) if part)
+        cut = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+        return ShownEvent(line.number, at, f"{clock}  {cut}")
+
+
+def _parts(event: Event) -> list[str]:
+    name = event.get("event")
+    if is_header(event):
+        return ["ReplayHeader", _text(event.get("producer"))]
+    match name:
+        case "SessionStart":
+            return [name, _text(event.get("session_id")), _named(event, "issue_number", "policy_bundle_id")]
+        case "ToolCall":
+            params = event.get("params")
+            return [name, _text(event.get("id")), _text(event.get("tool")), _compact(params)]
+        case "ToolResult":
+            said = _named(event, "exit_code", "latency_ms", "step_utility")
+            return [name, _text(event.get("id")), said, _output(event.get("output"))]
+        case "SessionEnd":
+            said = _named(event, "confidence", "total_tool_calls", "total_latency_ms")
+            return [name, _text(event.get("status")), said]
+    rest = {key: value for key, value in event.items() if key not in ("event", "t", "hash")}
+    return [_text(name) or "?", _compact(rest)]
+
+
+def _named(event: Event, *keys: str) -> str:
+    return " ".join(f"{key}={_compact(event[key])}" for key in keys if event.get(key) is not None)
+
+
+def _output(output: JsonValue) -> str:
+    """What a call gave: its content, or its error."""
+    if isinstance(output, dict):
+        if output.get("success") is False:
+            return f"failed: {_plain(output.get('error'))}"
+        if "content" in output:
+            return _plain(output["content"])
+    return "" if output is None else _plain(output)
+
+
+def _plain(value: JsonValue) -> str:
+    return value if isinstance(value, str) else _compact(value)
+
+
+def _text(value: JsonValue) -> str:
+    return "" if value is None else _plain(value)
+
+
+def _compact(value: JsonValue) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+class Playback:
+    """Where a person is in a replay: the index of the next event, and whether time goes on."""
+
+    def __init__(self, events: list[ShownEvent], speed: float, *, is_paused: bool) -> None:
+        self._events = events
+        self._speed = speed
+        self.position = 0
+        self.is_paused = is_paused
+
+    @property
+    def count(self) -> int:
+        return len(self._events)
+
+    @property
+    def is_over(self) -> bool:
+        return self.position >= len(self._events)
+
+    def wait(self, longest: float) -> float:
+        """Seconds until the next event is due after the one before it; at most `longest`."""
+        if self.is_over or self.position == 0:
+            return 0.0
+        before, following = self._events[self.position - 1].at, self._events[self.position].at
+        if before is None or following is None:
+            return 0.0
+        return min(max(following - before, 0.0) / self._speed, longest)
+
+    def next(self) -> ShownEvent | None:
+        """The next event, which is passed; None behind the last one."""
+        if self.is_over:
+            return None
+        found = self._events[self.position]
+        self.position += 1
+        return found
+
+    def toggle(self) -> None:
+        """Pause, or go on."""
+        self.is_paused = not self.is_paused
+
+    def jump(self, line: int) -> bool:
+        """Go to the first event on or behind a line of the replay; False if there is none."""
+        index = next((index for index, each in enumerate(self._events) if each.line >= line), None)
+        if index is None:
+            return False
+        self.position, self.is_paused = index, True
+        return True
+
+    def search(self, text: str) -> bool:
+        """Go to the next event, from here on and then from the first one, that has the text in it."""
+        wanted = text.casefold()
+        count = len(self._events)
+        for step in range(count):
+            index = (self.position + step) % count
+            if wanted in self._events[index].text.casefold():
+                self.position, self.is_paused = index, True
+                return True
+        return False

@@ -1,0 +1,120 @@
+"""What of a value a replay shows: without secrets, with long texts cut. What is missing is named by JSON Pointers."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.cutting import cut
+from runward.handlers.bundle.redaction import Redaction, free_key, pointer
+from runward.handlers.secrets import REDACTED
+
+FREE: Final = frozenset({"params", "output", "step_id"})
+"""The fields of a line in which an agent may have written anything; the others are ids, hashes and numbers."""
+
+DEEPEST: Final = 62
+"""Levels of a value that is shown: the line and the output around it are two more, and readers take 64."""
+
+_NO_CHARACTER: Final = "\ufffd"
+
+
+@dataclass(slots=True)
+class Missing:
+    """What isn't shown: pointers to what was redacted, and the characters that each text had which was cut."""
+
+    redacted: list[str] = field(default_factory=list)
+    cut: dict[str, int] = field(default_factory=dict)
+
+    def named(self) -> dict[str, JsonValue]:
+        """The keys of a line that name it."""
+        named: dict[str, JsonValue] = {}
+        if self.redacted:
+            named["redacted"] = list(self.redacted)
+        if self.cut:
+            named["cut"] = dict(self.cut)
+        return named
+
+
+class Showing:
+    """Shows values: texts of at most `longest` characters, without what `redaction` takes out."""
+
+    def __init__(self, redaction: Redaction, longest: int) -> None:
+        self._redaction = redaction
+        self._longest = longest
+
+    def fields(self, fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """The fields of a line with what of `FREE` is shown, and the keys that name what isn't."""
+        missing = Missing()
+        line = {
+            key: self._value(each, pointer("", key), missing) if key in FREE else each
+            for key, each in fields.items()
+        }
+        return line | missing.named()
+
+    def _value(self, value: JsonValue, at: str, missing: Missing) -> JsonValue:
+        if isinstance(value, str):
+            return self._text(value, at, missing)
+        if isinstance(value, dict):
+            return self._object(value, at, missing)
+        if isinstance(value, list):
+            return [
+                self._value(each, pointer(at, index), missing)
+                if isinstance(each, str | dict | list)
+                else each
+                for index, each in enumerate(value)
+            ]
+        return value
+
+    def _text(self, text: str, at: str, missing: Missing) -> str:
+        whole = _whole(text)
+        clean = self._redaction.text(whole)
+        if clean is not whole and clean != whole:
+            missing.redacted.append(at)
+        short = cut(clean, self._longest)
+        if short is not clean:
+            missing.cut[at] = len(text)
+            if REDACTED in clean and REDACTED not in short and missing.redacted[-1:] == [at]:
+                missing.redacted.pop()  # it is in what was cut out
+        return short
+
+    def _object(self, value: dict[str, JsonValue], at: str, missing: Missing) -> dict[str, JsonValue]:
+        kept: dict[str, JsonValue] = {}
+        for written, each in value.items():
+            key = _whole(written)
+            if self._redaction.is_secret(key):
+                name = free_key(kept)
+                kept[name] = REDACTED
+                missing.redacted.append(pointer(at, name))
+            elif self._redaction.key(key, each):
+                kept[key] = REDACTED
+                missing.redacted.append(pointer(at, key))
+            elif isinstance(each, str | dict | list):
+                kept[key] = self._value(each, pointer(at, key), missing)
+            else:
+                kept[key] = each
+        return kept
+
+
+def is_deeper(value: JsonValue, levels: int) -> bool:
+    """Whether a value has more than so many levels of objects and lists inside each other."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
+        level = [
+            each
+            for one in level
+            for each in (one.values() if isinstance(one, dict) else one)
+            if isinstance(each, dict | list)
+        ]
+        if not level:
+            return False
+    return bool(level)
+
+
+def _whole(text: str) -> str:
+    """The text with a replacement for each half of a character, which UTF-8 can't hold."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "".join(_NO_CHARACTER if "\ud800" <= each <= "\udfff" else each for each in text)
+    return text

@@ -1,0 +1,178 @@
+"""Signatures of receipts: Ed25519, and Nostr's (NIP-01, BIP-340). A signature counts only by an authorized key.
+
+The libraries are the extra `sign`, and loaded only where there is a signature.
+"""
+
+import json
+import re
+from collections.abc import Collection
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.moment import moment_of
+from runward.handlers.bundle.receipt import SCHEMA, is_hash
+from runward.handlers.bundle.verify import SignatureState
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+Scheme: TypeAlias = Literal["ed25519", "nostr"]
+
+SCHEMES: Final[tuple[Scheme, ...]] = ("ed25519", "nostr")
+SECRET_BYTES: Final = 32
+NOSTR_KIND: Final = 30078
+"""Nostr's kind for data of an application."""
+_SIGNATURE: Final = re.compile(r"sig:(ed25519|nostr):([0-9a-f]{64}):([0-9a-f]{128})", re.ASCII)
+AUTHORIZED: Final = re.compile(r"(ed25519|nostr):[0-9a-f]{64}", re.ASCII)
+
+
+class NoLibrary(Exception):
+    """The libraries that check and make signatures are not installed."""
+
+
+class NotSignable(Exception):
+    """The receipt lacks what a signature of this kind covers."""
+
+
+class SecretKey(NamedTuple):
+    """A key that signs: its 32 bytes, which are printed nowhere."""
+
+    scheme: Scheme
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"SecretKey({self.scheme})"
+
+
+def signature_state(fields: dict[str, JsonValue] | None, authorized: Collection[str]) -> SignatureState:
+    """What the signature of a receipt is worth. Raises `NoLibrary`."""
+    signature = fields.get("signature") if fields is not None else None
+    if fields is None or signature is None:
+        return "absent"
+    found = _SIGNATURE.fullmatch(signature) if isinstance(signature, str) else None
+    if found is None:
+        return "invalid"
+    scheme, key, value = found.groups()
+    try:
+        message = _ed25519_message(fields) if scheme == "ed25519" else nostr_id(fields, key)
+    except NotSignable:
+        return "invalid"
+    verified = _ed25519_verified if scheme == "ed25519" else _nostr_verified
+    if not verified(bytes.fromhex(key), bytes.fromhex(value), message):
+        return "invalid"
+    return "valid" if f"{scheme}:{key}" in authorized else "unknown_key"
+
+
+def sign(fields: dict[str, JsonValue], key: SecretKey) -> dict[str, JsonValue]:
+    """The receipt with its signature. Raises `NotSignable` and `NoLibrary`."""
+    public = public_key(key)
+    if key.scheme == "ed25519":
+        value = _ed25519_private(key.secret).sign(_ed25519_message(fields))
+    else:
+        value = _coincurve().PrivateKey(key.secret).sign_schnorr(nostr_id(fields, public))
+    return {**fields, "signature": f"sig:{key.scheme}:{public}:{value.hex()}"}
+
+
+def public_key(key: SecretKey) -> str:
+    """The public key in lower-case hexadecimal. Raises `NoLibrary`."""
+    if key.scheme == "nostr":
+        public: bytes = _coincurve().PublicKeyXOnly.from_secret(key.secret).format()
+        return public.hex()
+    return _ed25519_private(key.secret).public_key().public_bytes_raw().hex()
+
+
+def named(key: SecretKey) -> str:
+    """The public key as `authorized_keys` has it. Raises `NoLibrary`."""
+    return f"{key.scheme}:{public_key(key)}"
+
+
+def ed25519_signature(key: SecretKey, message: bytes) -> bytes:
+    """A bare signature, for an attestation. Raises `NoLibrary`."""
+    return _ed25519_private(key.secret).sign(message)
+
+
+def nostr_event(fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The NIP-01 event of a receipt that is signed by Nostr. Raises `NotSignable`."""
+    signature = fields.get("signature")
+    found = _SIGNATURE.fullmatch(signature) if isinstance(signature, str) else None
+    if found is None or found.group(1) != "nostr":
+        raise NotSignable("the receipt is not signed with Nostr")
+    _, public, value = found.groups()
+    created_at, tags, content = _nostr_parts(fields)
+    return {
+        "id": nostr_id(fields, public).hex(),
+        "pubkey": public,
+        "created_at": created_at,
+        "kind": NOSTR_KIND,
+        "tags": tags,
+        "content": content,
+        "sig": value,
+    }
+
+
+def nostr_id(fields: dict[str, JsonValue], public: str) -> bytes:
+    """The id of the receipt's NIP-01 event, which is what is signed. Raises `NotSignable`."""
+    created_at, tags, content = _nostr_parts(fields)
+    event = [0, public, created_at, NOSTR_KIND, tags, content]
+    return sha256(json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()).digest()
+
+
+def _nostr_parts(fields: dict[str, JsonValue]) -> tuple[int, list[JsonValue], str]:
+    completed = moment_of(fields.get("completed_at"))
+    session_id = fields.get("session_id")
+    if completed is None:
+        raise NotSignable("the receipt has no `completed_at`")
+    if not isinstance(session_id, str):
+        raise NotSignable("the receipt has no `session_id`")
+    return int(completed.timestamp()), [["d", f"runward:{session_id}"]], _receipt_hash(fields)
+
+
+def _ed25519_message(fields: dict[str, JsonValue]) -> bytes:
+    return f"{SCHEMA}\n{_receipt_hash(fields)}".encode()
+
+
+def _receipt_hash(fields: dict[str, JsonValue]) -> str:
+    stated = fields.get("receipt_hash")
+    if not isinstance(stated, str) or not is_hash(stated):
+        raise NotSignable("the receipt has no `receipt_hash`")
+    return stated
+
+
+def _ed25519_verified(key: bytes, signature: bytes, message: bytes) -> bool:
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError as error:
+        raise NoLibrary from error
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _nostr_verified(key: bytes, signature: bytes, message: bytes) -> bool:
+    library = _coincurve()
+    try:
+        return bool(library.PublicKeyXOnly(key).verify(signature, message))
+    except ValueError:  # not a point on the curve
+        return False
+
+
+def _ed25519_private(secret: bytes) -> "Ed25519PrivateKey":
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    except ImportError as error:
+        raise NoLibrary from error
+    return Ed25519PrivateKey.from_private_bytes(secret)
+
+
+def _coincurve() -> "ModuleType":
+    try:
+        import coincurve
+    except ImportError as error:
+        raise NoLibrary from error
+    return coincurve

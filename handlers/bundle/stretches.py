@@ -1,0 +1,41 @@
+"""Which of the calls in a session's files belong to which of its attempts.
+
+A correction begins and ends at one moment, for it only says better how the attempt before it ended: it has that
+attempt's calls.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from runward.handlers.bundle.order import Stretch
+
+
+class BeganAndEnded(NamedTuple):
+    """An attempt by its number, with the times of its begin and end (Unix seconds) and the hash of the event it began with."""
+
+    attempt: int
+    started_at: float
+    ended_at: float | None
+    hash: str | None = None
+
+    @property
+    def is_correction(self) -> bool:
+        """Whether it only says how the attempt before it ended."""
+        return self.attempt > 1 and self.started_at == self.ended_at
+
+
+def stretch_of(attempts: Sequence[BeganAndEnded], attempt: int) -> Stretch | None:
+    """The stretch of one of a session's `attempts`, which are in order; None where it is not among them."""
+    found = next((each for each in attempts if each.attempt == attempt), None)
+    if found is None:
+        return None
+    working = [each for each in attempts if not each.is_correction]
+    own = next((each for each in reversed(working) if each.attempt <= attempt), found)
+    following = next((each for each in working if each.attempt > attempt), None)
+    return Stretch(
+        found.started_at,
+        found.ended_at,
+        None if own.attempt == 1 else own.started_at,
+        None if following is None else following.started_at,
+        found.hash,
+    )

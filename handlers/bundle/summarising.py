@@ -1,0 +1,46 @@
+"""From a replay and its order to the facts of the summary."""
+
+from runward.handlers.bundle.edits import FileEdit
+from runward.handlers.bundle.order import BundleOrder
+from runward.handlers.bundle.replay import Replay
+from runward.handlers.bundle.summary import Failure, Summary, rates, verified
+
+
+def summary_of(replay: Replay) -> Summary:
+    """The facts of a replay whose lines were all made."""
+    order = replay.order
+    duration_s = max(0.0, order.verdict.at - order.stretch.started_at)
+    calls = len(replay.calls)
+    succeeded = sum(call.success for call in replay.calls.values())
+    actions = calls + replay.messages
+    apm, sapm = rates(actions, calls, succeeded, duration_s)
+    return Summary(
+        session_id=order.session_id,
+        changes=order.changes,
+        files=_files(replay),
+        verification=verified(replay.verification.runs()),
+        confidence=replay.confidence,
+        issue_number=replay.issue_number,
+        duration_s=round(duration_s, 6),
+        apm=apm,
+        sapm=sapm,
+        tokens=order.usage,
+        cost=order.cost,
+        failure=_failure(order),
+    )
+
+
+def _files(replay: Replay) -> tuple[FileEdit, ...]:
+    """The changed files; those in the directory in which the session worked by their paths below it."""
+    cwd = replay.order.cwd
+    prefix = None if cwd is None else cwd.rstrip("/") + "/"
+    return tuple(
+        each._replace(path=each.path.removeprefix(prefix)) if prefix is not None else each
+        for each in replay.edits.files()
+    )
+
+
+def _failure(order: BundleOrder) -> Failure | None:
+    if order.verdict.status == "completed":
+        return None
+    return Failure(order.verdict.reason_summary or order.verdict.reason_code, order.next_steps)

@@ -1,0 +1,216 @@
+"""PR_SUMMARY.md: what a session did, for people. The same facts are there as JSON.
+
+All of it comes from facts; what nobody knows is `unknown`. Values come from agents, so they are put on one line,
+without control characters, and nothing in them is Markdown or HTML.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from pydantic import TypeAdapter
+
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.edits import FileEdit
+from runward.handlers.bundle.order import Cost
+from runward.handlers.bundle.verification_runs import VerificationRun
+
+LONGEST: Final = 500
+"""Characters of a value; a longer one is cut."""
+
+MOST_ITEMS: Final = 200
+"""Items of a list; further ones are counted."""
+
+UNKNOWN: Final = "unknown"
+
+_MARKUP: Final = re.compile(r"([\\`*{}\[\]<>#|~!&]|(?<![^\W_])_|_(?![^\W_]))")
+"""What Markdown or HTML may take for markup. An underscore inside a word is none."""
+
+
+class Failure(NamedTuple):
+    """Why the session did not complete, and what to do about it."""
+
+    root_cause: str
+    next_steps: tuple[str, ...]
+
+
+class Verified(NamedTuple):
+    """A verification command in its last run; what is not known is None."""
+
+    command: str
+    exit_code: int | None
+    tests_passed: int | None
+    tests_total: int | None
+
+
+class Summary(NamedTuple):
+    """The facts. `tokens` are given and made."""
+
+    session_id: str
+    changes: tuple[str, ...]
+    files: tuple[FileEdit, ...]
+    verification: tuple[Verified, ...]
+    confidence: float | None
+    issue_number: int | None
+    duration_s: float
+    apm: float | None
+    sapm: float | None
+    tokens: tuple[int, int] | None = None
+    cost: Cost | None = None
+    failure: Failure | None = None
+
+
+_ADAPTER = TypeAdapter(Summary)
+
+
+def dump_summary(summary: Summary) -> str:
+    """The facts as JSON text, for the store."""
+    return _ADAPTER.dump_json(summary).decode()
+
+
+def load_summary(text: str) -> Summary:
+    """The facts that were stored. Raises `ValueError` for what another version of `dump_summary` wrote."""
+    return _ADAPTER.validate_json(text)
+
+
+def verified(runs: Sequence[VerificationRun]) -> tuple[Verified, ...]:
+    """Verification as the summary has it."""
+    return tuple(
+        Verified(
+            run.command,
+            run.exit_code,
+            None if run.results is None else run.results.passed,
+            None if run.results is None else run.results.total,
+        )
+        for run in runs
+    )
+
+
+def rates(actions: int, calls: int, succeeded: int, duration_s: float) -> tuple[float | None, float | None]:
+    """Actions a minute, and that times the share of calls that succeeded; None where there is no time or no call."""
+    if duration_s <= 0:
+        return None, None
+    apm = round(actions * 60 / duration_s, 1)
+    return apm, round(apm * succeeded / calls, 1) if calls else None
+
+
+def summary_json(summary: Summary) -> dict[str, JsonValue]:
+    """The facts for programs."""
+    failure, tokens, cost = summary.failure, summary.tokens, summary.cost
+    return {
+        "changes": list(summary.changes),
+        "files": [{"path": each.path, "lines_changed": each.lines_changed} for each in summary.files],
+        "verification": [
+            {
+                "command": each.command,
+                "exit_code": each.exit_code,
+                "tests_passed": each.tests_passed,
+                "tests_total": each.tests_total,
+            }
+            for each in summary.verification
+        ],
+        "confidence": summary.confidence,
+        "issue_number": summary.issue_number,
+        "duration_s": summary.duration_s,
+        "apm": summary.apm,
+        "sapm": summary.sapm,
+        "tokens": None if tokens is None else {"input": tokens[0], "output": tokens[1]},
+        "cost": None if cost is None else {"amount": cost.amount, "unit": cost.unit},
+        "failure": None
+        if failure is None
+        else {"root_cause": failure.root_cause, "next_steps": list(failure.next_steps)},
+    }
+
+
+def summary_text(summary: Summary) -> str:
+    """The facts as Markdown, with the seed's sections in its order."""
+    issue = "none" if summary.issue_number is None else f"#{summary.issue_number}"
+    confidence = UNKNOWN if summary.confidence is None else f"{summary.confidence:.2f}"
+    lines = ["# PR Summary", "", "## Changes Made"]
+    lines += _listed([f"- {plain(each)}" for each in summary.changes])
+    lines += ["", "## Files Modified"]
+    lines += _listed([_file(each) for each in summary.files])
+    lines += ["", "## Verification"]
+    lines += _listed([_verification(each) for each in summary.verification])
+    lines += ["", f"## Confidence: {confidence}", "", "## Session"]
+    lines += [f"- ID: {plain(summary.session_id)}", f"- Issue: {issue}"]
+    lines += [f"- Duration: {_duration(summary.duration_s)}", "", "## Performance"]
+    lines += [f"- APM: {_known(summary.apm)}", f"- sAPM: {_known(summary.sapm)}", "", "## Cost"]
+    lines += [f"- Tokens: {_tokens(summary.tokens)}", f"- Cost: {_cost(summary.cost)}"]
+    if summary.failure is not None:
+        lines += ["", "## If Failed", f"- Root cause: {plain(summary.failure.root_cause) or UNKNOWN}"]
+        steps = [f"- Suggested next steps: {plain(each)}" for each in summary.failure.next_steps]
+        lines += steps or [f"- Suggested next steps: {UNKNOWN}"]
+    return "\n".join(lines) + "\n"
+
+
+def plain(text: str) -> str:
+    """A value as text that Markdown shows as it is: on one line, without control characters, at most `LONGEST` long."""
+    return _MARKUP.sub(_escaped, one_line(text))
+
+
+def one_line(text: str) -> str:
+    """A value on one line, without characters that control a terminal or the direction of text."""
+    joined = " ".join("".join(" " if _is_control(each) else each for each in text[: 4 * LONGEST]).split())
+    return joined if len(joined) <= LONGEST else joined[: LONGEST - 1] + "…"
+
+
+def code(text: str) -> str:
+    """A value as code: the fence is longer than any run of backticks in it."""
+    said = one_line(text)
+    longest = max((len(run) for run in re.findall(r"`+", said)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if said.startswith("`") or said.endswith("`") else ""
+    return f"{fence}{pad}{said}{pad}{fence}" if said else "``"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[1]
+    return {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(character, f"\\{character}")
+
+
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def _listed(items: list[str]) -> list[str]:
+    if not items:
+        return ["- none"]
+    return (
+        items if len(items) <= MOST_ITEMS else [*items[:MOST_ITEMS], f"- and {len(items) - MOST_ITEMS} more"]
+    )
+
+
+def _file(edit: FileEdit) -> str:
+    if edit.lines_changed is None:
+        return f"- {code(edit.path)} ({UNKNOWN} lines changed)"
+    return f"- {code(edit.path)} ({edit.lines_changed} lines changed)"
+
+
+def _verification(run: Verified) -> str:
+    came = UNKNOWN if run.exit_code is None else ("PASS" if run.exit_code == 0 else "FAIL")
+    counted = "" if run.tests_total is None else f" ({run.tests_passed}/{run.tests_total} tests)"
+    return f"- {code(run.command)}: {came}{counted}"
+
+
+def _duration(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    hours, minutes = divmod(whole // 60, 60)
+    if hours:
+        return f"{hours}h {minutes}m {whole % 60}s"
+    return f"{minutes}m {whole % 60}s" if minutes else f"{whole % 60}s"
+
+
+def _known(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.1f}"
+
+
+def _tokens(tokens: tuple[int, int] | None) -> str:
+    return UNKNOWN if tokens is None else f"{tokens[0]:,} in / {tokens[1]:,} out"
+
+
+def _cost(cost: Cost | None) -> str:
+    if cost is None:
+        return UNKNOWN
+    return f"{cost.amount:,.0f} msats" if cost.unit == "msats" else f"{cost.amount:.4f} USD"

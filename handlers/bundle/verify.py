@@ -1,0 +1,201 @@
+"""`receipt verify`: whether the three parts of a bundle belong together and nothing in them was changed.
+
+The caller reads the files; this says what follows from what it read.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.bundle_problem import BundleProblem
+from runward.handlers.bundle.canonical import NotCanonical, has_plain_numbers, parse
+from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY
+from runward.handlers.bundle.receipt import receipt_hash, receipt_text
+from runward.handlers.bundle.receipt_compare import differences
+from runward.handlers.bundle.receipt_fields import ReceiptForm, field_problems, form_of, hash_form_of
+from runward.handlers.bundle.replay_check import quoted_hash
+from runward.handlers.bundle.replay_facts import HashCounts, ReplayFacts
+from runward.handlers.bundle.summary_id import names_session
+
+SignatureState: TypeAlias = Literal["valid", "invalid", "absent", "unknown_key"]
+MOST_FIELD_PROBLEMS: Final = 200
+
+
+class Unread(NamedTuple):
+    """Why a part could not be read."""
+
+    why: str
+
+
+class FileFacts(NamedTuple):
+    """What a part is as a file; `sha256` is in hex, None where nobody hashes so much."""
+
+    sha256: str | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReceipt:
+    """A receipt as it was read, with what is wrong with it alone; `fields` is None if it cannot be read."""
+
+    fields: dict[str, JsonValue] | None
+    problems: tuple[BundleProblem, ...]
+
+    @property
+    def form(self) -> ReceiptForm | None:
+        return None if self.fields is None else form_of(self.fields)
+
+
+class Verified(NamedTuple):
+    """The answer of `receipt verify`."""
+
+    valid: bool
+    form: ReceiptForm | None
+    signature: SignatureState
+    hashes: HashCounts
+    problems: tuple[BundleProblem, ...]
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """As `receipt verify --json` prints it."""
+        return {
+            "valid": self.valid,
+            "form": self.form,
+            "signature": self.signature,
+            "hashes": self.hashes.as_json(),
+            "problems": [
+                {"part": each.part, "line": each.line, "field": each.field, "message": each.message}
+                for each in self.problems
+                if each.severity == "error"
+            ],
+        }
+
+
+def read_receipt(content: bytes) -> ReadReceipt:
+    """The fields of a receipt, and what is wrong with them and their text."""
+    if not content:
+        return ReadReceipt(None, (_of_receipt("the file is empty"),))
+    own = _with_its_one_text(content)
+    try:
+        value = parse(content) if own is None else own
+    except NotCanonical as refused:
+        return ReadReceipt(None, (BundleProblem(RECEIPT, refused.line, None, refused.message),))
+    if not isinstance(value, dict):
+        return ReadReceipt(None, (_of_receipt("not a JSON object"),))
+    problems = [BundleProblem(RECEIPT, None, each.field, each.message) for each in field_problems(value)]
+    if len(problems) > MOST_FIELD_PROBLEMS:
+        left = len(problems) - MOST_FIELD_PROBLEMS
+        problems = [*problems[:MOST_FIELD_PROBLEMS], _of_receipt(f"{left} more problems are not listed")]
+    if form_of(value) == "runward":
+        if own is None:
+            line = _first_difference(content, receipt_text(value))
+            message = "the text of the receipt is not the one that its fields have"
+            problems.append(BundleProblem(RECEIPT, line, None, message))
+        problems += _own_hash(value)
+    return ReadReceipt(value, tuple(problems))
+
+
+def _with_its_one_text(content: bytes) -> dict[str, JsonValue] | None:
+    """The fields of a receipt that has the one text of its fields, so that no strict reader is needed; else None."""
+    try:
+        value: JsonValue = msgspec.json.decode(content)
+        is_own = isinstance(value, dict) and receipt_text(value) == content
+    except (ValueError, RecursionError):
+        return None  # what is wrong with it is said by the strict reader
+    return value if isinstance(value, dict) and is_own and has_plain_numbers(value) else None
+
+
+def _own_hash(fields: dict[str, JsonValue]) -> Iterator[BundleProblem]:
+    """Whether a receipt in Runward's form has its own hash."""
+    try:
+        computed = receipt_hash(fields, hash_form_of(fields))
+    except NotCanonical as refused:
+        yield BundleProblem(RECEIPT, None, "receipt_hash", f"no hash can be computed: {refused}")
+        return
+    if fields.get("receipt_hash") != computed:
+        stated = quoted_hash(fields.get("receipt_hash"))
+        message = f"the receipt was changed: its hash is {computed}, not {stated}"
+        yield BundleProblem(RECEIPT, None, "receipt_hash", message)
+
+
+def _first_difference(content: bytes, expected: bytes) -> int:
+    left, right = content.split(b"\n"), expected.split(b"\n")
+    pairs = zip(left, right, strict=False)
+    return next((number for number, (a, b) in enumerate(pairs, 1) if a != b), min(len(left), len(right)))
+
+
+def replay_problems(
+    receipt: ReadReceipt, facts: ReplayFacts, found: FileFacts, checked: Iterable[BundleProblem]
+) -> Iterator[BundleProblem]:
+    """What is wrong with the replay by itself, and held against the receipt."""
+    yield from _file(receipt, REPLAY, found)
+    yield from (each for each in checked if each.severity == "error")
+    if receipt.fields is not None:
+        yield from differences(receipt.fields, facts)
+
+
+def summary_problems(receipt: ReadReceipt, content: bytes, found: FileFacts) -> Iterator[BundleProblem]:
+    """What is wrong with the summary, held against the receipt."""
+    yield from _file(receipt, SUMMARY, found)
+    if receipt.fields is None:
+        return
+    session_id = receipt.fields.get("session_id")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        yield BundleProblem(SUMMARY, None, None, "not UTF-8")
+        return
+    if isinstance(session_id, str) and not names_session(text, session_id):
+        yield BundleProblem(
+            SUMMARY, None, "session_id", f"the summary does not name the session of {RECEIPT}"
+        )
+
+
+def _file(receipt: ReadReceipt, part: str, found: FileFacts) -> Iterator[BundleProblem]:
+    """Whether a part is the file that a receipt in Runward's form has the hash and size of."""
+    files = receipt.fields.get("files") if receipt.fields is not None and receipt.form == "runward" else None
+    entry = files.get(part) if isinstance(files, dict) else None
+    if not isinstance(entry, dict):
+        return
+    if entry.get("size") != found.size:
+        message = f"the file has {found.size} bytes, and {RECEIPT} says {entry.get('size')}"
+        yield BundleProblem(part, None, f"files.{part}.size", message)
+    stated = f"sha256:{found.sha256}"
+    if entry.get("sha256") != stated:
+        message = f"the file was changed: its hash is {stated}, not {quoted_hash(entry.get('sha256'))}"
+        yield BundleProblem(part, None, f"files.{part}.sha256", message)
+
+
+def missing_part(part: str, why: str) -> BundleProblem:
+    """The problem of a part that cannot be read."""
+    return BundleProblem(part, None, None, why)
+
+
+def _of_receipt(message: str) -> BundleProblem:
+    return BundleProblem(RECEIPT, None, None, message)
+
+
+def verdict(
+    receipt: ReadReceipt,
+    hashes: HashCounts,
+    problems: Iterable[BundleProblem],
+    signature: SignatureState,
+    require_signature: bool,
+) -> Verified:
+    """The answer, from everything that was found."""
+    said = [*receipt.problems, *problems]
+    if any(each.field == "signature" for each in said):
+        pass  # it was said why the signature does not count
+    elif signature == "invalid":
+        said.append(BundleProblem(RECEIPT, None, "signature", "the signature is wrong"))
+    elif require_signature and signature != "valid":
+        why = (
+            "the receipt is not signed"
+            if signature == "absent"
+            else "the signature is by a key that is not authorized"
+        )
+        said.append(BundleProblem(RECEIPT, None, "signature", why))
+    valid = not any(each.severity == "error" for each in said)
+    return Verified(valid, receipt.form, signature, hashes, tuple(said))

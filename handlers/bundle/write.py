@@ -1,0 +1,63 @@
+"""A verdict stands: the attempt gets its bundle, in the background.
+
+The parts are written under temporary names first. The receipt names the one before it, so it is made when it is
+recorded, and the parts get their names after that.
+"""
+
+from typing import Final
+
+from runward.handlers.asking import Given, TryLater, ask
+from runward.handlers.bundle.effects import RecordReceipt
+from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft, ReportedOf, StretchOf
+from runward.handlers.bundle.next_steps import next_steps
+from runward.handlers.bundle.order import BundleOrder, Stretch, Verdict
+from runward.handlers.effects import Deciding, Explain
+from runward.handlers.events import SessionFinished
+from runward.handlers.facts import SessionOf
+from runward.handlers.journal.place import journal_directory
+from runward.handlers.unreadable import Unreadable
+
+TRIES: Final = 5
+"""How often a place that refuses the parts is tried before that is recorded instead."""
+
+
+def decide(event: SessionFinished, given: Given) -> Deciding:
+    """Have the bundle written and its receipt recorded, or keep why there is none."""
+    session = yield from ask(SessionOf(event.session_key))
+    if session is None:
+        return (Explain(event.session_key, "refused", "no bundle: the session's record is pruned"),)
+    rules = yield from ask(BundleRulesOf(session.layout, session.path))
+    if rules is None:
+        return ()
+    stretch = yield from ask(StretchOf(event.session_key, event.attempt))
+    told = yield from ask(ReportedOf(event.session_key, event.attempt))
+    order = BundleOrder(
+        event.session_key,
+        session.session_id,
+        session.layout,
+        session.path,
+        journal_directory(session.layout, session.key, session.path),
+        event.attempt,
+        Stretch(event.at, event.at) if stretch is None else stretch,
+        Verdict(
+            event.at, event.status, event.reason_code, told.reason_summary, event.delivery, given.event_hash
+        ),
+        rules,
+        told.changes,
+        next_steps(event.status, event.reason_code, session.session_id),
+        told.usage,
+        None,
+        told.cwd,
+    )
+    answer = yield from ask(DraftOf(order))
+    if isinstance(answer, Unreadable):
+        raise TryLater(f"the bundle of {event.session_key}: {answer.why}")
+    if isinstance(answer, NoDraft):
+        if answer.may_pass and given.tries + 1 < TRIES:
+            raise TryLater(f"the bundle of {event.session_key}: {answer.why}")
+        return (
+            RecordReceipt(order, None, answer.why),
+            Explain(event.session_key, "refused", f"no bundle of attempt {event.attempt}: {answer.why}"),
+        )
+    assert isinstance(answer, Draft)
+    return (RecordReceipt(order, answer, answer.problem),)

@@ -1,0 +1,30 @@
+"""The calls of an Adjutant session: those of its own `REPLAY.jsonl`.
+
+Adjutant writes the hash of an output and not the output, so most results have none to show.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.calls import Told
+from runward.handlers.layouts.adjutant import REPLAY
+from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, Stateless
+from runward.handlers.layouts.replay_calls import told_by_events
+
+_HASHES_ALONE: Final = "the session's own replay has the output's hash alone"
+
+
+class AdjutantCalls(Stateless):
+    """Reads a session's replay."""
+
+    def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
+        """What further lines tell."""
+        return told_by_events(source, lines, hashes_alone=_HASHES_ALONE)
+
+
+def _start(_name: str, _state: JsonValue) -> CallReader:
+    return AdjutantCalls()
+
+
+CALLS: Final = CallLayout(_start, logs=(REPLAY,))

@@ -1,0 +1,77 @@
+"""What the reader of a layout's calls is given and what it gives back.
+
+A reader goes through a session's files once, in order, and tells of each call with its place. It keeps nothing of
+what it has told but what it needs to go on, which `state` gives, so that a later reader goes on where this one stopped.
+It never raises for what an agent wrote.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.calls import Place, Told
+from runward.handlers.layouts.scanner import Document
+
+LONGEST_LINE: Final = 64 << 20
+"""Bytes of a line that is read; of a longer one nothing is."""
+
+
+class PlacedLine(NamedTuple):
+    """A line without its newline, and the byte at which it begins. `number` counts from 1."""
+
+    number: int
+    start: int
+    content: bytes
+
+    def place(self, source: str) -> Place:
+        """Where this line stands."""
+        return Place(source, self.number, self.start, len(self.content))
+
+
+class CallReader(Protocol):
+    """Reads the calls of one session. `source` is a file's path relative to the session's place."""
+
+    def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
+        """Take in further whole lines of a log."""
+        ...
+
+    def see(self, document: Document) -> Iterator[Told]:
+        """Take in a document that is new or was written anew."""
+        ...
+
+    def state(self) -> JsonValue:
+        """What a later reader needs to go on."""
+        ...
+
+
+class CallLayout(NamedTuple):
+    """How a layout tells of calls.
+
+    `start` gives a reader for the session whose file or directory has this name; the state is an earlier reader's, or
+    None. It raises `ValueError` for a state that no reader gave. `logs` and `documents` are the files to read in a
+    session's directory; the documents come first. A session that is one log has neither.
+    """
+
+    start: Callable[[str, JsonValue], CallReader]
+    logs: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
+
+
+def kept(state: msgspec.Struct) -> JsonValue:
+    """A reader's state as JSON."""
+    value: JsonValue = msgspec.json.decode(msgspec.json.encode(state))
+    return value
+
+
+class Stateless:
+    """A reader that needs nothing of what it has read, and reads no documents."""
+
+    def see(self, document: Document) -> Iterator[Told]:
+        """There are none."""
+        return iter(())
+
+    def state(self) -> JsonValue:
+        """Nothing."""
+        return None

@@ -1,0 +1,203 @@
+"""The calls in a Claude Code transcript: `tool_use` blocks of replies, and the `tool_result` blocks that answer them.
+
+Records of sub-agents (`isSidechain`) and those that a fork copied from its origin are none of the session's. A Bash
+command that failed says its exit code in the error's text. One that went well has 0: Claude Code makes an error of
+anything else, or says how it took the code.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.calls import Called, Place, Returned, Told, Unusable
+from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, kept
+from runward.handlers.layouts.claude_code_meanings import is_subagent_file
+from runward.handlers.layouts.claude_code_records import (
+    NOT_DECODED,
+    Block,
+    Message,
+    Record,
+    Usage,
+    decode,
+    record_of,
+)
+from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
+from runward.handlers.layouts.plan_calls import Plans
+from runward.handlers.layouts.scanner import Document
+from runward.handlers.layouts.told_values import value_in
+from runward.handlers.layouts.transcript import LogLine
+from runward.handlers.layouts.transcript_lines import Unreadable, records
+
+PLAN_TOOL: Final = "TodoWrite"
+
+_CALL: Final = b'"tool_use"'
+_RESULT: Final = b'"tool_result"'
+_SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_EXIT: Final = re.compile(r"(?:Error: )?Exit code (\d{1,3})\b")
+_LONGEST_STAMP: Final = 40
+
+
+class State(msgspec.Struct, forbid_unknown_fields=True):
+    """What is known so far. `queued` is when a prompt was queued before anything else was written, which a fork's copied
+    records are older than; `begun` says that a record of the session's own was met. `reply` made the last call.
+    """
+
+    version: Literal[1] = 1
+    session: str | None = None
+    is_subagent: bool = False
+    met: bool = False
+    queued: str | None = None
+    begun: bool = False
+    reply: str | None = None
+    done: tuple[str, ...] = ()
+
+
+class ClaudeCodeCalls:
+    """Reads one transcript."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._plans = Plans(state.done)
+
+    def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
+        """What further lines tell; most of them nothing, so they aren't parsed."""
+        state = self._state
+        if state.is_subagent:
+            return
+        for line in lines:
+            content = line.content
+            if state.begun and _RESULT not in content and _CALL not in content:
+                continue
+            try:
+                record = decode(content)
+            except NOT_DECODED:
+                yield from self._fixed(source, line)
+            else:
+                yield from self._record(line.place(source), record, None)
+
+    def see(self, document: Document) -> Iterator[Told]:
+        """There are none."""
+        return iter(())
+
+    def state(self) -> JsonValue:
+        """What a later reader needs."""
+        self._state.done = self._plans.done()
+        return kept(self._state)
+
+    def _fixed(self, source: str, line: PlacedLine) -> Iterator[Told]:
+        """What is readable of a line that is not quite as Claude Code writes them."""
+        place, content = line.place(source), line.content
+        strict = read_json(content)
+        problem = strict.message if isinstance(strict, NotJson) else None
+        unreadable = Unreadable(0, ())
+        for value in records(source, (LogLine(line.number, content),), unreadable):
+            if isinstance(value, dict):
+                yield from self._record(place, record_of(value), problem)
+        if unreadable.count and (_CALL in content or _RESULT in content):
+            yield Unusable(place, unreadable.complaints[0].message)
+
+    def _record(self, place: Place, record: Record, problem: str | None) -> Iterator[Told]:
+        if record.is_sidechain or self._is_copied(record):
+            return
+        message = record.message
+        if not isinstance(message, Message) or not isinstance(message.content, list):
+            return
+        at = parse_time(record.timestamp)
+        for block in message.content:
+            if block.type == "tool_use" and record.type == "assistant":
+                yield from self._called(place, at, message, block, problem)
+            elif block.type == "tool_result" and record.type == "user":
+                yield _returned(place, at, block, record.tool_use_result, problem)
+
+    def _is_copied(self, record: Record) -> bool:
+        """Whether the record was copied from a fork's origin, or begins nothing yet."""
+        state = self._state
+        kind, stamp = record.type, record.timestamp
+        if record.forked_from is not None:
+            return True
+        if state.begun:
+            return False
+        named = record.session_id
+        if named is not None and named != state.session:
+            if state.session is not None:
+                return True
+            state.session = named
+        if kind == "queue-operation" and not state.met and record.operation == "enqueue":
+            state.queued = stamp and stamp[:_LONGEST_STAMP]
+        state.met = True
+        if kind not in ("user", "assistant"):
+            return False
+        if state.queued is not None and stamp is not None and stamp < state.queued:
+            return True
+        state.begun = True
+        return False
+
+    def _called(
+        self, place: Place, at: float | None, message: Message, block: Block, problem: str | None
+    ) -> Iterator[Told]:
+        if not block.id or not block.name:
+            yield Unusable(place, f"a tool_use without {'id' if not block.id else 'name'}")
+            return
+        tokens = None
+        if message.id is None or message.id != self._state.reply:
+            self._state.reply = message.id
+            tokens = None if message.usage is None else _tokens(message.usage)
+        params, unhashable = value_in(block.input)
+        yield Called(place, at, block.id, block.name, params, None, tokens, problem or unhashable)
+        if block.name == PLAN_TOOL and isinstance(params, dict):
+            yield from self._plans.told(place, at, params.get("todos"), ("id", "content"))
+
+
+def _returned(place: Place, at: float | None, block: Block, result: msgspec.Raw, problem: str | None) -> Told:
+    if not block.tool_use_id:
+        return Unusable(place, "a tool_result without tool_use_id")
+    content, unhashable = value_in(block.content)
+    problem = problem or unhashable
+    if block.is_error:
+        code = _EXIT.match(content) if isinstance(content, str) else None
+        exit_code = None if code is None else int(code[1])
+        return Returned(place, at, block.tool_use_id, None, content, False, exit_code, problem=problem)
+    return Returned(place, at, block.tool_use_id, content, exit_code=_went_well(result), problem=problem)
+
+
+class _Command(msgspec.Struct, rename="camel"):
+    """What Claude Code keeps of a command that it ran, for itself."""
+
+    stdout: msgspec.Raw
+    interrupted: bool = False
+    background_task_id: str | None = None
+    return_code_interpretation: str | None = None
+
+
+_COMMAND: Final = msgspec.json.Decoder(_Command)
+
+
+def _went_well(result: msgspec.Raw) -> int | None:
+    """0 where this is the record of a command that ended by itself and was no error; None for anything else."""
+    if not len(result):
+        return None
+    try:
+        command = _COMMAND.decode(result)
+    except NOT_DECODED:
+        return None
+    is_plain = not command.interrupted and command.background_task_id is None
+    return 0 if is_plain and command.return_code_interpretation is None else None
+
+
+def _tokens(usage: Usage) -> int:
+    came = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
+    return came + usage.output_tokens
+
+
+def _start(name: str, known: JsonValue) -> CallReader:
+    if known is not None:
+        return ClaudeCodeCalls(msgspec.convert(known, State))
+    stem = name.rsplit("/", 1)[-1].split(".", 1)[0]
+    session = stem if _SESSION_ID.fullmatch(stem) else None
+    return ClaudeCodeCalls(State(session=session, is_subagent=is_subagent_file(name)))
+
+
+CALLS: Final = CallLayout(_start)

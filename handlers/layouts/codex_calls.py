@@ -1,0 +1,307 @@
+"""The calls in a Codex rollout: call items and the outputs that come back for them.
+
+What a fork copied from its origin is none of the thread's; `codex_rollout` tells where that ends. Params are the parsed
+arguments. Codex tells a reply's tokens after its calls (up to 0.63 before them), so they come with the first call's
+output, or with that call.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, TypedDict, cast
+
+import msgspec
+from pydantic import TypeAdapter
+
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.calls import Called, Place, Returned, Told, Unusable
+from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, kept
+from runward.handlers.layouts.codex import apart
+from runward.handlers.layouts.codex_counts import Tokens
+from runward.handlers.layouts.codex_exits import exit_code_in
+from runward.handlers.layouts.codex_names import thread_of
+from runward.handlers.layouts.codex_rollout import Rollout
+from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.layouts.foreign_values import object_in, whole_text_in
+from runward.handlers.layouts.plan_calls import Plans
+from runward.handlers.layouts.scanner import Document
+from runward.handlers.layouts.told_values import Value, text_value, value_in
+from runward.handlers.layouts.transcript import LogLine
+from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
+
+PLAN_TOOL: Final = "update_plan"
+
+_HEAD: Final = re.compile(
+    rb'\{"timestamp":"[^"]{1,40}",(?:"ordinal":\d{1,18},)?"type":"(\w+)",(?:"payload":\{"type":"(\w+)")?'
+)
+"""How Codex begins a record, so that one which tells nothing here needn't be parsed."""
+
+_CALLS: Final = frozenset(
+    {
+        "function_call",
+        "custom_tool_call",
+        "local_shell_call",
+        "tool_search_call",
+        "web_search_call",
+        "image_generation_call",
+    }
+)
+_OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
+_BETWEEN_REPLIES: Final = frozenset({"task_started", "turn_started", "user_message", "turn_context"})
+_TOTAL: Final = "token_count"
+_REPLY: Final = "token_usage_record"
+_ITEM: Final = "item_completed"
+_TELLING: Final = frozenset({*_CALLS, *_OUTPUTS, *_BETWEEN_REPLIES, _TOTAL, _REPLY, _ITEM})
+_MARKS: Final = (b'_call"', b'_output"')
+_IDS_KEPT: Final = 64
+
+
+class _Fields(TypedDict, total=False):
+    type: object
+    id: object
+    call_id: object
+    name: object
+    status: object
+    revised_prompt: object
+    thread_id: object
+    response_id: object
+    info: object
+    usage: object
+    item: object
+    arguments: msgspec.Raw
+    input: msgspec.Raw
+    action: msgspec.Raw
+    output: msgspec.Raw
+
+
+class _Line(_Fields, total=False):
+    timestamp: object
+    ordinal: object
+    payload: _Fields
+
+
+_DECODER: Final = msgspec.json.Decoder(_Line)
+_ROLLOUTS: Final = TypeAdapter(Rollout)
+
+
+class State(msgspec.Struct, forbid_unknown_fields=True):
+    """What is known so far. `beginning` is the rollout up to here, until something of the thread's own began.
+
+    `first` is the call that a reply's tokens will be those of, "" where its first call has them already. `held` are
+    tokens that were told before any call, `told` those that go with a call's output. `failed` are calls that failed.
+    """
+
+    version: Literal[1] = 1
+    beginning: str | None = None
+    ordinal: int | None = None
+    counted: tuple[int, int, int, tuple[int, int] | None, str | None, bool] = (0, 0, 0, None, None, False)
+    first: str | None = None
+    returned: bool = False
+    held: int | None = None
+    told: dict[str, int] = {}
+    failed: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+    thread: str | None = None
+
+
+class CodexCalls:
+    """Reads one rollout."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._plans = Plans(state.done)
+        self._tokens = Tokens(*state.counted)
+        began = state.beginning
+        self._beginning = None if began is None else _ROLLOUTS.validate_json(began, strict=True)
+
+    def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
+        """What further lines tell; those that by their beginning tell nothing aren't parsed."""
+        match = _HEAD.match
+        for line in lines:
+            if self._beginning is None:
+                head = match(line.content)
+                if head is not None and (head[2] or head[1]).decode() not in _TELLING:
+                    continue
+            yield from self._line(source, line)
+
+    def see(self, document: Document) -> Iterator[Told]:
+        """There are none."""
+        return iter(())
+
+    def state(self) -> JsonValue:
+        """What a later reader needs."""
+        state, tokens, began = self._state, self._tokens, self._beginning
+        state.done = self._plans.done()
+        state.beginning = None if began is None else _ROLLOUTS.dump_json(began).decode()
+        state.counted = (
+            tokens.replies,
+            tokens.input_tokens,
+            tokens.output_tokens,
+            tokens.total,
+            tokens.response,
+            tokens.is_ahead,
+        )
+        return kept(state)
+
+    def _line(self, source: str, line: PlacedLine) -> Iterator[Told]:
+        place, content = line.place(source), line.content
+        try:
+            record = _DECODER.decode(content)
+        except (ValueError, RecursionError):
+            unreadable = Unreadable(0, ())
+            for value in records(source, apart(LogLine(line.number, content)), unreadable):
+                yield from self._loose(place, value)
+            if unreadable.count and any(mark in content for mark in _MARKS):
+                yield Unusable(place, unreadable.complaints[0].message)
+        else:
+            yield from self._record(place, record, content)
+
+    def _loose(self, place: Place, value: JsonValue) -> Iterator[Told]:
+        """A record that was found in a line with something else, or whose fields aren't as Codex writes them."""
+        if not isinstance(value, dict):
+            return
+        whole = json.dumps(value).encode()
+        try:
+            record = _DECODER.decode(whole)
+        except (ValueError, RecursionError):
+            return
+        yield from self._record(place, record, whole)
+
+    def _record(self, place: Place, record: _Line, content: bytes) -> Iterator[Told]:
+        state = self._state
+        ordinal = record.get("ordinal")
+        if type(ordinal) is int:
+            if ordinal == state.ordinal:
+                return  # written twice in a row
+            state.ordinal = ordinal
+        if self._is_copied(content):
+            return
+        payload: _Fields = record.get("payload", record)
+        kind = record.get("type")
+        if kind in ("response_item", "event_msg") or "payload" not in record:
+            kind = payload.get("type")
+        if not isinstance(kind, str):
+            return
+        at = parse_time(cast("JsonValue", record.get("timestamp")))
+        if kind in _CALLS:
+            yield from self._called(place, at, kind, payload)
+        elif kind in _OUTPUTS:
+            yield self._returned(place, at, payload)
+        else:
+            self._note(kind, cast("dict[str, JsonValue]", payload))
+
+    def _is_copied(self, content: bytes) -> bool:
+        """Whether the record was copied from a fork's origin. Once something of the thread's own began, none is."""
+        began = self._beginning
+        if began is None:
+            return False
+        value = decode(content)
+        began.take((value,), [])
+        self._state.thread = began.thread
+        if began.copies:
+            self._tokens.total = began.tokens.total
+            return True
+        if began.turns.turn != "none":
+            self._beginning = None
+        return False
+
+    def _called(self, place: Place, at: float | None, kind: str, payload: _Fields) -> Iterator[Told]:
+        call = _call_id(payload) or f"{kind}@{place.line}"
+        name = payload.get("name")
+        tool = name if isinstance(name, str) and name else kind.removesuffix("_call")
+        params, problem = _params(payload)
+        yield Called(place, at, call, tool, params, None, self._tokens_at_call(call), problem)
+        if tool == PLAN_TOOL and isinstance(params, dict):
+            yield from self._plans.told(place, at, params.get("plan"), ("step",))
+
+    def _returned(self, place: Place, at: float | None, payload: _Fields) -> Told:
+        call = _call_id(payload)
+        if call is None:
+            return Unusable(place, "an output without call_id")
+        self._state.returned = True
+        content, problem = value_in(payload.get("output", msgspec.Raw()))
+        exit_code = exit_code_in(content)
+        failed = bool(exit_code) or call in self._state.failed
+        if isinstance(content, dict) and isinstance(content.get("success"), bool):
+            failed = failed or content["success"] is False
+        tokens = self._state.told.pop(call, None)
+        if failed:
+            return Returned(place, at, call, None, content, False, exit_code, None, tokens, problem)
+        return Returned(place, at, call, content, None, True, exit_code, None, tokens, problem)
+
+    def _tokens_at_call(self, call: str) -> int | None:
+        """The tokens of the reply that makes this call, where they were told before; else they are awaited."""
+        state = self._state
+        if state.held is not None:
+            tokens, state.held = state.held, None
+            state.first, state.returned = "", False
+            return tokens
+        if state.first is None or state.returned:
+            state.first, state.returned = call, False
+        return None
+
+    def _note(self, kind: str, payload: dict[str, JsonValue]) -> None:
+        """What isn't a call itself."""
+        state, tokens = self._state, self._tokens
+        if kind in _BETWEEN_REPLIES:
+            state.first = state.held = None
+        elif kind == _ITEM:
+            item = object_in(payload.get("item"))
+            call = whole_text_in(item.get("id"))
+            if item.get("status") == "failed" and call is not None:
+                state.failed = (*state.failed, call)[-_IDS_KEPT:]
+        elif kind in (_TOTAL, _REPLY):
+            before = tokens.input_tokens + tokens.output_tokens
+            if kind == _TOTAL:
+                tokens.count_total(payload)
+            elif payload.get("thread_id", state.thread) == state.thread:
+                tokens.count_reply(payload)
+            spent = tokens.input_tokens + tokens.output_tokens - before
+            if spent > 0:
+                self._spend(spent)
+
+    def _spend(self, spent: int) -> None:
+        state = self._state
+        if state.first:
+            state.told[state.first] = spent
+            while len(state.told) > _IDS_KEPT:
+                del state.told[next(iter(state.told))]
+            state.first = None
+        elif state.first is None:
+            state.held = spent
+        else:
+            state.first = None
+
+
+def _call_id(payload: _Fields) -> str | None:
+    for found in (payload.get("call_id"), payload.get("id")):
+        if isinstance(found, str) and found:
+            return found
+    return None
+
+
+def _params(payload: _Fields) -> Value:
+    """What a tool was called with: parsed arguments, a free input, an action, or the prompt of an image."""
+    if "arguments" in payload:
+        arguments, problem = value_in(payload["arguments"])
+        return (
+            text_value(arguments)
+            if isinstance(arguments, str) and problem is None
+            else Value(arguments, problem)
+        )
+    if "input" in payload:
+        return value_in(payload["input"])
+    if "action" in payload:
+        return value_in(payload["action"])
+    prompt = payload.get("revised_prompt")
+    return Value({"prompt": prompt} if isinstance(prompt, str) else None)
+
+
+def _start(name: str, known: JsonValue) -> CallReader:
+    if known is not None:
+        return CodexCalls(msgspec.convert(known, State))
+    beginning = Rollout(thread=thread_of(name))
+    return CodexCalls(State(beginning=_ROLLOUTS.dump_json(beginning).decode(), thread=beginning.thread))
+
+
+CALLS: Final = CallLayout(_start)

@@ -1,0 +1,133 @@
+"""The calls in a file of REPLAY events, one per line: a native run's `trace.jsonl`, and Adjutant's `REPLAY.jsonl`.
+
+All forms that were written are read: with `event` and `t`, or with `type` and `ts`, and with events and fields that
+nobody here knows. An event that tells of a call and can't be used is told as such.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.calls import Called, Place, PlanTold, Returned, Stated, StepDone, Told, Unusable
+from runward.handlers.layouts.call_reader import PlacedLine
+from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
+from runward.handlers.layouts.foreign_values import whole_text_in
+from runward.handlers.layouts.told_values import number_in, whole_in
+
+LONGEST_ID: Final = 1000
+"""Characters of an id: a longer one would be cut, and name another thing."""
+
+_OUTPUT_KEYS: Final = frozenset({"content", "error", "success"})
+
+
+def told_by_events(
+    source: str, lines: Iterable[PlacedLine], *, hashes_alone: str | None = None
+) -> Iterator[Told]:
+    """What the lines tell. `hashes_alone` is the problem of a result whose output isn't there, if that is one."""
+    for line in lines:
+        content = line.content
+        if not content or content.isspace():
+            continue
+        value = read_json(content)
+        if isinstance(value, NotJson):
+            yield Unusable(line.place(source), value.message)
+        elif not isinstance(value, dict):
+            yield Unusable(line.place(source), "is no JSON object")
+        else:
+            yield from _event(line.place(source), value, hashes_alone)
+
+
+def _event(place: Place, record: dict[str, JsonValue], hashes_alone: str | None) -> Iterator[Told]:
+    kind = record.get("event") or record.get("type")
+    at = parse_time(record.get("t") or record.get("ts"))
+    if kind == "ToolCall":
+        yield from _called(place, at, record)
+    elif kind == "ToolResult":
+        yield from _returned(place, at, record, hashes_alone)
+    elif kind == "PlanStart":
+        yield _plan(place, at, record)
+    elif kind == "StepComplete":
+        yield from _step(place, at, record)
+    elif kind == "SessionStart":
+        yield from _started(place, record)
+    elif kind == "SessionEnd":
+        yield from _ended(place, record)
+
+
+def _called(place: Place, at: float | None, record: dict[str, JsonValue]) -> Iterator[Told]:
+    call, tool = whole_text_in(record.get("id"), LONGEST_ID), whole_text_in(record.get("tool"), LONGEST_ID)
+    if call is None or tool is None:
+        missing = "id" if call is None else "tool"
+        yield Unusable(place, f"a ToolCall without {missing} (a text of at most {LONGEST_ID} characters)")
+        return
+    step = whole_text_in(record.get("step_id"), LONGEST_ID)
+    yield Called(place, at, call, tool, record.get("params"), step, _count(record.get("cost_tokens")))
+
+
+def _returned(
+    place: Place, at: float | None, record: dict[str, JsonValue], hashes_alone: str | None
+) -> Iterator[Told]:
+    call = whole_text_in(record.get("id"), LONGEST_ID)
+    if call is None:
+        yield Unusable(place, f"a ToolResult without id (a text of at most {LONGEST_ID} characters)")
+        return
+    exit_code = whole_in(record.get("exit_code"))
+    utility = number_in(record.get("step_utility"), -1, 1)
+    if utility is None and record.get("step_utility") is not None:
+        yield Unusable(place, "step_utility is no number from -1 to 1: it is left out")
+    content, error, success = _output(record, exit_code)
+    problem = hashes_alone if "output" not in record else None
+    yield Returned(place, at, call, content, error, success, exit_code, utility, problem=problem)
+
+
+def _output(record: dict[str, JsonValue], exit_code: int | None) -> tuple[JsonValue, JsonValue, bool]:
+    """Content, error and success of a result; a bare output is the content, or the error of what failed."""
+    output = record.get("output")
+    if isinstance(output, dict) and output and output.keys() <= _OUTPUT_KEYS:
+        content, error = output.get("content"), output.get("error")
+        success = output.get("success")
+        failed = success is False if isinstance(success, bool) else error is not None
+        return (None, content if error is None else error, False) if failed else (content, None, True)
+    if exit_code:
+        return None, output, False
+    return output, None, True
+
+
+def _plan(place: Place, at: float | None, record: dict[str, JsonValue]) -> PlanTold:
+    """The plan, whole; only its size where the run doesn't write it."""
+    plan = record.get("plan", record.get("steps"))
+    count = _count(record.get("step_count"))
+    if count is None:
+        steps = plan.get("steps") if isinstance(plan, dict) else plan
+        count = len(steps) if isinstance(steps, list) else 0
+    return PlanTold(place, at, plan, count)
+
+
+def _step(place: Place, at: float | None, record: dict[str, JsonValue]) -> Iterator[Told]:
+    step, status = whole_text_in(record.get("step_id"), LONGEST_ID), whole_text_in(record.get("status"))
+    if step is None or status is None:
+        yield Unusable(place, f"a StepComplete without {'step_id' if step is None else 'status'}")
+    else:
+        yield StepDone(place, at, step, status, _count(record.get("iterations")))
+
+
+def _started(place: Place, record: dict[str, JsonValue]) -> Iterator[Told]:
+    issue = whole_in(record.get("issue_number"))
+    if issue is None and record.get("issue_number") is not None:
+        yield Unusable(place, "issue_number is no whole number: it is left out")
+    policy = whole_text_in(record.get("policy_bundle_id")) or whole_text_in(record.get("policy_version"))
+    if issue is not None or policy is not None:
+        yield Stated(place, issue_number=issue, policy_bundle_id=policy)
+
+
+def _ended(place: Place, record: dict[str, JsonValue]) -> Iterator[Told]:
+    confidence = number_in(record.get("confidence"), 0, 1)
+    if confidence is not None:
+        yield Stated(place, confidence=confidence)
+    elif record.get("confidence") is not None:
+        yield Unusable(place, "confidence is no number from 0 to 1: it is left out")
+
+
+def _count(value: JsonValue) -> int | None:
+    count = whole_in(value)
+    return count if count is not None and count >= 0 else None

@@ -1,0 +1,191 @@
+"""The bundle of a session by the commands: shown, exported, verified, compared, made on demand."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.daemon.cli.calling import Place
+
+PARTS = ["PR_SUMMARY.md", "RECEIPT.json", "REPLAY.jsonl"]
+
+
+def trace(*outputs: str) -> str:
+    """Calls of the same command, with what came back each time."""
+    lines = ['{"event":"SessionStart","issue_number":42}']
+    for number, output in enumerate(outputs):
+        second = f"2026-01-02T03:05:{2 * number:02}Z"
+        call = {
+            "event": "ToolCall",
+            "id": f"c{number}",
+            "tool": "Bash",
+            "params": {"command": "pytest -q"},
+            "t": second,
+        }
+        result = {"event": "ToolResult", "id": f"c{number}", "output": {"content": output}, "t": second}
+        lines += [json.dumps(call), json.dumps(result)]
+    return "\n".join(lines) + "\n"
+
+
+def add(place: Place, name: str, *outputs: str, exit_code: int = 0) -> Path:
+    run = place.add_run(name)
+    (run / "trace.jsonl").write_text(trace(*outputs))
+    place.end_run(name, exit_code)
+    return run
+
+
+@pytest.fixture(scope="module")
+def worked(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """Three recorded runs; `one` and `same` did the same, `other` did not."""
+    made = Place(tmp_path_factory.mktemp("worked"))
+    made.furnish()
+    add(made, "one", "1 failed, 3 passed in 0.1s", "4 passed in 0.1s")
+    add(made, "same", "1 failed, 3 passed in 0.1s", "4 passed in 0.1s")
+    add(made, "other", "1 failed, 3 passed in 0.1s", "3 passed, 1 failed in 0.1s", "4 passed", exit_code=1)
+    made.daemon_once()
+    return made
+
+
+def test_a_session_shows_its_bundle(worked: Place) -> None:
+    bundle = worked.call("session", "show", "one", "--json").object()["bundle"]
+    assert isinstance(bundle, dict)
+    assert (bundle["state"], bundle["valid"], bundle["attempt"]) == ("written", True, 1)
+    assert (bundle["directory"], bundle["problem"]) == (str(worked.runs / "one"), None)
+    parts, summary = bundle["parts"], bundle["summary"]
+    assert isinstance(parts, list)
+    assert sorted(str(each["name"]) for each in parts if isinstance(each, dict)) == PARTS
+    assert isinstance(summary, dict)
+    assert summary["issue_number"] == 42
+    assert summary["verification"] == [
+        {"command": "pytest -q", "exit_code": 0, "tests_passed": 4, "tests_total": 4}
+    ]
+    shown = worked.call("session", "show", "one").out
+    assert "REPLAY.jsonl, PR_SUMMARY.md, RECEIPT.json, as recorded" in shown
+
+
+def test_a_bundle_is_verified_where_it_lies_and_where_it_is_exported(worked: Place, tmp_path: Path) -> None:
+    assert worked.call("receipt", "verify", "one").code == 0
+    exported = worked.call("session", "export", "one", "--output", str(tmp_path / "b"), "--json")
+    assert exported.code == 0
+    assert exported.object()["on_demand"] is False
+    assert sorted(each.name for each in (tmp_path / "b").iterdir()) == PARTS
+    assert worked.call("receipt", "verify", str(tmp_path / "b")).code == 0
+    for name in PARTS:
+        before = (tmp_path / "b" / name).read_bytes()
+        assert before == (worked.runs / "one" / name).read_bytes()
+        (tmp_path / "b" / name).write_bytes(before.replace(b"4", b"5", 1))
+        said = worked.call("receipt", "verify", str(tmp_path / "b"))
+        assert said.code == 1, name
+        (tmp_path / "b" / name).write_bytes(before)
+
+
+def test_an_export_replaces_nothing_without_force(worked: Place, tmp_path: Path) -> None:
+    (tmp_path / "RECEIPT.json").write_text("mine")
+    (tmp_path / "notes").write_text("mine, too")
+    refused = worked.call("session", "export", "one", "--output", str(tmp_path))
+    assert (refused.code, (tmp_path / "RECEIPT.json").read_text()) == (1, "mine")
+    assert "--force" in refused.err
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["RECEIPT.json", "notes"]
+    assert worked.call("session", "export", "one", "--output", str(tmp_path), "--force").code == 0
+    assert worked.call("session", "export", "one", "--output", str(tmp_path)).code == 0, "it is the same"
+    assert (tmp_path / "notes").read_text() == "mine, too"
+
+
+def test_sessions_are_compared_call_by_call(worked: Place) -> None:
+    same = worked.call("session", "diff", "one", "same")
+    assert (same.code, same.out) == (0, "identical\n")
+    different = worked.call("session", "diff", "one", "other", "--json")
+    said = different.object()
+    assert (different.code, said["identical"]) == (1, False)
+    assert said["calls"] == {"same": 1, "changed": 1, "left_only": 0, "right_only": 1}
+    assert said["status"] == {"left": "completed", "right": "failed"}
+    first = said["first_divergence"]
+    assert isinstance(first, dict)
+    assert first["index"] == 1
+    assert worked.call("session", "diff", "one", "nobody").code == 3
+
+
+def test_the_receipts_of_all_sessions_form_one_chain(worked: Place) -> None:
+    said = worked.call("receipt", "chain", "--json").object()
+    assert (said["valid"], said["receipts"], said["problems"]) == (True, 3, [])
+    heads = [
+        worked.call("session", "show", name, "--json").object()["bundle"] for name in ("one", "same", "other")
+    ]
+    assert said["head"] in [each["receipt_hash"] for each in heads if isinstance(each, dict)]
+
+
+def test_training_data_has_a_line_for_each_call(worked: Place, tmp_path: Path) -> None:
+    file = tmp_path / "calls.jsonl"
+    said = worked.call("training", "export", "--session", "one", "--output", str(file), "--json")
+    assert said.object() == {"calls": 2, "sessions": 1}
+    first, second = (json.loads(line) for line in file.read_text().splitlines())
+    assert list(first) == [
+        "signature",
+        "session_id",
+        "call_id",
+        "tool",
+        "inputs",
+        "outputs",
+        "step_utility",
+        "verification_delta",
+        "cost_tokens",
+        "cost_tool_calls",
+        "was_repeated",
+    ]
+    assert (first["signature"], first["inputs"], first["verification_delta"]) == (
+        "ToolCallSignature",
+        {"command": "pytest -q"},
+        1,
+    )
+    assert (first["was_repeated"], second["was_repeated"]) == (False, True)
+    assert worked.call("training", "export", "--output", str(file), "--json").object() == {
+        "calls": 7,
+        "sessions": 3,
+    }
+
+
+def test_without_bundles_they_are_made_on_demand(place: Place, tmp_path: Path) -> None:
+    settings = place.directory / "runward.toml"
+    settings.write_text(
+        settings.read_text() + '[[roots]]\nname = "runs"\npath = "state/runs"\nbundle = false\n'
+    )
+    run = add(place, "r", "4 passed in 0.1s")
+    place.daemon_once()
+    assert not [name for name in PARTS if (run / name).exists()]
+    bundle = place.call("session", "show", "r", "--json").object()["bundle"]
+    assert isinstance(bundle, dict)
+    assert (bundle["state"], bundle["valid"]) == ("on_demand", None)
+    exported = place.call("session", "export", "r", "--output", str(tmp_path / "b"), "--json")
+    assert exported.object()["on_demand"] is True
+    assert place.call("receipt", "verify", str(tmp_path / "b")).code == 0
+    assert json.loads((tmp_path / "b" / "RECEIPT.json").read_text())["prev"] is None
+    assert not [name for name in PARTS if (run / name).exists()], "nothing is written where the run is"
+
+
+def test_a_running_session_has_no_bundle_to_export(place: Place, tmp_path: Path) -> None:
+    place.add_run("r")
+    place.daemon_once()
+    said = place.call("session", "export", "r", "--output", str(tmp_path / "b"))
+    assert said.code == 1
+    assert "still running" in said.err
+    assert place.call("session", "show", "r", "--json").object()["bundle"] is None
+
+
+def test_the_settings_say_how_bundles_are_made(place: Place) -> None:
+    settings = place.directory / "runward.toml"
+    settings.write_text(
+        settings.read_text()
+        + '[bundle]\ncanonical_form = "rfc8785"\npolicy_bundle_id = "p1"\nverification = ["pytest*"]\n'
+    )
+    run = add(place, "r", "4 passed in 0.1s")
+    place.daemon_once()
+    receipt = json.loads((run / "RECEIPT.json").read_text())
+    assert (receipt["canonical_form"], receipt["policy_bundle_id"]) == ("rfc8785", "p1")
+    assert place.call("receipt", "verify", "r").code == 0
+
+
+def test_a_wrong_setting_of_bundles_is_told_with_its_place(place: Place) -> None:
+    (place.directory / "runward.toml").write_text('[bundle]\nredact = ["("]\ncanonical_form = "mine"\n')
+    said = place.call("daemon", "--check")
+    assert said.code != 0
+    assert "runward.toml:2" in said.err + said.out
+    assert "is no regular expression" in said.err + said.out

@@ -1,0 +1,219 @@
+"""Bundles in the worker: written once, chained, put in place, and made again where a crash took a part."""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.daemon.worker.damaged_journals import begin, finish
+from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+
+from runward.config.bundle import BundleRules
+from runward.daemon import faults
+from runward.handlers.bundle.facts import BundleRulesOf
+
+TRACE = (
+    '{"event":"ToolCall","id":"a","tool":"Read","params":{"path":"x"},"t":"2026-02-03T04:05:07Z"}\n'
+    '{"event":"ToolResult","id":"a","output":{"content":"y"},"t":"2026-02-03T04:05:08Z"}\n'
+)
+PARTS = ("REPLAY.jsonl", "PR_SUMMARY.md", "RECEIPT.json")
+
+
+class Killed(BaseException):
+    """The daemon ends here, as by `kill -9`."""
+
+
+def bundled(session: BundleRulesOf) -> BundleRules:
+    return BundleRules()
+
+
+def worked(base: Path, name: str, trace: str = TRACE) -> Path:
+    directory = begin(base, name)
+    (directory / "trace.jsonl").write_text(trace)
+    finish(directory)
+    return directory
+
+
+async def settle(running: Daemon) -> None:
+    await running.settle()
+    await running.supervisor.bundles.drain()
+
+
+def hashes(directory: Path, names: tuple[str, ...] = PARTS) -> dict[str, str]:
+    return {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in names}
+
+
+async def recorded(running: Daemon, run: str) -> dict[str, str]:
+    ((parts,),) = await running.rows(f"select parts from receipts where session_key = 'native:runs/{run}'")
+    return {name: digest for name, _, digest, _ in json.loads(str(parts))}
+
+
+async def test_each_run_gets_its_parts_and_receipts_form_one_chain(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        runs = [worked(tmp_path, f"run-{number}") for number in range(12)]
+        await settle(running)
+        for run in runs:
+            assert hashes(run) == await recorded(running, run.name)
+            assert not [each for each in run.iterdir() if each.name.startswith(".")]
+        rows = await running.rows("select prev, receipt_hash from receipts order by seq")
+    assert len(rows) == 12
+    assert [prev for prev, _ in rows] == [None, *(digest for _, digest in rows[:-1])]
+    receipt = json.loads((runs[0] / "RECEIPT.json").read_text())
+    assert [(each["id"], each["latency_ms"]) for each in receipt["tool_calls"]] == [("a", 1000)]
+
+
+async def test_where_the_settings_want_no_bundle_there_is_none(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = worked(tmp_path, "run")
+        await settle(running)
+        assert await running.rows("select * from receipts") == []
+        assert await running.rows("select * from jobs where state <> 'done'") == []
+    assert not [name for name in PARTS if (run / name).exists()]
+
+
+POINTS = (
+    "bundle.replay.after",
+    "bundle.summary.after",
+    "bundle.receipt.after",
+    "commit.apply.before",
+    "commit.apply.after",
+    "bundle.rename.before",
+    "bundle.rename.after",
+    "commit.place.before",
+    "commit.place.after",
+)
+
+
+def killing(point: str) -> Callable[[str], None]:
+    """Ends the daemon at a point, once the first bundle is begun."""
+    begun = False
+
+    def pass_point(name: str) -> None:
+        nonlocal begun
+        begun = begun or name.startswith("bundle.")
+        if begun and name == point:
+            raise Killed
+
+    return pass_point
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_kill_at_any_point_leaves_what_an_undisturbed_daemon_leaves(
+    tmp_path: Path, point: str
+) -> None:
+    worked(tmp_path, "run")
+    faults.install(killing(point))
+    try:
+        with pytest.raises((Killed, BaseExceptionGroup)):
+            async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+                await settle(running)
+    finally:
+        faults.install(lambda name: None)
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        await settle(running)
+        assert hashes(tmp_path / "runs" / "run") == await recorded(running, "run")
+        assert await running.rows("select prev, place_problem, placed_at is null from receipts") == [
+            (None, None, 0)
+        ]
+    assert not [each.name for each in (tmp_path / "runs" / "run").iterdir() if each.name.startswith(".")]
+
+
+@pytest.mark.parametrize("lost", [PARTS, PARTS[:1], PARTS[2:]])
+async def test_parts_that_a_crash_took_are_made_again_as_they_were(
+    tmp_path: Path, lost: tuple[str, ...]
+) -> None:
+    run = worked(tmp_path, "run")
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        await running.settle()
+        before = await recorded(running, "run")
+    for each in list(run.iterdir()):
+        if any(each.name.startswith(f".{name}.") for name in lost):
+            each.unlink()
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        await settle(running)
+        assert hashes(run) == before == await recorded(running, "run")
+
+
+async def test_parts_that_can_not_be_made_again_as_they_were_are_said(tmp_path: Path) -> None:
+    run = worked(tmp_path, "run")
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        await running.settle()
+    for each in list(run.iterdir()):
+        if each.name.startswith("."):
+            each.unlink()
+    (run / "trace.jsonl").write_text(TRACE.replace('"x"', '"z"'))
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        await settle(running)
+        ((problem,),) = await running.rows("select place_problem from receipts")
+    assert "the session's files have changed since" in str(problem)
+    assert not [name for name in PARTS if (run / name).exists()]
+
+
+def make_directory(path: Path) -> None:
+    path.mkdir()
+
+
+def make_link(path: Path) -> None:
+    path.symlink_to("/etc/passwd")
+
+
+def make_file(path: Path) -> None:
+    path.write_text("mine\n")
+
+
+@pytest.mark.parametrize("make", [make_directory, make_link, make_file])
+async def test_what_has_the_name_of_a_part_is_kept_aside_and_reported(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    run = worked(tmp_path, "run")
+    make(run / "RECEIPT.json")
+    before = (run / "RECEIPT.json").lstat()
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        await settle(running)
+        assert hashes(run) == await recorded(running, "run")
+        ((problem,),) = await running.rows("select place_problem from receipts")
+    assert problem == "what had its name is kept as RECEIPT.json.before"
+    assert (run / "RECEIPT.json.before").lstat().st_ino == before.st_ino
+
+
+async def test_a_run_whose_directory_is_gone_has_a_row_that_says_so_and_the_chain_goes_on(
+    tmp_path: Path,
+) -> None:
+    def goes(session: BundleRulesOf) -> BundleRules:
+        """It goes between the verdict and its bundle."""
+        if session.path.endswith("/first"):
+            Path(session.path).rename(tmp_path / "elsewhere")
+        return BundleRules()
+
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=goes) as running:
+        worked(tmp_path, "first")
+        await settle(running)
+        worked(tmp_path, "second")
+        await settle(running)
+        rows = await running.rows("select receipt_hash is null, prev, problem from receipts order by seq")
+    assert rows == [(1, None, "its directory is gone"), (0, None, None)]
+
+
+async def test_a_store_refuses_a_receipt_that_does_not_follow_and_one_that_is_changed(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        worked(tmp_path, "run")
+        await settle(running)
+    with closing(sqlite3.connect(tmp_path / "state" / "runward.db")) as connection:
+        row = "('k', 1, 'sha256:x', {}, 'd', '[]', '[]', null, null, 1.0, 1.0, null)"
+        insert = (
+            "insert into receipts (session_key, attempt, receipt_hash, prev, directory, parts, facts, summary, problem,"
+            " recorded_at, placed_at, place_problem) values "
+        )
+        for wrong in (
+            insert + row.format("null"),
+            insert + row.format("'sha256:y'"),
+            "update receipts set receipt_hash = 'sha256:z'",
+            "update receipts set prev = 'sha256:z'",
+            "update receipts set placed_at = 9.0",
+            "delete from receipts",
+        ):
+            with pytest.raises(sqlite3.IntegrityError):
+                connection.execute(wrong)

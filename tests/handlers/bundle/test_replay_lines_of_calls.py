@@ -1,0 +1,124 @@
+"""The lines of a replay that tell of calls: hashes over whole values, and what is shown of them."""
+
+import json
+
+import pytest
+
+from runward.config.bundle import BundleRules
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.calls import Called, Place, PlanTold, Returned, StepDone, Told
+from runward.handlers.bundle.canonical import canonical_bytes, hash_of
+from runward.handlers.bundle.order import BundleOrder, Stretch, Verdict
+from runward.handlers.bundle.replay import Replay
+from runward.handlers.secrets import REDACTED
+
+AT = 1_769_860_800.0
+USUAL = BundleRules()
+PLACE = Place("trace.jsonl", 1, 0, 10)
+SECRET = "sk-ant-Abcdef0123456789Abcdef0123456789"
+VERDICT = Verdict(AT + 60, "completed", "run.completed.ok", "", None, "sha256:00")
+
+
+def replayed(*told: Told, rules: BundleRules = USUAL) -> tuple[Replay, list[dict[str, JsonValue]]]:
+    """The replay, and its lines but the first and the last."""
+    order = BundleOrder("native:r/run", "run", "native", "/run", "/run", 1, Stretch(AT), VERDICT, rules)
+    replay = Replay(order)
+    lines = list(replay.lines(told))
+    for line in lines:
+        assert canonical_bytes(json.loads(line), rules.form) + b"\n" == line
+    return replay, [json.loads(line) for line in lines[1:-1]]
+
+
+def test_hashes_cover_whole_values_and_lines_show_what_may_be_shown() -> None:
+    params: JsonValue = {"cmd": f"login {SECRET}"}
+    content = "x" * 100
+    called, returned = Called(PLACE, AT, "c", "sh", params), Returned(PLACE, AT + 0.25, "c", content)
+    replay, (call, result) = replayed(called, returned, rules=BundleRules(longest_text=10))
+    assert call["params_hash"] == hash_of(params)
+    assert call["params"] == {"cmd": "login…cted]"}
+    assert call["cut"] == {"/params/cmd": len(f"login {SECRET}")}
+    assert result["output_hash"] == hash_of({"content": content, "error": None, "success": True})
+    assert result["output"] == {"content": "xxxxx…xxxxx", "error": None, "success": True}
+    assert result["cut"] == {"/output/content": 100}
+    assert result["latency_ms"] == 250
+    assert replay.calls["c"].output_hash == result["output_hash"]
+
+
+def test_a_failed_call_has_its_error_in_the_output() -> None:
+    _, (_, result) = replayed(
+        Called(PLACE, AT, "c", "sh", None), Returned(PLACE, AT, "c", None, "no", False, 2)
+    )
+    assert result["output"] == {"content": None, "error": "no", "success": False}
+    assert result["exit_code"] == 2
+
+
+def test_a_secret_in_a_command_reaches_no_part_of_the_bundle() -> None:
+    called = Called(PLACE, AT, "c", "sh", {"command": f"pytest --key {SECRET}"})
+    replay, lines = replayed(called, Returned(PLACE, AT, "c", f"the key {SECRET} is bad", exit_code=0))
+    assert SECRET not in json.dumps(lines)
+    assert [run.command for run in replay.verification.runs()] == [f"pytest --key {REDACTED}"]
+    assert lines[0]["redacted"] == ["/params/command"]
+    assert lines[1]["redacted"] == ["/output/content"]
+
+
+def test_the_tokens_of_a_call_may_be_told_with_its_result() -> None:
+    replay, _ = replayed(
+        Called(PLACE, AT, "a", "sh", None, None, 5),
+        Returned(PLACE, AT, "a", "x"),
+        Called(PLACE, AT, "b", "sh", None),
+        Returned(PLACE, AT, "b", "x", tokens=7),
+    )
+    assert [call.cost_tokens for call in replay.calls.values()] == [5, 7]
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "kept"),
+    [
+        ({"a": 2}, "seed", {"a": 2}),
+        ({"a": "half \ud800"}, "seed", {"a": "half \ufffd"}),
+        ({"a": 2**60}, "rfc8785", None),
+    ],
+)
+def test_what_cannot_be_hashed_has_no_hash_and_a_problem(
+    value: JsonValue, form: str, kept: JsonValue
+) -> None:
+    rules = BundleRules(form="rfc8785" if form == "rfc8785" else "seed")
+    told = "a key stands twice" if value == {"a": 2} else None
+    replay, (call, result) = replayed(
+        Called(PLACE, AT, "c", "sh", value, problem=told),
+        Returned(PLACE, AT, "c", value, problem=told),
+        rules=rules,
+    )
+    assert (call["params"], call["params_hash"]) == (kept, None)
+    assert call["problem"]
+    assert result["output_hash"] is None
+    assert result["problem"]
+    assert replay.problem is not None
+    assert replay.calls["c"].params_hash is None
+
+
+def test_a_value_that_is_too_deep_for_a_line_is_not_shown() -> None:
+    deep: JsonValue = "x"
+    for _ in range(63):
+        deep = [deep]
+    _, (call, result) = replayed(Called(PLACE, AT, "c", "sh", deep), Returned(PLACE, AT, "c", [[1]]))
+    assert (call["params"], call["params_hash"]) == (None, None)
+    assert "levels" in str(call["problem"])
+    assert "problem" not in result
+
+
+def test_only_the_first_plan_is_told_and_each_step_that_is_done() -> None:
+    steps: JsonValue = [{"content": "look"}]
+    _, lines = replayed(
+        PlanTold(PLACE, AT, steps, 1),
+        StepDone(PLACE, AT, f"use {SECRET}", "Success", 2),
+        PlanTold(PLACE, AT, None, 3),
+    )
+    assert [line["event"] for line in lines] == ["PlanStart", "StepComplete"]
+    assert (lines[0]["plan_hash"], lines[0]["step_count"]) == (hash_of(steps), 1)
+    assert lines[1]["step_id"] == f"use {REDACTED}"
+
+
+def test_a_plan_of_which_only_the_size_is_known_has_no_hash() -> None:
+    _, (plan,) = replayed(PlanTold(PLACE, AT, None, 3))
+    assert (plan["plan_hash"], plan["step_count"]) == (None, 3)

@@ -1,0 +1,147 @@
+"""Which calls are an attempt's own, and what its receipt and summary have of them."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from runward.config.bundle import BundleRules
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.calls import Called, Place, Returned, Stated, Told
+from runward.handlers.bundle.order import BundleOrder, Stretch, Verdict
+from runward.handlers.bundle.replay import Replay
+from runward.handlers.bundle.stretches import BeganAndEnded, stretch_of
+from runward.handlers.bundle.summarising import summary_of
+from runward.handlers.bundle.summary import summary_json
+from runward.handlers.events import Status
+
+WHOLE = Stretch(100.0, 200.0)
+
+
+def order(stretch: Stretch = WHOLE, status: Status = "completed") -> BundleOrder:
+    verdict = Verdict(200.0, status, "run.x.y", "it ended", None, "h" * 64)
+    return BundleOrder("native:r/a", "a", "native", "/r/a", "/r/a", 1, stretch, verdict, BundleRules())
+
+
+def at(line: int) -> Place:
+    return Place("trace.jsonl", line, 0, 10)
+
+
+def call(number: int, when: float | None, tool: str = "Read", params: JsonValue = None) -> list[Told]:
+    """A call and its result, a second later."""
+    later = None if when is None else when + 1.0
+    return [
+        Called(at(2 * number), when, f"c{number}", tool, params),
+        Returned(at(2 * number + 1), later, f"c{number}", "done"),
+    ]
+
+
+def lines(replay: Replay, told: Sequence[Told]) -> list[dict[str, JsonValue]]:
+    return [json.loads(line) for line in replay.lines(told)]
+
+
+def ids(replay: Replay, told: Sequence[Told]) -> list[JsonValue]:
+    return [line["id"] for line in lines(replay, told) if line["event"] == "ToolCall"]
+
+
+TWO: list[Told] = [*call(1, 110.0), *call(2, None), *call(3, 310.0), *call(4, None)]
+
+
+@pytest.mark.parametrize(
+    ("stretch", "own"),
+    [
+        (Stretch(100.0, 200.0), ["c1", "c2", "c3", "c4"]),
+        (Stretch(100.0, 200.0, None, 300.0), ["c1", "c2"]),
+        (Stretch(300.0, 400.0, 300.0, None), ["c3", "c4"]),
+        (Stretch(300.0, 400.0, 310.0, None), ["c3", "c4"]),
+        (Stretch(50.0, 60.0, None, 110.0), []),
+    ],
+)
+def test_an_attempt_has_the_calls_of_its_own_stretch(stretch: Stretch, own: list[str]) -> None:
+    replay = Replay(order(stretch))
+    assert ids(replay, TWO) == own
+    assert [each.id for each in replay.calls.values()] == own
+    assert replay.problem is None, "what belongs to another attempt is nothing wrong"
+
+
+def test_every_call_belongs_to_one_of_the_attempts() -> None:
+    attempts = [BeganAndEnded(1, 100.0, 200.0), BeganAndEnded(2, 300.0, None)]
+    found = [stretch_of(attempts, number) for number in (1, 2)]
+    assert [ids(Replay(order(each)), TWO) for each in found if each is not None] == [
+        ["c1", "c2"],
+        ["c3", "c4"],
+    ]
+
+
+def test_a_correction_has_the_calls_of_the_attempt_that_it_corrects() -> None:
+    attempts = [
+        BeganAndEnded(1, 100.0, 200.0),
+        BeganAndEnded(2, 250.0, 250.0, "h2"),
+        BeganAndEnded(3, 300.0, 400.0),
+        BeganAndEnded(4, 400.0, 400.0),
+    ]
+    assert stretch_of(attempts, 1) == Stretch(100.0, 200.0, None, 300.0)
+    assert stretch_of(attempts, 2) == Stretch(250.0, 250.0, None, 300.0, "h2")
+    assert stretch_of(attempts, 3) == Stretch(300.0, 400.0, 300.0, None)
+    assert stretch_of(attempts, 4) == Stretch(400.0, 400.0, 300.0, None)
+    assert stretch_of(attempts, 5) is None
+
+
+def test_a_replay_begins_and_ends_with_its_session_and_sums_up() -> None:
+    told: list[Told] = [
+        Stated(at(1), 42, "v7"),
+        *call(1, 110.0),
+        *call(2, 120.0),
+        Stated(at(9), confidence=0.92),
+    ]
+    first, *_, last = lines(Replay(order(status="aborted")), told)
+    assert (first["event"], first["issue_number"], first["policy_bundle_id"]) == ("SessionStart", 42, "v7")
+    assert (last["event"], last["status"], last["confidence"]) == ("SessionEnd", "Failed", 0.92)
+    assert (last["total_tool_calls"], last["total_latency_ms"]) == (2, 2000)
+
+
+def test_a_call_that_is_told_twice_counts_once_and_is_said() -> None:
+    replay = Replay(order())
+    assert ids(replay, [*call(1, 110.0), *call(1, 111.0)]) == ["c1"]
+    assert replay.problem == (
+        "trace.jsonl:2: the call c1 is told twice; trace.jsonl:3: the call c1 comes back twice"
+    )
+
+
+def test_latency_is_unknown_where_the_clock_went_back() -> None:
+    replay = Replay(order())
+    lines(replay, [Called(at(1), 120.0, "c", "t", None), Returned(at(2), 119.0, "c", "x")])
+    assert [each.latency_ms for each in replay.calls.values()] == [None]
+
+
+def test_the_summary_has_edits_verification_and_rates() -> None:
+    told: list[Told] = [
+        *call(1, 110.0, "Edit", {"file_path": "/w/src/a.py", "old_string": "a\nb", "new_string": "a\nc\nd"}),
+        *call(2, 111.0, "Write", {"file_path": "/elsewhere/b.md", "content": "x\ny\nz\n"}),
+        Called(at(7), 112.0, "c7", "Bash", {"command": "cd /w && pytest -q"}),
+        Returned(at(8), 113.0, "c7", None, "1 failed, 3 passed in 0.10s", False, 1),
+        Called(at(9), 114.0, "c9", "Bash", {"command": "cd /w && pytest -q"}),
+        Returned(at(10), 115.0, "c9", "4 passed in 0.10s"),
+    ]
+    replay = Replay(order()._replace(cwd="/w"))
+    verification = [line for line in lines(replay, told) if line["event"] == "Verification"]
+    assert [(line["exit_codes"], line["verification_delta"]) for line in verification] == [([0], 1)]
+    said = summary_json(summary_of(replay))
+    assert said["files"] == [
+        {"path": "src/a.py", "lines_changed": 2},
+        {"path": "/elsewhere/b.md", "lines_changed": 3},
+    ]
+    assert said["verification"] == [
+        {"command": "cd /w && pytest -q", "exit_code": 0, "tests_passed": 4, "tests_total": 4}
+    ]
+    assert (said["apm"], said["sapm"], said["failure"]) == (2.4, 1.8, None)
+
+
+def test_a_file_whose_edit_failed_was_not_changed() -> None:
+    told: list[Told] = [
+        Called(at(1), 1.0, "c", "Edit", {"file_path": "a", "old_string": "x", "new_string": "y"}),
+        Returned(at(2), 2.0, "c", None, "no match", False),
+    ]
+    replay = Replay(order())
+    lines(replay, told)
+    assert summary_of(replay).files == ()

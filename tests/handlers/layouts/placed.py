@@ -1,0 +1,31 @@
+"""Lines with their places, and what a layout's reader of calls tells of them."""
+
+from collections.abc import Iterator, Sequence
+
+from runward.handlers.bundle.calls import Told
+from runward.handlers.layouts.call_reader import PlacedLine
+from runward.handlers.layouts.registry import CALLS
+from runward.handlers.layouts.scanner import Document
+
+
+def placed(contents: Sequence[bytes]) -> Iterator[PlacedLine]:
+    """These lines as they stand one after the other in a file."""
+    start = 0
+    for number, content in enumerate(contents, 1):
+        yield PlacedLine(number, start, content)
+        start += len(content) + 1
+
+
+def told(layout: str, name: str, contents: Sequence[bytes], *documents: Document) -> list[Told]:
+    """What the reader tells of a session's only log, and of its documents before it."""
+    reader = CALLS[layout].start(name, None)
+    seen = [each for document in documents for each in reader.see(document)]
+    return [*seen, *reader.take(name, placed(contents))]
+
+
+def told_in_halves(layout: str, name: str, contents: Sequence[bytes], first: int) -> list[Told]:
+    """The same, where another reader goes on after the first lines."""
+    lines = list(placed(contents))
+    reader = CALLS[layout].start(name, None)
+    before = list(reader.take(name, lines[:first]))
+    return [*before, *CALLS[layout].start(name, reader.state()).take(name, lines[first:])]
