@@ -24,6 +24,7 @@ from runward.handlers.events import (
     Status,
 )
 from runward.handlers.facts import HookDeclaration, RunProcesses
+from runward.handlers.invocations.effects import InvocationEffect
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.notices.effects import NoticeEffect
 from runward.handlers.outcomes.effects import OutcomeEffect
@@ -228,8 +229,9 @@ class StartRun(NamedTuple):
     """Have a command run by a launcher as a native run, after the commit and exactly once for its `key`.
 
     It becomes the directory `name` in `root` (the path of a root) and, once its `run.json` stands, the session
-    `session`. `command` are the words after all templates, `environment` what they get beside the daemon's own
-    variables, `contract` is the snapshot as JSON, `timeout` and `grace` are seconds. `metadata` goes into `run.json`.
+    `session` of this `kind`. `command` are the words after all templates, `environment` what they get beside the daemon's own
+    variables, `contract` is the snapshot as JSON, `timeout` and `grace` are seconds. `metadata` and
+    `invocation_id` go into `run.json`.
     """
 
     key: str
@@ -249,6 +251,8 @@ class StartRun(NamedTuple):
     """The seconds of silence that end it."""
     worktree: tuple[str, str] | None = None
     """A git repository (its path) and what of it is checked out: the command starts there, and not in `cwd`."""
+    kind: Literal["agent", "step"] = "agent"
+    invocation_id: str | None = None
 
 
 class NoteHook(NamedTuple):
@@ -312,6 +316,7 @@ Effect: TypeAlias = (
     | ScheduleEffect
     | OutcomeEffect
     | BundleEffect
+    | InvocationEffect
 )
 Effects: TypeAlias = tuple[Effect, ...]
 

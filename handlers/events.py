@@ -16,6 +16,7 @@ from runward.handlers.approvals.events import ApprovalEvent
 from runward.handlers.chains.events import ChainEvent
 from runward.handlers.event_kinds import FromInbox, OfSession, Request
 from runward.handlers.notices.events import NoticeEvent
+from runward.handlers.outcomes.events import OutcomeEvent
 from runward.handlers.schedules.events import ScheduleEvent
 from runward.handlers.starts.events import StartEvent
 from runward.handlers.timers.events import TimerEvent
@@ -268,7 +269,8 @@ class SessionSeenRequested(Request, OfSession):
 class PlayRunRequested(Request):
     """A person wants a playbook's command started, with the given values, in their directory `cwd`.
 
-    `traceparent` is the trace that they are in (W3C Trace Context), or "".
+    `traceparent` is the trace that they are in (W3C Trace Context), or "". `by_run` is the chain run in whose step they
+    asked.
     """
 
     type: ClassVar[str] = "PlayRunRequested"
@@ -281,6 +283,7 @@ class PlayRunRequested(Request):
     cwd: str
     traceparent: str = ""
     said_by: str = ""
+    by_run: str | None = None
 
     @property
     def lane(self) -> str:
@@ -422,6 +425,7 @@ Event: TypeAlias = (
     | ApprovalEvent
     | ScheduleEvent
     | NoticeEvent
+    | OutcomeEvent
 )
 """What sessions and requests bring about, and the events of each capability of its own."""
 

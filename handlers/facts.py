@@ -19,6 +19,7 @@ from runward.handlers.contracts.artifact_facts import (  # noqa: F401 - in the t
 )
 from runward.handlers.contracts.file_hashes import RootHashes  # noqa: F401 - in the types of answers
 from runward.handlers.events import Origin, Status
+from runward.handlers.invocations import facts as invocations
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.notices import facts as notices
 from runward.handlers.outcomes import facts as outcomes
@@ -51,6 +52,7 @@ class Session(NamedTuple):
     contract_problem: str | None = None
     folded: bool = False
     contract_basis: str | None = None
+    invocation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,13 @@ class JobStateOf(Question["JobState | None"]):
     """Question: how the job stands. Answer: `JobState`, or None where there is no such job."""
 
     job: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWaits(Question[bool]):
+    """Question: whether something in this lane is not decided yet, and not held either. Answer: whether it is so."""
+
+    lane: str
 
 
 class JobState(NamedTuple):
@@ -335,6 +344,7 @@ QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
     ProducedBy,
     HashesOf,
     JobStateOf,
+    LaneWaits,
     ProcessesOf,
     CancellationOf,
     PlayOf,
@@ -349,5 +359,6 @@ QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
     *schedules.QUESTIONS,
     *outcomes.QUESTIONS,
     *bundle.QUESTIONS,
+    *invocations.QUESTIONS,
 )
 """Every kind of question. Each must have somebody who answers it, or the daemon does not start."""

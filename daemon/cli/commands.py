@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "receipt": ("bundle.receipt", "Receipts: the proof of what a session did."),
     "replay": ("bundle.replay", "Replays: what a session did, event by event."),
     "training": ("session.training", "Training data: the calls of sessions, with labels."),
+    "invocation": ("chain.invocation", "Invocations: what was ordered, by chains and people."),
     "artifact": ("session.artifact", "Artifacts: the outcomes that sessions produced."),
     "outcome": ("session.outcome", "Outcomes: whether a file holds a right one."),
     "event": ("chain.event", "Events: what happened, for chains to follow."),

@@ -48,6 +48,8 @@ class Ordered(NamedTuple):
     metadata: list[tuple[str, JsonValue]]
     stale_after: float | None = None
     worktree: list[str] | None = None
+    kind: str = "agent"
+    invocation_id: str | None = None
 
 
 class Answer:
@@ -146,6 +148,8 @@ def _order(ordered: Ordered, state: Path) -> "Order":
         cwd=ordered.cwd if ordered.worktree is None else place_of(str(state), ordered.name),
         worktree=None if ordered.worktree is None else (ordered.worktree[0], ordered.worktree[1]),
         metadata={**dict(ordered.metadata), START: ordered.key},
+        kind=ordered.kind,
+        invocation_id=ordered.invocation_id,
         state=str(state),
         root_name=ordered.session.removeprefix("native:").removesuffix(f"/{ordered.name}"),
     )

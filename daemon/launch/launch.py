@@ -63,6 +63,8 @@ class Order(Value):
     stale_after: float | None = None
     grace: float = 5.0
     containment: str = "auto"
+    kind: str = "agent"
+    invocation_id: str | None = None
     cwd: str | None = None
     worktree: tuple[str, str] | None = None
     metadata: Mapping[str, JsonValue] | None = None
@@ -346,11 +348,11 @@ class _Launch:
         return {
             "schema": record.SCHEMA,
             "session_id": self._directory.name,
-            "kind": "agent",
+            "kind": order.kind,
             "playbook": order.playbook,
             "agent": order.agent,
             "contract": order.contract,
-            "invocation_id": None,
+            "invocation_id": order.invocation_id,
             "started_at": record.iso_time(self._started_at),
             "host": os.uname().nodename,
             "launcher": {

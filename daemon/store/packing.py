@@ -44,6 +44,7 @@ _OF_SESSIONS: Final = (
     "delete from attempts where session_key = ?",
 )
 _OF_EVENTS: Final = (
+    "delete from starts where event = ?1",  # of the next step of a chain run, which is over, too
     "delete from journal_lines where id between 256 * ?1 and 256 * ?1 + 255",
     "delete from jobs where id between 32 * ?1 and 32 * ?1 + 31",
     "delete from events where seq = ?1",

@@ -33,12 +33,16 @@ _EVENTS: Final = (
     " union select e.seq, e.hash, k.value, e.key from json_each(?1) k cross join events e"
     f" on e.lane = k.value and {ASKED}"
     " union select e.seq, e.hash, k.value, e.key from json_each(?1) k cross join starts x on x.session_key = k.value"
-    " join events e on e.seq = x.event"
+    " join events e on e.seq = x.event and not exists (select 1 from chain_runs r where r.event = e.seq)"
+    " and not exists (select 1 from sessions o where o.key = e.lane)"
 )
+"""What is recorded of sessions: also what had them started, unless that is another session's or a chain run's."""
+
 _LOOSE: Final = (
     "select e.lane, e.seq, e.hash, e.type, e.payload, e.recorded_at < ?3"  # noqa: S608 # our own words
     "  and not exists (select 1 from sessions s where s.key = e.lane)"
     "  and not exists (select 1 from starts x where x.event = e.seq)"
+    "  and not exists (select 1 from chain_runs x where x.event = e.seq)"
     "  and not exists (select 1 from prunings x where x.event = e.seq and x.ended_at is null)"
     "  and not exists (select 1 from jobs j where j.id between 32 * e.seq and 32 * e.seq + 31"
     "   and j.state not in ('done', 'discarded'))"

@@ -58,6 +58,23 @@ def latest_outcome(connection: sqlite3.Connection, session_key: str) -> dict[str
     return content if isinstance(content, dict) else None
 
 
+def artifacts_of(connection: sqlite3.Connection, invocation: str) -> list[ArtifactRow]:
+    """The outcomes of an invocation, the oldest first."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from artifacts where invocation_id = ? order by updated_at, place",  # noqa: S608 # our own words
+        (invocation,),
+    )
+    return [ArtifactRow(*row) for row in rows]
+
+
+def is_decided(connection: sqlite3.Connection, request: str) -> bool:
+    """Whether a request to add an artifact is decided."""
+    row = connection.execute(
+        "select j.state from events e join jobs j on j.id = 32 * e.seq where e.key = ?", (request,)
+    ).fetchone()
+    return row is not None and row[0] in ("done", "discarded")
+
+
 def artifacts_called(connection: sqlite3.Connection, text: str) -> list[ArtifactRow]:
     """The outcomes whose id begins with `text`."""
     rows = connection.execute(

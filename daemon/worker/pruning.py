@@ -8,6 +8,7 @@ import math
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Final
 
 import structlog
@@ -16,7 +17,7 @@ from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.ports.clock import Clock
 from runward.daemon.queue.queue import Queue
-from runward.daemon.store import pruning
+from runward.daemon.store import pruning, pruning_chains
 from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import prunings
@@ -130,6 +131,7 @@ class Pruner(Part):
             pruned = await self._prune_sessions(place, before, event, slices.size)
             sessions, place = sessions + pruned.sessions, pruned.place
             await slices.end()
+        await self._prune_chains(before, slices)
         loose: LoosePlace | None = FIRST_LOOSE
         while loose is not None:
             await slices.begin()
@@ -155,6 +157,31 @@ class Pruner(Part):
             return found
 
         return await self.queue.beside(some)
+
+    async def _prune_chains(self, before: float, slices: Slices) -> None:
+        """Prune chain runs of which no session is left, then the firings that began none."""
+        run: str | None = pruning_chains.FIRST
+        while run is not None:
+            await slices.begin()
+            run = await self.queue.beside(partial(self._prune_chain_runs, run, before, slices.size))
+            await slices.end()
+        firing: int | None = pruning_chains.FIRST_FIRING
+        while firing is not None:
+            await slices.begin()
+            firing = await self.queue.beside(partial(self._prune_firings, firing, before, slices.size))
+            await slices.end()
+
+    async def _prune_chain_runs(self, place: str, before: float, most: int) -> str | None:
+        found = await pruning_chains.chain_runs_to_prune(self.store, place, before, most, self.clock.now())
+        if found.statements:
+            await self.store.run(found.statements, "prune")
+        return found.place
+
+    async def _prune_firings(self, place: int, before: float, most: int) -> int | None:
+        found = await pruning_chains.firings_to_prune(self.store, place, before, most)
+        if found.statements:
+            await self.store.run(found.statements, "prune")
+        return found.place
 
     async def _prune_loose(self, place: LoosePlace, before: float, most: int) -> LoosePlace | None:
         async def some() -> LoosePlace | None:

@@ -2,7 +2,7 @@
 
 from runward.config.json_value import JsonValue
 from runward.config.step import NOT_STARTED
-from runward.handlers.asking import Given, ask
+from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.chains.advancing import Position, onward, position_of
 from runward.handlers.chains.effects import SetStep, StepStatus
 from runward.handlers.chains.events import chain_run_of
@@ -11,6 +11,8 @@ from runward.handlers.chains.rang import TRY
 from runward.handlers.chains.slots import let_go
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.events import SessionFinished
+from runward.handlers.facts import LaneWaits
+from runward.handlers.outcomes.events import lane
 from runward.handlers.outcomes.facts import LatestOutcomeOf
 from runward.handlers.starts.effects import RemoveWorktree
 from runward.handlers.starts.events import StartFailed
@@ -39,6 +41,8 @@ def decide(event: SessionFinished | StartFailed, given: Given) -> Deciding:
         said = (Explain(run.id, "refused", f"step {current.step} is not started: {why}"),)
     else:
         status, code, why = event.status, event.reason_code, None
+        if (yield from ask(LaneWaits(lane(event.session_key)))):
+            raise TryLater("what was added to the session of its step is not kept yet")
         found = yield from ask(LatestOutcomeOf(event.session_key))
         outcome = None if found is None else dict(found)
     over = StepStanding(current.step, status, code, event.session_key, current.attempt, outcome)

@@ -17,6 +17,8 @@ from runward.handlers.chains.slots import let_go, offer, room
 from runward.handlers.chains.stepping import NotStarted, Ready, command_of, given_to, judge
 from runward.handlers.effects import Effect, Emit, Explain, StartRun
 from runward.handlers.facts import ActionOf, Play, PlayOf
+from runward.handlers.invocations.effects import OpenInvocation
+from runward.handlers.invocations.ids import of_try
 from runward.handlers.layouts.native import session_key
 from runward.handlers.timers.events import TimerSet
 from runward.handlers.timestamps import in_utc
@@ -278,10 +280,22 @@ def _start(position: Position, step: Step, command: Startable, attempt: int, at:
             ("try", attempt),
             ("with", dict(command.ready.values)),
         ),
+        kind="step",
+        invocation_id=of_try(position.run, step.index, attempt),
+    )
+    invocation = OpenInvocation(
+        *(of_try(position.run, step.index, attempt), step.name, at, session),
+        *(position.run, step.index, attempt),
+        {
+            "kind": "action" if step.skill is None else "skill",
+            "step": step.id,
+            "with": dict(command.ready.values),
+        },
     )
     said = position.ending or Ending(STARTED, f"step {step.id} runs")
     return (
         start,
+        invocation,
         SetStep(position.run, step.index, at, "running", None, None, True, session, attempt),
         SetChainRun(position.run, at, "running", said.code, said.summary, step.index),
         Explain(

@@ -9,6 +9,8 @@ from runward.handlers.chains.slots import let_go
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.events import SessionCancelRequested
 from runward.handlers.facts import SessionOf
+from runward.handlers.invocations.completed import completed
+from runward.handlers.invocations.facts import InvocationOf
 from runward.handlers.starts.effects import WithdrawStart
 
 WITHDRAWN = "its chain run was cancelled"
@@ -35,6 +37,9 @@ def decide(event: ChainRunCancelRequested, given: Given) -> Deciding:
             session = yield from ask(SessionOf(step.session_key))
             if session is None:
                 effects += _withdraw(run.id, step, step.session_key, given.at)
+                invocation = yield from ask(InvocationOf(step.session_key))
+                if invocation is not None:
+                    effects += yield from completed(invocation, given.at, "cancelled", "run.cancelled.user")
             if session is None or session.status == "running":
                 # Also where it is no session yet: the job that opens it may be under way, and then comes before this.
                 attempt = 1 if session is None else session.attempt

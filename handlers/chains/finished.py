@@ -1,14 +1,21 @@
 """A chain run is over: others are told, its chain is paused if it failed and its file says so, and the next one begins."""
 
+from typing import Final
+
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Given, ask
+from runward.handlers.asking import Asking, Given, ask
 from runward.handlers.chains.effects import SetChainStatus
 from runward.handlers.chains.events import ChainRunFinished, ChainRunTurn, EventOccurred
-from runward.handlers.chains.facts import ChainFiresNow, ChainNamed, ListenersTo, OpenRunsOf
-from runward.handlers.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.chains.facts import ChainFiresNow, ChainNamed, ChainRunOf, ListenersTo, OpenRunsOf
+from runward.handlers.effects import Deciding, Effect, Effects, Emit, Explain
+from runward.handlers.invocations.completed import COMPLETED, completed
+from runward.handlers.invocations.facts import Invocation
+from runward.handlers.invocations.ids import of_chain_run
 from runward.handlers.notices.addressing import notices
 
-FINISHED = "chain.finished"
+FINISHED: Final = "chain.finished"
+CHAIN: Final = "chain"
+"""The skill of a chain run's root."""
 
 
 def decide(event: ChainRunFinished, given: Given) -> Deciding:
@@ -40,6 +47,21 @@ def decide(event: ChainRunFinished, given: Given) -> Deciding:
         }
         told = EventOccurred(f"{event.key}/event", given.at, FINISHED, event.run, fields, by_run=event.run)
         effects.append(Emit(told))
+    effects += yield from _root_completed(event, given.at)
     title = f"{event.chain} {event.status}"
     text = f"{event.reason_code}\nrunward why {event.run}"
     return (*effects, *(yield from notices(f"chain.{event.status}", event.run, title, text, given.at)))
+
+
+def _root_completed(event: ChainRunFinished, at: float) -> Asking[Effects]:
+    """The end of the run's root, with the last outcome of its steps."""
+    if event.status == "running" or event.status == "waiting_approval":  # mypy knows this form
+        return ()
+    outcome: JsonValue = None
+    if (yield from ask(ListenersTo(COMPLETED))):
+        run = yield from ask(ChainRunOf(event.run))
+        steps = {} if run is None else run.steps
+        found = [steps[index].outcome for index in sorted(steps) if steps[index].outcome is not None]
+        outcome = found[-1] if found else None
+    root = Invocation(of_chain_run(event.run), CHAIN, event.chain, event.run)
+    return (yield from completed(root, at, event.status, event.reason_code, outcome))

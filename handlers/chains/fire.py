@@ -18,9 +18,12 @@ from runward.handlers.chains.facts import (
     OpenRun,
     OpenRunsOf,
 )
+from runward.handlers.chains.finished import CHAIN
 from runward.handlers.chains.rang import DEADLINE
 from runward.handlers.chains.stepping import given_to
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.invocations.effects import OpenInvocation
+from runward.handlers.invocations.ids import of_chain_run
 from runward.handlers.timers.events import TimerSet
 from runward.handlers.timestamps import in_utc
 
@@ -84,17 +87,23 @@ def decide(event: ChainFired, given: Given) -> Deciding:
         waits=isinstance(turn, Turn) and bool(turn.waits_for),
         cause=cause,
     )
+    root = OpenInvocation(of_chain_run(run), CHAIN, given.at, chain_run=run)
     if depth > MOST_DEEP:
         why = f"{MOST_DEEP} chain runs have fired one another, the last one {event.by_run}"
-        return fired, opened, *over(run, event.chain, given.at, "failed", "chain.failed.depth", why, 0)
+        return fired, opened, root, *over(run, event.chain, given.at, "failed", "chain.failed.depth", why, 0)
     if isinstance(turn, str):
-        return fired, opened, *over(run, event.chain, given.at, "failed", "chain.failed.step_failed", turn, 0)
+        return (
+            fired,
+            opened,
+            root,
+            *over(run, event.chain, given.at, "failed", "chain.failed.step_failed", turn, 0),
+        )
     timers = () if deadline is None else (Emit(TimerSet(run, DEADLINE, given.at, deadline)),)
     if turn.waits_for:
         waiting = _wait(position, turn, given.at)
-        return (fired, opened, *timers, *waiting, *_end(turn, run, given))
+        return (fired, opened, root, *timers, *waiting, *_end(turn, run, given))
     followed = yield from onward(position, given.at)
-    return (fired, opened, *timers, *followed)
+    return (fired, opened, root, *timers, *followed)
 
 
 def _firing(event: ChainFired, at: float, result: str, why: str, run: str | None = None) -> RecordFiring:

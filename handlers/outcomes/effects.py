@@ -18,7 +18,7 @@ class RecordArtifact(NamedTuple):
     content: JsonValue
     summary: str
     passed: bool | None
-    file_path: str
+    file_path: str | None
     is_known: bool
     place: int
 

@@ -11,6 +11,8 @@ from runward.handlers.asking import Given, ask
 from runward.handlers.effects import Deciding, Effects, Explain, StartRun
 from runward.handlers.events import PlayRunRequested
 from runward.handlers.facts import Play, PlayOf
+from runward.handlers.invocations.effects import OpenInvocation
+from runward.handlers.invocations.ids import of_request
 from runward.handlers.layouts.foreign_json import sane_time
 from runward.handlers.layouts.native import session_key
 from runward.handlers.requests.subjects import of_start
@@ -43,7 +45,15 @@ def run(event: PlayRunRequested, given: Given) -> Deciding:
         return _refused(event, "; ".join(problem.render() for problem in filled.problems))
     start = _start(event, play, filled.value)
     summary = f"{event.playbook} is started as {start.session}, as {event.said_by} asked"
-    return start, Explain(of_start(start.name), "decided", summary, {"command": list(start.command)})
+    invocation = OpenInvocation(
+        *(of_request(event.request), event.playbook, given.at, start.session),
+        metadata={"asked_by": event.said_by, "with": event.given, "by_run": event.by_run},
+    )
+    return (
+        start,
+        invocation,
+        Explain(of_start(start.name), "decided", summary, {"command": list(start.command)}),
+    )
 
 
 def _start(event: PlayRunRequested, play: Play, command: tuple[str, ...]) -> StartRun:
@@ -66,6 +76,7 @@ def _start(event: PlayRunRequested, play: Play, command: tuple[str, ...]) -> Sta
         timeout=playbook.timeout,
         grace=playbook.grace,
         metadata=(("asked_by", event.said_by),),
+        invocation_id=of_request(event.request),
     )
 
 

@@ -12,15 +12,23 @@ from runward.handlers.outcomes.effects import RecordArtifact
 FINISHED: Final = "session.finished"
 
 
+def verdict_among(judged: Effects) -> SessionFinished | None:
+    """The verdict that is told among these effects."""
+    told = (each.event for each in judged if isinstance(each, Emit))
+    return next((each for each in told if isinstance(each, SessionFinished)), None)
+
+
+def outcome_among(outcomes: Effects) -> JsonValue:
+    """The last outcome of a registered kind that these effects keep."""
+    known = [each for each in outcomes if isinstance(each, RecordArtifact) and each.is_known]
+    return known[-1].content if known else None
+
+
 def finished(session: Session, judged: Effects, outcomes: Effects) -> Effects:
     """`session.finished`, with the last outcome of a registered kind, beside the verdict that is among `judged`."""
-    verdict = next(
-        (each.event for each in judged if isinstance(each, Emit) and isinstance(each.event, SessionFinished)),
-        None,
-    )
+    verdict = verdict_among(judged)
     if verdict is None:
         return ()
-    known = [each for each in outcomes if isinstance(each, RecordArtifact) and each.is_known]
     fields: dict[str, JsonValue] = {
         "session_id": session.session_id,
         "key": session.key,
@@ -30,7 +38,7 @@ def finished(session: Session, judged: Effects, outcomes: Effects) -> Effects:
         "delivery": verdict.delivery,
         "playbook": session.playbook,
         "agent": session.agent,
-        "outcome": known[-1].content if known else None,
+        "outcome": outcome_among(outcomes),
     }
     key = f"{verdict.key}/event"
     attempt = f"{session.key}#{verdict.attempt}"

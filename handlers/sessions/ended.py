@@ -51,12 +51,14 @@ from runward.handlers.facts import (
     Session,
     SessionOf,
 )
+from runward.handlers.invocations.completed import with_session
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native
 from runward.handlers.notices.addressing import notices
 from runward.handlers.outcomes.reading import ReadOutcome
 from runward.handlers.outcomes.recording import NO_OUTCOMES, recorded
+from runward.handlers.outcomes.telling import told as artifacts_told
 from runward.handlers.sessions import announced, deadline
 from runward.handlers.sessions.launched import is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
@@ -112,6 +114,8 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         told = announced.finished(session, judged, outcomes)
     if event.origin == "live":
         told += yield from _notices(session, judged, given.at)
+        told += yield from with_session(session, judged, outcomes)
+        told += yield from artifacts_told(session, outcomes, given.at)
     return (*held, *judged, *outcomes, *told)
 
 

@@ -36,6 +36,7 @@ def fold(session: Session | None, effects: Effects) -> Session | None:
                     effect.origin,
                     effect.contract_problem,
                     contract_basis=effect.contract_basis,
+                    invocation_id=said.invocation_id,
                 )
             case OpenAttempt():
                 assert session is not None

@@ -13,6 +13,7 @@ from runward.config.contract import Contract
 from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, Given, ask
+from runward.handlers.chains.events import chain_run_of
 from runward.handlers.contracts.declared import DeclaredNow, declared_now
 from runward.handlers.contracts.snapshots import NO_CONTRACT, Snapshot, snapshot_from_run, stored_contract
 from runward.handlers.effects import (
@@ -30,6 +31,7 @@ from runward.handlers.effects import (
 )
 from runward.handlers.events import AttemptStarted, SessionDeclaration
 from runward.handlers.facts import DeclaredToHook, LaunchOf, Session, SessionOf
+from runward.handlers.invocations.facts import InvocationOf
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts.native import LAYOUT
@@ -57,6 +59,10 @@ def _open(event: AttemptStarted, event_hash: str) -> Deciding:
     if declaration is None:
         summary = f"attempt {event.attempt} was reported of a session that never started"
         return (Explain(event.session_key, "refused", summary),)
+    if declaration.invocation_id is not None or chain_run_of(event.session_key) is not None:
+        # A run's files may name any invocation, or none: who ordered the session says which one it belongs to.
+        ordered = yield from ask(InvocationOf(event.session_key))
+        declaration = replace(declaration, invocation_id=None if ordered is None else ordered.id)
     if event.origin == "history":  # what ended before the root was first seen gets no contract
         return _opening(event, event_hash, declaration, NO_CONTRACT, None)
     if declaration.launcher is not None:

@@ -1,11 +1,18 @@
 """A run that was ordered can never begin: its order is given up."""
 
-from runward.handlers.asking import Given
-from runward.handlers.effects import Effects
+from runward.config.step import NOT_STARTED
+from runward.handlers.asking import Given, ask
+from runward.handlers.effects import Deciding
+from runward.handlers.invocations.completed import completed
+from runward.handlers.invocations.facts import InvocationOf
 from runward.handlers.starts.effects import GiveUpStart
 from runward.handlers.starts.events import StartFailed
 
 
-def decide(event: StartFailed, given: Given) -> Effects:
+def decide(event: StartFailed, given: Given) -> Deciding:
     """Give it up, with the reason."""
-    return (GiveUpStart(event.start, given.at, event.why),)
+    given_up = GiveUpStart(event.start, given.at, event.why)
+    invocation = yield from ask(InvocationOf(event.session_key))
+    if invocation is None:
+        return (given_up,)
+    return given_up, *(yield from completed(invocation, given.at, "failed", NOT_STARTED))

@@ -102,6 +102,20 @@ _BADLY_FIRED: Final = (
     "select id from chain_runs r where (select count(*) from firings where run = r.id) <> 1"
     " union all select run from firings where run is not null and run not in (select id from chain_runs)"
 )
+_NOT_INVOKED: Final = (
+    "select run, step, attempt from chain_steps s where session_key is not null and not exists (select 1 from invocations i"
+    "  where i.session_key = s.session_key and i.chain_run_id = s.run and i.step_index = s.step and i.try = s.attempt)"
+    " union all select chain_run_id, step_index, try from invocations i where step_index is not null and not exists ("
+    "  select 1 from chain_steps s where s.session_key = i.session_key)"
+    " union all select id, null, null from chain_runs r where not exists (select 1 from invocations i"
+    "  where i.chain_run_id = r.id and i.step_index is null)"
+)
+_NOT_ENDED: Final = (
+    "select i.id, i.skill from invocations i left join chain_runs r on r.id = i.chain_run_id and i.step_index is null"
+    " where i.status = 'running' and (exists (select 1 from sessions s where s.key = i.session_key and s.status <> 'running')"
+    "  or r.status not in ('running', 'waiting_approval') and not exists (select 1 from jobs j"
+    "   where j.lane = 'chain:' || r.chain and j.state in ('held', 'discarded')))"
+)
 _WANTED: Final = (
     "select e.key, json_extract(e.payload, '$.fields.wanted') from events e where e.type = 'EventOccurred'"
     " and not exists (select 1 from jobs j where j.event = e.seq and j.state <> 'done')"
@@ -235,6 +249,10 @@ class Chains:
             raise Broken(f"these chain runs are not over: {left}")
         if left := peek(STILL_RUNNING):
             raise Broken(f"these steps are said to run, and their chain runs are over: {left}")
+        if badly := peek(_NOT_INVOKED):
+            raise Broken(f"what was ordered and the invocations differ: {badly}")
+        if left := peek(_NOT_ENDED):
+            raise Broken(f"these invocations go on, and what they were of is over: {left}")
         runs = {str(row[0]): row for row in peek(_RUNS)}
         if badly := peek(_BADLY_FIRED):
             raise Broken(f"what is kept of firings and the runs that there are differ: {badly}")

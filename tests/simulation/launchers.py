@@ -267,6 +267,8 @@ class Launcher:
             "contract": order.contract,
             "host": HOST,
             "launcher": _recorded(self._me),
+            "kind": order.kind,
+            "invocation_id": order.invocation_id,
             "metadata": {**dict(order.metadata), START: order.key},
         }
         directory.write_json(RUN, value)

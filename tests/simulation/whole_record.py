@@ -27,6 +27,11 @@ PRUNED: Final = (
     "status_history",
     "attempts",
     "artifacts",
+    "invocations",
+    "firings",
+    "approvals",
+    "chain_steps",
+    "chain_runs",
     "sessions",
 )
 """The tables from which rows go."""
@@ -42,7 +47,7 @@ OWNER: Final = {
 }
 """Whose a row is, by table: of a session that is packed it goes into the document."""
 
-NUMBERED: Final = ("decisions", "status_history")
+NUMBERED: Final = ("decisions", "status_history", "firings")
 """Those of them whose rows are numbered as they come, so that a number may come again."""
 
 MADE_AGAIN: Final = ("attempts", "sessions", "hooks", "artifacts")
@@ -176,6 +181,7 @@ WITHOUT_ROWID: Final = (
     "chain_runs",
     "chain_steps",
     "approvals",
+    "invocations",
     "attempts",
     "files",
     "hooks",

@@ -539,13 +539,15 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
     """
     from runward.daemon.cli.chain.runs import details_as_json, echo, find_run, lines_of
     from runward.daemon.store.reading_chains import chain_steps, name_of_cause
+    from runward.daemon.store.reading_invocations import invocations_of
 
     with store_to_read(settings_in_force(context)) as connection:
         row = find_run(connection, identifier)
         steps = chain_steps(connection, row.id)
         cause = name_of_cause(connection, row.id)
+        invocations = invocations_of(connection, row.id)
     if as_json:
-        print_json(details_as_json(row, steps))
+        print_json(details_as_json(row, steps, invocations))
     else:
         echo(lines_of(row, steps, cause))
 

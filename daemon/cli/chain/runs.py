@@ -3,7 +3,8 @@
 import json
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import click
 
@@ -28,18 +29,25 @@ def run_as_json(row: ChainRunRow) -> dict[str, JsonValue]:
     }
 
 
-def details_as_json(row: ChainRunRow, steps: Sequence[ChainStepRow]) -> dict[str, JsonValue]:
+Invocations: TypeAlias = Mapping[tuple[int | None, int | None], str]
+"""The ids of a chain run's invocations, by the step and its try; its root's by none."""
+
+
+def details_as_json(
+    row: ChainRunRow, steps: Sequence[ChainStepRow], invocations: Invocations
+) -> dict[str, JsonValue]:
     """A chain run with all its steps, also those that did not begin."""
     tries = {each.step: each for each in steps}
     defined = _defined(row)
     shown: list[JsonValue] = [
-        _step_as_json(number, each, tries.get(number)) for number, each in enumerate(defined)
+        _step_as_json(number, each, tries.get(number), invocations) for number, each in enumerate(defined)
     ]
     outcomes: list[JsonValue] = [_loaded(each.outcome) for each in tries.values()]
     return {
         **run_as_json(row),
         "trigger_event": json.loads(row.trigger_event),
         "fired_by": row.fired_by,
+        "invocation_id": invocations.get((None, None)),
         "deadline": None if row.deadline is None else iso(row.deadline),
         "step_outcomes": outcomes,
         "steps": shown,
@@ -52,7 +60,12 @@ def _defined(row: ChainRunRow) -> list[dict[str, JsonValue]]:
     return [each for each in steps if isinstance(each, dict)]
 
 
-def _step_as_json(number: int, defined: dict[str, JsonValue], standing: ChainStepRow | None) -> JsonValue:
+def _step_as_json(
+    number: int,
+    defined: dict[str, JsonValue],
+    standing: ChainStepRow | None,
+    invocations: Invocations,
+) -> JsonValue:
     return {
         "index": number,
         "id": defined.get("id", f"step{number}"),
@@ -61,6 +74,7 @@ def _step_as_json(number: int, defined: dict[str, JsonValue], standing: ChainSte
         "status": "pending" if standing is None else standing.status,
         "try": 0 if standing is None or standing.session_key is None else standing.attempt,
         "session_id": None if standing is None else _session_id(standing),
+        "invocation_id": None if standing is None else invocations.get((number, standing.attempt)),
         "condition": defined.get("condition"),
         "value": None if standing is None else _loaded(standing.value),
         "reason": None

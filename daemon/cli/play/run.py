@@ -57,7 +57,9 @@ def ask(settings: Settings, name: str, words: Sequence[str]) -> Asked:
     if root is None:
         fail("no root of the settings has the layout 'native': add one for new runs to go to", WRONG_SETTINGS)
     now, request = time.time(), str(uuid.uuid4())
-    event = PlayRunRequested(request, now, name, given, _working_directory(), _trace(os.environ))
+    event = PlayRunRequested(
+        request, now, name, given, _working_directory(), _trace(os.environ), by_run=own_chain_run()
+    )
     content = dump_request(event)
     if len(content) > MAXIMUM_REQUEST:
         _refuse("the values are too long for a request (1 MiB): write them into a file, and give its name")

@@ -12,6 +12,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import LAST, find_session, one_of
 from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import ago, coloured, fail, iso, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store.reading_artifacts import ArtifactRow, Wanted, artifacts, artifacts_called
@@ -112,6 +113,48 @@ def passed_text(row: ArtifactRow) -> str:
 
 
 @artifact.command()
+@click.option("--kind", required=True, shell_complete=completing.outcome_kinds, help="Its kind.")
+@click.option("--name", required=True, help="Its name; one of the same kind and name is replaced.")
+@click.option(
+    "--session",
+    metavar="ID",
+    envvar="RUNWARD_SESSION_ID",
+    shell_complete=completing.sessions,
+    help="Whose it is. Default: the session that the command is called in.",
+)
+@click.option("--content", type=NamedPath(readable=False), metavar="FILE", help="A file with its JSON.")
+@click.option(
+    "--file",
+    "path",
+    metavar="PATH",
+    shell_complete=completing.files,
+    help="A file of it, below the session's artifacts.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def add(
+    context: click.Context,
+    kind: str,
+    name: str,
+    session: str | None,
+    content: str | None,
+    path: str | None,
+    as_json: bool,
+) -> None:
+    """Add an artifact to a session. It is durable when this returns, the daemon up or down.
+
+    The content of a registered kind is an outcome, and is checked; that of another kind is any JSON.
+
+    \b
+    Example:
+      runward artifact add --kind ci_result --name ci --content ci.json
+    """
+    from runward.daemon.cli.session.artifact_adding import add_artifact
+
+    add_artifact(settings_in_force(context), kind, name, session, content, path, as_json=as_json)
+
+
+@artifact.command()
 @click.argument("identifier", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -128,7 +171,8 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
         print_json(artifact_as_json(row))
         return
     click.echo(f"artifact {safe(row.id)}: {safe(row.kind)} {safe(row.name)}, {passed_text(row)}")
-    click.echo(f"of {safe(row.session_key)}, from {safe(row.file_path or 'nothing')}")
+    where = "" if row.file_path is None else f", from {safe(row.file_path)}"
+    click.echo(f"of {safe(row.session_key)}{where}")
     content = None if row.content is None else json.loads(row.content)
     click.echo(
         "\n".join(safe(line) for line in json.dumps(content, indent=2, ensure_ascii=False).splitlines())

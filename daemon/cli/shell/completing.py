@@ -129,6 +129,18 @@ def chain_runs(context: click.Context, parameter: click.Parameter, incomplete: s
         )
 
 
+def invocations(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The newest invocations."""
+    from runward.daemon.store import reading, reading_invocations
+
+    settings = _settings(context)
+    if settings is None:
+        return []
+    with reading.reading(settings.state_dir) as connection:
+        newest = reading_invocations.invocations(connection, reading_invocations.Wanted(limit=100))
+        return _beginning([each.id for each in newest], incomplete)
+
+
 def dead_notices(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The notices that were given up."""
     from runward.daemon.store import reading, reading_notices

@@ -14,6 +14,7 @@ from runward.daemon.store.tables.files import FILES
 from runward.daemon.store.tables.firings import FIRINGS
 from runward.daemon.store.tables.held_events import HELD_EVENTS
 from runward.daemon.store.tables.hooks import HOOKS
+from runward.daemon.store.tables.invocations import INVOCATIONS
 from runward.daemon.store.tables.jobs import JOBS
 from runward.daemon.store.tables.journal_lines import JOURNAL_LINES
 from runward.daemon.store.tables.launches import LAUNCHES
@@ -42,11 +43,12 @@ TABLES: Final[tuple[Table, ...]] = (
     LAUNCHES,
     PROBLEMS,
     SESSIONS,
-    ARTIFACTS,
     CANCELLATIONS,
     STARTS,
     WORKTREES,
     CHAIN_RUNS,
+    INVOCATIONS,
+    ARTIFACTS,
     APPROVALS,
     FIRINGS,
     HELD_EVENTS,
@@ -74,4 +76,5 @@ FOLDS: Final[Mapping[type[Effect], tuple[Fold, ...]]] = {
 }
 GO_WITH_SESSION: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_session)
 GO_WITH_EVENT: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_event)
+GO_WITH_CHAIN_RUN: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_chain_run)
 """What pruning deletes, children before their parents."""

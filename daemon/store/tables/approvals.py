@@ -69,4 +69,5 @@ APPROVALS: Final = Table(
         DecideApproval: (Fold(lambda effect: ApprovalOf(effect.id), _decided),),
     },
     answers={ApprovalOf: answers_by(standings, lambda asked: asked.id)},
+    goes_with_chain_run=("delete from approvals where run = ?",),
 )

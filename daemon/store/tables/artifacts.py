@@ -1,6 +1,5 @@
 """What sessions found out: one row for each session, kind and name."""
 
-import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -13,22 +12,18 @@ from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import listed
 from runward.handlers.outcomes.effects import RecordArtifact
 from runward.handlers.outcomes.facts import LatestOutcomeOf
+from runward.handlers.outcomes.ids import artifact_id
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
 
 RECORD: Final = Write(
     "insert into artifacts (id, session_key, kind, name, content, summary, passed, file_path, is_known, place, created_at,"
-    " updated_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?11, ?11) on conflict (session_key, kind, name) do update"
+    " updated_at, invocation_id) values (?, ?2, ?, ?, ?, ?, ?, ?, ?, ?, ?11, ?11,"
+    " (select invocation_id from sessions where key = ?2)) on conflict (session_key, kind, name) do update"
     " set content = excluded.content, summary = excluded.summary, passed = excluded.passed,"
     " file_path = excluded.file_path, is_known = excluded.is_known, place = excluded.place, updated_at = excluded.updated_at"
 )
-
-
-def artifact_id(session_key: str, kind: str, name: str) -> str:
-    """The id of what a session has of this kind and name: always the same."""
-    digest = hashlib.sha256(f"{session_key}\n{kind}\n{name}".encode(errors="replace"))
-    return f"ar_{digest.hexdigest()[:12]}"
 
 
 def _record(batch: "Batch", job: Job, effect: RecordArtifact) -> None:

@@ -239,4 +239,5 @@ CHAIN_RUNS: Final = Table(
         OpenRunsOf: answers_by(open_runs, lambda asked: asked.chain, ()),
         SlotsNow: _slots,
     },
+    goes_with_chain_run=("delete from chain_steps where run = ?",),
 )

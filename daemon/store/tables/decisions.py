@@ -29,4 +29,5 @@ DECISIONS: Final = Table(
         "delete from decisions where subject = ?",
         "delete from decisions where subject in (select 'start ' || name from starts where session_key = ?)",
     ),
+    goes_with_chain_run=("delete from decisions where subject = ?",),
 )

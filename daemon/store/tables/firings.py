@@ -46,4 +46,5 @@ FIRINGS: Final = Table(
     appliers={RecordFiring: _record},
     folds={RecordFiring: (Fold(lambda effect: FiringsOf(effect.chain), _folded),)},
     answers={FiringsOf: answers_by(by_events, lambda asked: asked.chain, ())},
+    goes_with_chain_run=("delete from firings where run = ?",),
 )

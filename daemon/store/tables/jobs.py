@@ -10,7 +10,7 @@ from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.store.values import as_int, listed
 from runward.handlers.effects import Effect, ReleaseJob, RingNow
 from runward.handlers.events import Event, UnknownEvent, load_payload
-from runward.handlers.facts import JobState, JobStateOf
+from runward.handlers.facts import JobState, JobStateOf, LaneWaits
 from runward.handlers.route import BACKGROUND, SCHEDULED, TIMERS
 
 if TYPE_CHECKING:
@@ -206,10 +206,24 @@ def _ring(batch: "Batch", job: Job, effect: RingNow) -> None:
     batch.row(RING, (effect.lane,))
 
 
+async def waiting_lanes(store: Store, lanes: Iterable[str]) -> dict[str, bool]:
+    """Those of these lanes that have jobs which are neither done nor held."""
+    rows = await store.read(
+        "select distinct k.value from json_each(?) k where"
+        " exists (select 1 from jobs j where j.lane = k.value and j.state in ('waiting', 'held') and j.state = 'waiting')"
+        " or exists (select 1 from jobs j where j.lane = k.value and j.state = 'running')",
+        (listed(lanes),),
+    )
+    return {str(lane): True for (lane,) in rows}
+
+
 JOBS: Final = Table(
     writes=(INSERT, FINISH, RELEASE, RING),
     appliers={ReleaseJob: _release, RingNow: _ring},
-    answers={JobStateOf: answers_by(job_states, lambda asked: asked.job)},
+    answers={
+        JobStateOf: answers_by(job_states, lambda asked: asked.job),
+        LaneWaits: answers_by(waiting_lanes, lambda asked: asked.lane, False),
+    },
     folds={
         ReleaseJob: (
             Fold(lambda effect: JobStateOf(effect.job), lambda state, effect: JobState(effect.state)),

@@ -82,7 +82,7 @@ async def known(store: Store, keys: Iterable[str]) -> dict[str, Session]:
     """The sessions with these keys, as handlers see them."""
     rows = await store.read(
         "select key, session_id, layout, path, status, attempt, artifacts_path, artifact_contract_json,"
-        " playbook, agent, started_at, origin, contract_problem, folded, contract_basis from sessions where key in (select value from json_each(?))",
+        " playbook, agent, started_at, origin, contract_problem, folded, contract_basis, invocation_id from sessions where key in (select value from json_each(?))",
         (listed(keys),),
     )
     return {str(row[0]): Session(*row) for row in rows}  # type: ignore[arg-type] # the schema's own types

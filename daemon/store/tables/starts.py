@@ -137,4 +137,5 @@ STARTS: Final = Table(
     writes=(INSERT, GIVE_UP, WITHDRAW),
     appliers={StartRun: _start, GiveUpStart: _give_up, WithdrawStart: _withdraw},
     goes_with_session=("delete from starts where session_key = ?",),
+    goes_with_event=("delete from starts where event = ?",),
 )

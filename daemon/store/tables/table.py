@@ -49,8 +49,8 @@ Answerer: TypeAlias = "Callable[[Store, Sequence[Any], Sequence[Job]], Awaitable
 class Table:
     """How effects become rows of a table (or of some that belong together), and what is asked of it.
 
-    `writes` run in this order. `goes_with_session` and `goes_with_event` are what pruning deletes, by the session's key
-    and by the event's number.
+    `writes` run in this order. `goes_with_session`, `goes_with_event` and `goes_with_chain_run` are what pruning
+    deletes, by the session's key, the event's number and the chain run's id.
     """
 
     writes: tuple[Write, ...]
@@ -59,6 +59,7 @@ class Table:
     folds: Mapping[type[Effect], tuple[Fold, ...]] = field(default_factory=dict)
     goes_with_session: tuple[str, ...] = ()
     goes_with_event: tuple[str, ...] = ()
+    goes_with_chain_run: tuple[str, ...] = ()
 
 
 def no_rows(batch: "Batch", job: "Job", effect: object) -> None:

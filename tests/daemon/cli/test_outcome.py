@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from tests.daemon.cli.calling import Place
+from tests.daemon.cli.calling import Place, Result
 
 REVIEW = {"outcome_kind": "review_verdict", "summary": "two bugs", "verdict": "REJECT", "passed": False}
 JUNIT = '<testsuite><testcase name="a"/><testcase name="b"><failure message="no"/></testcase></testsuite>'
@@ -98,3 +98,52 @@ def test_a_chain_is_tried_over_recorded_outcomes(judged: Place) -> None:
         assert judged.call("chain", "fire", "c.yaml", "--dry-run", *words).code == 2
     assert judged.call("chain", "fire", "c.yaml", "--against", "run-1").code == 2
     assert judged.call("chain", "fire", "c.yaml", "--dry-run", "--against", "nobody").code == 3
+
+
+def add(place: Place, *words: str, kind: str = "note", name: str = "one", session: str = "run-2") -> Result:
+    return place.call("artifact", "add", "--kind", kind, "--name", name, "--session", session, *words)
+
+
+def test_what_somebody_adds_to_a_session_is_kept_once_a_daemon_runs_and_a_second_one_keeps_the_id(
+    judged: Place,
+) -> None:
+    (judged.directory / "c.json").write_text('{"summary": "s", "passed": true}')
+    first = add(judged, "--content", "c.json")
+    assert first.code == 0, first.err
+    assert judged.call("artifact", "show", first.out.strip()).code == 3
+    judged.daemon_once()
+    shown = judged.call("artifact", "show", first.out.strip(), "--json").object()
+    assert (shown["kind"], shown["session_id"], shown["summary"], shown["passed"]) == (
+        "note",
+        "run-2",
+        "s",
+        True,
+    )
+    with judged.daemon():
+        second = add(judged, "--file", "logs/big.txt", "--json").object()
+        assert (second["id"], second["status"]) == (first.out.strip(), "added")
+        shown = judged.call("artifact", "show", first.out.strip(), "--json").object()
+    assert (shown["content"], shown["file_path"]) == (None, "logs/big.txt")
+
+
+@pytest.mark.parametrize(
+    ("words", "changed", "code", "said"),
+    [
+        ((), {}, 2, "has a content, or a file"),
+        (("--file", "a"), {"kind": ""}, 2, "a kind and a name"),
+        (("--file", "a"), {"name": ""}, 2, "a kind and a name"),
+        (("--file", "/etc/passwd"), {}, 1, "is an absolute path"),
+        (("--file", "../a"), {}, 1, "'..'"),
+        (("--file", "a"), {"kind": "review_verdict"}, 1, "is not a JSON object"),
+        (("--content", "bad.json"), {"kind": "review_verdict"}, 1, "verdict: is missing"),
+        (("--content", "gone.json"), {}, 3, "No such file"),
+        (("--file", "a"), {"session": "nobody"}, 3, "nobody"),
+    ],
+)
+def test_what_is_no_artifact_is_refused_before_it_is_asked_for(
+    judged: Place, words: tuple[str, ...], changed: dict[str, str], code: int, said: str
+) -> None:
+    (judged.directory / "bad.json").write_text('{"summary": "s"}')
+    ended = add(judged, *words, **changed)
+    assert ended.code == code
+    assert said in ended.err

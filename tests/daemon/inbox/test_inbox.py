@@ -33,6 +33,7 @@ from runward.handlers.events import (
     requests,
 )
 from runward.handlers.notices.events import NoticeRetryRequested
+from runward.handlers.outcomes.events import ArtifactAddRequested
 
 NAME = "7b0e7b8e-0000-4000-8000-000000000001"
 EXAMPLES: list[Request] = [
@@ -52,6 +53,7 @@ EXAMPLES: list[Request] = [
     ChainRunCancelRequested(NAME, 5.0, "cr_0", "the wrong\nbranch ä", "me"),
     ApprovalRequested(NAME, 5.0, "ap_0", "cr_0", "denied", "not\nnow ä", "me"),
     NoticeRetryRequested(NAME, 5.0, "no_0", "me"),
+    ArtifactAddRequested(NAME, 5.0, "native:runs/a", "note", "one\nä", {"x": [None, "ä"]}, "a.md", "me"),
 ]
 
 

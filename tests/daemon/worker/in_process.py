@@ -26,7 +26,9 @@ from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.answering import (
+    NO_CHAINS,
     Bundled,
+    Chains,
     Covering,
     Playable,
     Ruling,
@@ -238,6 +240,7 @@ async def daemon(
     covering: Covering = no_roots,
     messenger: Messenger = NOBODY,
     bundled: Bundled = no_bundles,
+    chains: Chains = NO_CHAINS,
 ) -> AsyncIterator[Daemon]:
     """A daemon that has started, over `base/state`, `base/runs` and further roots; the first two are made if need be."""
     state, root = base / "state", base / "runs"
@@ -256,6 +259,7 @@ async def daemon(
         ruled,
         playable,
         covering,
+        chains,
         messenger=messenger,
         bundled=bundled,
     )

@@ -33,6 +33,8 @@ from runward.handlers.chains.facts import (
     StepStanding,
 )
 from runward.handlers.effects import Emit, StartRun
+from runward.handlers.invocations.effects import EndInvocation
+from runward.handlers.invocations.ids import of_chain_run
 from runward.handlers.notices.facts import RecipientsOf
 
 OTHER = OpenRun("cr_other", "key 7", False)
@@ -128,6 +130,8 @@ def over(status: Any = "completed", runs: tuple[OpenRun, ...] = (), **answers: A
         ChainNamed("pr"): answers.get("chain", CHAIN),
         ChainFiresNow("pr"): None,
         ListenersTo("chain.finished"): answers.get("listening", ()),
+        ListenersTo("invocation.completed"): answers.get("heeding", ()),
+        ChainRunOf(RUN): stands({0: StepStanding(0, "completed", None, None, 1, {"summary": "s"})}),
         RecipientsOf(f"chain.{status}"): answers.get("recipients", ()),
     }
     return decided(finished.decide(event, GIVEN), known)
@@ -145,10 +149,28 @@ def test_the_oldest_run_of_each_turn_that_nobody_has_begins_next() -> None:
 
 
 def test_the_end_of_a_run_is_an_event_for_chains_that_listen() -> None:
-    assert over() == ()
+    assert over() == (EndInvocation(of_chain_run(RUN), GIVEN.at, "completed", "chain.completed.why"),)
     (emitted,) = of(Emit, over(listening=(CHAIN,)))
     event = emitted.event
     assert (event.name, event.fields["status"], event.by_run) == ("chain.finished", "completed", RUN)
+
+
+def test_the_end_of_a_run_is_the_end_of_its_invocation_with_the_last_outcome() -> None:
+    (emitted,) = of(Emit, over("failed", heeding=(CHAIN,)))
+    event = emitted.event
+    assert (event.name, event.key, event.by_run) == (
+        "invocation.completed",
+        f"{of_chain_run(RUN)}/completed",
+        RUN,
+    )
+    assert event.fields == {
+        "invocation_id": of_chain_run(RUN),
+        "skill": "chain",
+        "status": "failed",
+        "reason_code": "chain.failed.why",
+        "chain": "pr",
+        "outcome": {"summary": "s"},
+    }
 
 
 def test_a_chain_is_paused_after_a_failure_if_its_file_says_so() -> None:

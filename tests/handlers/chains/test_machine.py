@@ -10,7 +10,7 @@ from runward.config.chain import read_chain
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook
 from runward.config.step import Callables
-from runward.handlers.asking import Given
+from runward.handlers.asking import Given, TryLater
 from runward.handlers.chains import advance, begun, cancel, fire, match, order
 from runward.handlers.chains import status as changed_status
 from runward.handlers.chains.advancing import run_id
@@ -47,7 +47,10 @@ from runward.handlers.chains.facts import (
 )
 from runward.handlers.effects import Deciding, Effect, Emit, Explain, StartRun
 from runward.handlers.events import AttemptStarted, SessionFinished, Status
-from runward.handlers.facts import Play, PlayOf, Session, SessionOf
+from runward.handlers.facts import LaneWaits, Play, PlayOf, Session, SessionOf
+from runward.handlers.invocations.effects import EndInvocation, OpenInvocation
+from runward.handlers.invocations.facts import Invocation, InvocationOf
+from runward.handlers.invocations.ids import of_chain_run, of_try
 from runward.handlers.outcomes.facts import LatestOutcomeOf
 from runward.handlers.starts.effects import WithdrawStart
 from runward.handlers.starts.events import StartFailed
@@ -96,6 +99,8 @@ def decided(deciding: Deciding, answers: Mapping[Any, object]) -> tuple[Effect, 
                 answer = answers.get(question, 16)
             case SlotsNow():
                 answer = answers.get(question, SlotsStanding())
+            case LaneWaits():
+                answer = answers.get(question, False)
             case _:
                 answer = answers[question]
 
@@ -143,6 +148,11 @@ def test_a_person_fires_a_chain_whatever_its_trigger() -> None:
 def test_a_fired_chain_opens_a_run_and_starts_its_first_step() -> None:
     effects = decided(fire.decide(FIRED, GIVEN), NOT_YET)
     (opened,), (start,), (step,) = of(OpenChainRun, effects), of(StartRun, effects), of(SetStep, effects)
+    root, invocation = of(OpenInvocation, effects)
+    assert (root.id, root.skill, root.chain_run, root.step) == (of_chain_run(RUN), "chain", RUN, None)
+    assert (start.kind, start.invocation_id) == ("step", of_try(RUN, 0, 1))
+    assert invocation[:-1] == (of_try(RUN, 0, 1), "review", 5.0, start.session, RUN, 0, 1)
+    assert invocation.metadata == {"kind": "skill", "step": "review", "with": {"pr": 7}}
     assert (opened.id, opened.definition, opened.trigger) == (RUN, DEFINITION, {"pr": 7})
     assert (start.key, start.name, start.command, start.timeout) == (
         f"{RUN}/0/1/hash",
@@ -390,7 +400,14 @@ def test_a_cancelled_run_is_over_at_once_and_its_step_is_told_to_end() -> None:
 
 def test_the_start_of_a_step_that_is_no_session_yet_is_withdrawn_and_it_is_told_to_end_if_it_begins() -> None:
     key = f"native:runs/{RUN}-0-1"
-    effects = decided(cancel.decide(CANCEL, GIVEN), {ChainRunOf(RUN): stands(BEGUN), SessionOf(key): None})
+    answers = {
+        ChainRunOf(RUN): stands(BEGUN),
+        SessionOf(key): None,
+        InvocationOf(key): Invocation("inv_1", "review", "pr", RUN),
+        ListenersTo("invocation.completed"): (),
+    }
+    effects = decided(cancel.decide(CANCEL, GIVEN), answers)
+    assert [each.status for each in of(EndInvocation, effects)] == ["cancelled"]
     assert [each.session_key for each in of(WithdrawStart, effects)] == [key]
     assert [(each.status, each.reason_code) for each in of(SetStep, effects)] == [
         ("cancelled", "run.cancelled.user")
@@ -402,6 +419,14 @@ def test_the_start_of_a_step_that_is_no_session_yet_is_withdrawn_and_it_is_told_
     assert emitted.event.session_key == key
     for run in (stands(BEGUN), stands({}, "cancelled"), stands(BEGUN, "completed"), None):
         assert decided(begun.decide(late, GIVEN), {ChainRunOf(RUN): run}) == ()
+
+
+def test_a_step_is_not_over_before_what_was_added_to_its_session_is_kept() -> None:
+    key = f"native:runs/{RUN}-0-1"
+    verdict = SessionFinished(key, 1, 4.0, "completed", "run.completed.ok", None)
+    answers = {ChainRunOf(RUN): stands(BEGUN), LaneWaits(f"artifacts:{key}"): True}
+    with pytest.raises(TryLater):
+        decided(advance.decide(verdict, GIVEN), answers)
 
 
 @pytest.mark.parametrize("run", [None, stands({}, "completed")])

@@ -9,6 +9,8 @@ from runward.config.playbook import Playbook, read_playbook
 from runward.handlers.effects import Effects, Explain, StartRun
 from runward.handlers.events import PlayRunRequested
 from runward.handlers.facts import Play, PlayOf
+from runward.handlers.invocations.effects import OpenInvocation
+from runward.handlers.invocations.ids import of_request
 from runward.handlers.requests.play import run as handler
 from runward.handlers.requests.play import run_name
 from runward.handlers.requests.subjects import of_start
@@ -72,7 +74,7 @@ def test_what_the_playbook_declares_now_is_asked_first() -> None:
 
 
 def test_a_right_request_orders_the_run_with_everything_that_it_needs() -> None:
-    start, explained = decided(asked(traceparent=TRACE), playable())
+    start, invocation, explained = decided(asked(traceparent=TRACE), playable())
     assert start == StartRun(
         key=REQUEST,
         session=f"native:runs/{NAME}",
@@ -104,6 +106,14 @@ def test_a_right_request_orders_the_run_with_everything_that_it_needs() -> None:
         timeout=1800.0,
         grace=2.0,
         metadata=(("asked_by", "ann"),),
+        invocation_id=of_request(REQUEST),
+    )
+    assert invocation == OpenInvocation(
+        id=of_request(REQUEST),
+        skill="review",
+        at=2.0,
+        session_key=f"native:runs/{NAME}",
+        metadata={"asked_by": "ann", "with": {"pr": 12}, "by_run": None},
     )
     assert isinstance(explained, Explain)
     assert (explained.subject, explained.verdict) == (of_start(NAME), "decided")
@@ -111,14 +121,14 @@ def test_a_right_request_orders_the_run_with_everything_that_it_needs() -> None:
 
 
 def test_without_declarations_there_is_no_contract() -> None:
-    (start, _) = decided(asked({}), Play(playbook("command: [make]\n"), None, None, "runs", "/srv/runs"))
+    (start, _, _) = decided(asked({}), Play(playbook("command: [make]\n"), None, None, "runs", "/srv/runs"))
     assert isinstance(start, StartRun)
     assert (start.contract, start.agent, start.timeout, start.grace) == (None, None, None, None)
 
 
 @pytest.mark.parametrize("trace", ["", "nonsense", TRACE.upper(), TRACE + "\0", "01" + TRACE[2:]])
 def test_a_trace_that_is_none_is_not_passed_on(trace: str) -> None:
-    (start, _) = decided(asked(traceparent=trace), playable())
+    (start, _, _) = decided(asked(traceparent=trace), playable())
     assert isinstance(start, StartRun)
     assert start.environment == ()
 

@@ -1,0 +1,177 @@
+"""`runward invocation`: what was ordered, by chains and by people."""
+
+import json
+import sqlite3
+import time
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import NOT_FOUND
+from runward.daemon.cli.session.artifact import artifact_as_json
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.finding import LAST, one_of
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.terminal.output import ago, coloured, fail, iso, print_json, print_table, safe
+from runward.daemon.cli.terminal.times import Moment
+from runward.daemon.store.reading_artifacts import ArtifactRow, artifacts_of
+from runward.daemon.store.reading_chains import ChainStepRow, chain_steps
+from runward.daemon.store.reading_invocations import (
+    InvocationRow,
+    Wanted,
+    invocations,
+    invocations_called,
+)
+
+_STATUSES = ("running", "waiting_approval", "completed", "failed", "timed_out", "aborted", "cancelled")
+
+
+@click.group(cls=Group)
+def invocation() -> None:
+    """Invocations: chain runs, the tries of their steps, and playbooks that people ran.
+
+    \b
+    Example:
+      runward invocation list --skill codex-pr-review
+    """
+
+
+@invocation.command("list")
+@click.option(
+    "--skill",
+    metavar="NAME",
+    shell_complete=completing.playbooks,
+    help="Only those of this playbook or action; `chain`: chain runs.",
+)
+@click.option("--status", type=click.Choice(_STATUSES), help="Only those that stand so.")
+@click.option(
+    "--chain-run", metavar="ID", shell_complete=completing.chain_runs, help="Only those of this chain run."
+)
+@click.option("--since", type=Moment(), help="Only those since.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=50, show_default=True, metavar="N", help="0: all."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_invocations(
+    context: click.Context,
+    skill: str | None,
+    status: str | None,
+    chain_run: str | None,
+    since: float | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """What was ordered, the newest first.
+
+    \b
+    Example:
+      runward invocation list --status failed --since 7d
+    """
+    from runward.daemon.cli.chain.runs import find_run
+
+    with store_to_read(settings_in_force(context)) as connection:
+        run = None if chain_run is None else find_run(connection, chain_run).id
+        found = invocations(connection, Wanted(skill, status, run, since, limit or -1))
+    if as_json:
+        print_json([_as_json(each) for each in found])
+    elif not found:
+        click.echo("no invocations")
+    else:
+        header = ("ID", "SKILL", "STATUS", "CHAIN RUN", "STEP", "TRY", "SESSION", "WHEN")
+        print_table(header, [_row(each) for each in found])
+
+
+@invocation.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.invocations)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def show(context: click.Context, identifier: str, as_json: bool) -> None:
+    """An invocation, what it was ordered with, and its outcomes. ID is its id, a beginning of it, or @last.
+
+    \b
+    Example:
+      runward invocation show @last
+    """
+    with store_to_read(settings_in_force(context)) as connection:
+        row = _find(connection, identifier)
+        outcomes = artifacts_of(connection, row.id)
+        is_root = row.chain_run_id is not None and row.step_index is None
+        steps = chain_steps(connection, row.chain_run_id) if is_root and row.chain_run_id else []
+    if as_json:
+        artifacts: list[JsonValue] = [artifact_as_json(each) for each in outcomes]
+        print_json({**_as_json(row), "node_metadata": _metadata(row, steps), "artifacts": artifacts})
+        return
+    click.echo("\n".join(_lines(row, steps, outcomes)))
+
+
+def _as_json(row: InvocationRow) -> dict[str, JsonValue]:
+    return {
+        "invocation_id": row.id,
+        "skill": row.skill,
+        "status": row.status,
+        "reason_code": row.reason_code,
+        "chain": row.chain,
+        "chain_run_id": row.chain_run_id,
+        "step_index": row.step_index,
+        "try": row.attempt,
+        "session_id": None if row.session_key is None else row.session_key.rpartition("/")[2],
+        "session_key": row.session_key,
+        "created_at": iso(row.created_at),
+        "ended_at": None if row.ended_at is None else iso(row.ended_at),
+    }
+
+
+def _metadata(row: InvocationRow, steps: list[ChainStepRow]) -> JsonValue:
+    """What it was ordered with. Of a chain run's root: the definition, and how the run stands."""
+    if row.definition is None:
+        metadata: JsonValue = None if row.node_metadata is None else json.loads(row.node_metadata)
+        return metadata
+    tries: list[JsonValue] = [
+        {
+            "step_index": each.step,
+            "try": each.attempt,
+            "status": each.status,
+            "reason_code": each.reason_code,
+            "outcome": None if each.outcome is None else json.loads(each.outcome),
+        }
+        for each in steps
+    ]
+    state: JsonValue = {"status": row.status, "current_step": row.current_step, "tries": tries}
+    return {"definition": json.loads(row.definition), "state": state}
+
+
+def _row(row: InvocationRow) -> tuple[str, ...]:
+    return (
+        safe(row.id),
+        safe(row.skill),
+        coloured(row.status),
+        safe(row.chain_run_id or "-"),
+        "-" if row.step_index is None else str(row.step_index),
+        "-" if row.attempt is None else str(row.attempt),
+        safe((row.session_key or "-").rpartition("/")[2]),
+        ago(row.created_at, time.time()),
+    )
+
+
+def _lines(row: InvocationRow, steps: list[ChainStepRow], outcomes: list[ArtifactRow]) -> list[str]:
+    said = f" ({safe(row.reason_code)})" if row.reason_code is not None else ""
+    lines = [f"invocation {safe(row.id)} of {safe(row.skill)}: {coloured(row.status)}{said}"]
+    if row.chain_run_id is not None:
+        place = "" if row.step_index is None else f", step {row.step_index}, try {row.attempt}"
+        lines.append(f"chain run {safe(row.chain_run_id)} of {safe(row.chain or '?')}{place}")
+    if row.session_key is not None:
+        lines.append(f"session {safe(row.session_key.rpartition('/')[2])}")
+    lines += [f"outcome {safe(each.id)}: {safe(each.kind)}, {safe(each.summary or '')}" for each in outcomes]
+    metadata = json.dumps(_metadata(row, steps), indent=2, ensure_ascii=False)
+    return [*lines, *(safe(line) for line in metadata.splitlines())]
+
+
+def _find(connection: sqlite3.Connection, text: str) -> InvocationRow:
+    if text == LAST:
+        newest = invocations(connection, Wanted(limit=1))
+        if not newest:
+            fail("nothing was invoked yet", NOT_FOUND)
+        return newest[0]
+    return one_of("invocation", text, invocations_called(connection, text))

@@ -1,0 +1,70 @@
+"""The store as commands read what was invoked."""
+
+import sqlite3
+from typing import NamedTuple
+
+
+class InvocationRow(NamedTuple):
+    """An invocation. Times are Unix seconds; `node_metadata` is a JSON text. A chain run's root has `definition`, too.
+
+    The status of a root is that of its chain run, as are its `reason_code` and `current_step`.
+    """
+
+    id: str
+    skill: str
+    status: str
+    reason_code: str | None
+    session_key: str | None
+    chain_run_id: str | None
+    step_index: int | None
+    attempt: int | None
+    node_metadata: str | None
+    created_at: float
+    ended_at: float | None
+    chain: str | None
+    definition: str | None
+    current_step: int | None
+
+
+class Wanted(NamedTuple):
+    """Which invocations are wanted; `limit` -1 for no limit."""
+
+    skill: str | None = None
+    status: str | None = None
+    chain_run: str | None = None
+    since: float | None = None
+    limit: int = -1
+
+
+_INVOCATIONS = (
+    "select i.id, i.skill, iif(i.step_index is null, coalesce(r.status, i.status), i.status) as status,"
+    " iif(i.step_index is null, coalesce(r.reason_code, i.reason_code), i.reason_code), i.session_key, i.chain_run_id,"
+    " i.step_index, i.try, i.node_metadata, i.created_at, i.ended_at, r.chain,"
+    " iif(i.step_index is null, r.definition, null), iif(i.step_index is null, r.current_step, null)"
+    " from invocations i left join chain_runs r on r.id = i.chain_run_id"
+)
+
+
+def invocations(connection: sqlite3.Connection, wanted: Wanted) -> list[InvocationRow]:
+    """The invocations that are wanted, the newest first."""
+    rows = connection.execute(
+        f"select * from ({_INVOCATIONS}) i where (?1 is null or i.skill = ?1) and (?2 is null or i.status = ?2)"  # noqa: S608 # our own words
+        " and (?3 is null or i.chain_run_id = ?3) and (?4 is null or i.created_at >= ?4)"
+        " order by i.created_at desc, i.step_index desc, i.id limit ?5",
+        tuple(wanted),
+    )
+    return [InvocationRow(*row) for row in rows]
+
+
+def invocations_called(connection: sqlite3.Connection, text: str) -> list[InvocationRow]:
+    """The invocations whose id begins with `text`."""
+    rows = connection.execute(
+        f"{_INVOCATIONS} where substr(i.id, 1, length(?1)) = ?1 order by i.id limit 9", (text,)
+    )
+    return [InvocationRow(*row) for row in rows]
+
+
+def invocations_of(connection: sqlite3.Connection, run: str) -> dict[tuple[int | None, int | None], str]:
+    """The ids of a chain run's invocations, by the step and its try; its root's by none."""
+    rows = connection.execute("select step_index, try, id from invocations where chain_run_id = ?", (run,))
+    return {(step, attempt): str(identifier) for step, attempt, identifier in rows}

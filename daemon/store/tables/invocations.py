@@ -1,0 +1,63 @@
+"""Invocations: what was ordered, and what came of it."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from pydantic_core import to_json
+
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.jobs import Job
+from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.values import listed
+from runward.handlers.invocations.effects import EndInvocation, OpenInvocation
+from runward.handlers.invocations.facts import Invocation, InvocationOf
+
+if TYPE_CHECKING:
+    from runward.daemon.store.batch import Batch
+
+OPEN: Final = Write(
+    "insert into invocations (id, skill, status, session_key, chain_run_id, step_index, try, node_metadata, created_at)"
+    " values (?, ?, 'running', ?, ?, ?, ?, ?, ?)"
+)
+END: Final = Write(
+    "update invocations set status = ?, reason_code = ?, ended_at = ? where id = ? and status = 'running'",
+    exact=False,
+)
+
+
+def _open(batch: "Batch", job: Job, effect: OpenInvocation) -> None:
+    metadata = None if effect.metadata is None else to_json(effect.metadata).decode()
+    place = (effect.session_key, effect.chain_run, effect.step, effect.attempt)
+    batch.row(OPEN, (effect.id, effect.skill, *place, metadata, effect.at))
+
+
+def _end(batch: "Batch", job: Job, effect: EndInvocation) -> None:
+    batch.row(END, (effect.status, effect.reason_code, effect.at, effect.id))
+
+
+async def of_sessions(store: Store, sessions: Iterable[str]) -> dict[str, Invocation]:
+    """The invocations that these sessions were ordered for, by the sessions' keys."""
+    rows = await store.read(
+        "select i.session_key, i.id, i.skill, r.chain, coalesce(i.chain_run_id, i.node_metadata ->> 'by_run')"
+        " from invocations i left join chain_runs r on r.id = i.chain_run_id"
+        " where i.session_key in (select value from json_each(?))",
+        (listed(sessions),),
+    )
+    return {
+        str(key): Invocation(
+            str(identifier),
+            str(skill),
+            None if chain is None else str(chain),
+            None if by_run is None else str(by_run),
+        )
+        for key, identifier, skill, chain, by_run in rows
+    }
+
+
+INVOCATIONS: Final = Table(
+    writes=(OPEN, END),
+    appliers={OpenInvocation: _open, EndInvocation: _end},
+    answers={InvocationOf: answers_by(of_sessions, lambda asked: asked.session_key)},
+    goes_with_session=("delete from invocations where session_key = ? and chain_run_id is null",),
+    goes_with_chain_run=("delete from invocations where chain_run_id = ?",),
+)

@@ -1,0 +1,47 @@
+"""An invocation is over: that is kept, and the chains that listen to `invocation.completed` are told."""
+
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.handlers.asking import Asking, ask
+from runward.handlers.chains.events import EventOccurred
+from runward.handlers.chains.facts import ListenersTo
+from runward.handlers.effects import Effects, Emit
+from runward.handlers.facts import Session
+from runward.handlers.invocations.effects import EndInvocation, EndStatus
+from runward.handlers.invocations.facts import Invocation, InvocationOf
+from runward.handlers.sessions.announced import outcome_among, verdict_among
+
+COMPLETED: Final = "invocation.completed"
+
+
+def completed(
+    invocation: Invocation, at: float, status: EndStatus, reason_code: str, outcome: JsonValue = None
+) -> Asking[Effects]:
+    """End it, and tell who listens."""
+    end = EndInvocation(invocation.id, at, status, reason_code)
+    if not (yield from ask(ListenersTo(COMPLETED))):
+        return (end,)
+    fields: dict[str, JsonValue] = {
+        "invocation_id": invocation.id,
+        "skill": invocation.skill,
+        "status": status,
+        "reason_code": reason_code,
+        "chain": invocation.chain,
+        "outcome": outcome,
+    }
+    key = f"{invocation.id}/completed"
+    occurred = EventOccurred(key, at, COMPLETED, invocation.id, fields, by_run=invocation.by_run)
+    return end, Emit(occurred)
+
+
+def with_session(session: Session, judged: Effects, outcomes: Effects) -> Asking[Effects]:
+    """What the verdict on a session, which is among `judged`, means for the invocation that it was ordered for."""
+    verdict = verdict_among(judged)
+    if session.invocation_id is None or verdict is None or verdict.status == "running":
+        return ()
+    invocation = yield from ask(InvocationOf(session.key))
+    if invocation is None:
+        return ()
+    outcome = outcome_among(outcomes)
+    return (yield from completed(invocation, verdict.at, verdict.status, verdict.reason_code, outcome))

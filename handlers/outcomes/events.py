@@ -1,0 +1,43 @@
+"""What can happen to outcomes beside what the files of runs say."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, TypeAlias
+
+from pydantic import JsonValue
+
+from runward.handlers.event_kinds import Request
+
+_LANE: Final = "artifacts:"
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactAddRequested(Request):
+    """A person, or a program in a session, wants something kept as an artifact of the session.
+
+    `content` is an outcome of the kind if the kind is registered, else any JSON; `file_path` is below the session's
+    artifacts.
+    """
+
+    type: ClassVar[str] = "ArtifactAddRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    session_key: str
+    kind: str
+    name: str
+    content: JsonValue = None
+    file_path: str | None = None
+    said_by: str = ""
+
+    @property
+    def lane(self) -> str:
+        return lane(self.session_key)
+
+
+def lane(session_key: str) -> str:
+    """Where what is added to a session waits until the session is known, which its own lane brings about."""
+    return f"{_LANE}{session_key}"
+
+
+OutcomeEvent: TypeAlias = ArtifactAddRequested
