@@ -207,10 +207,12 @@ def newest_job(connection: sqlite3.Connection, held: bool = False) -> int | None
 
 
 def newest_conclusions(connection: sqlite3.Connection) -> list[tuple[float, str]]:
-    """The newest session that ended, the newest refusal and the newest held job: when, and of what."""
+    """The newest session and chain run that ended, the newest firing that was skipped or missed, the newest refusal and the
+    newest held job: when, and of what.
+    """
     return [
         (float(at), str(subject))
-        for query in (_NEWEST_FINISHED, _NEWEST_REFUSED, _NEWEST_STOPPED)
+        for query in (_NEWEST_FINISHED, _NEWEST_CHAIN_RUN, _NEWEST_SKIPPED, _NEWEST_REFUSED, _NEWEST_STOPPED)
         for at, subject in connection.execute(query)
     ]
 
@@ -219,6 +221,11 @@ _NEWEST_HELD: Final = "select max(+id) from jobs where state in ('waiting', 'hel
 _NEWEST_FINISHED: Final = (
     "select recorded_at, lane from events where type = 'SessionFinished' order by seq desc limit 1"
 )
+_NEWEST_CHAIN_RUN: Final = (
+    "select e.recorded_at, r.id from chain_runs r join events e on e.key = r.id || '/finished'"
+    " where r.status not in ('running', 'waiting_approval') order by r.updated_at desc limit 1"
+)
+_NEWEST_SKIPPED: Final = "select at, 'chain ' || chain from firings where result not like 'firing.fired.%' order by id desc limit 1"
 _NEWEST_REFUSED: Final = (
     "select at, subject from decisions where verdict = 'refused' order by id desc limit 1"
 )

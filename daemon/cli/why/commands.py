@@ -69,9 +69,9 @@ class Story(NamedTuple):
 def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -> None:
     """Why it is as it is: every event, decision and evidence in order, the first cause first.
 
-    ID is that of a session, of a run that was asked for, of a run directory that is no session yet, or of a
-    job (its number, or job:NUMBER). @last is the newest thing that ended or was refused. What did not happen, and why,
-    comes at the end.
+    ID names a session, a run that was asked for, a run directory that is not a session yet, a job (its number, or
+    job:NUMBER), a chain run, or a chain ("chain NAME"). @last is the newest thing that ended, was skipped or was refused.
+    What did not happen, and why, comes at the end.
 
     \b
     Example:
@@ -159,7 +159,7 @@ def _of_unjudged(connection: sqlite3.Connection, row: SessionRow, is_up: bool, n
 
 
 def _newest(connection: sqlite3.Connection, settings: Settings) -> str | SessionRow:
-    """What `@last` means here: the newest thing that ended, was refused or is held; also an end not judged yet."""
+    """What `@last` means here: the newest thing that ended, was skipped, was refused or is held; also an end that is not judged yet."""
     found = reading_causes.newest_conclusions(connection)
     ended = [row for row in unjudged(connection, settings) if row.finished_at is not None]
     last = max(ended, key=lambda row: row.finished_at or 0.0, default=None)

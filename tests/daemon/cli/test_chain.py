@@ -190,6 +190,12 @@ def test_a_step_that_fails_ends_the_chain(firing: Place) -> None:
         {"code": "chain.failed.step_failed", "summary": "step review ended failed (run.failed.exit_nonzero)"},
     )
     assert steps_of(firing) == [("review", "failed"), ("merge", "pending")]
+    subject = firing.call("why", "@last", "--json").object()["subject"]
+    assert subject == {"noun": "chain run", "id": row["chain_run_id"]}
+    assert firing.call("chain", "pause", "two").code == 0
+    assert firing.call("event", "emit", "asked", "wanted:=true").code == 0
+    firing.daemon_once()
+    assert firing.call("why", "@last", "--json").object()["subject"] == {"noun": "chain", "id": "two"}
 
 
 def test_chain_runs_that_are_not_there(place: Place) -> None:

@@ -19,11 +19,9 @@ def test_a_verdict_has_its_events_decisions_statuses_and_lines_in_order(recorded
         ("decision", "native:runs/silent#1/started"),
         ("status", "native:runs/silent#1/started"),
         ("journal", "native:runs/silent#1/started"),
-        ("journal", "native:runs/silent#1/started"),
         ("event", "native:runs/silent#1/ended"),
         ("decision", "native:runs/silent#1/ended"),
         ("status", "native:runs/silent#1/ended"),
-        ("journal", "native:runs/silent#1/ended"),
         ("journal", "native:runs/silent#1/ended"),
         ("event", "native:runs/silent#1/finished"),
     ]
