@@ -14,8 +14,8 @@ from runward.config.notification import Recipient
 from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, read_playbook
 from runward.config.problem import Parsed
 from runward.config.schedule import Schedule
-from runward.config.settings import Root, Settings
-from runward.config.settings_keys import AUTO
+from runward.config.settings import Settings
+from runward.daemon.configuration.covering_root import bundle_rules, innermost_root
 from runward.daemon.configuration.settings import (
     NotFound,
     agent_names,
@@ -243,31 +243,12 @@ class Declarer:
 
     def covering(self, session: RootOf) -> CoveringRoot | None:
         """The innermost root that watches sessions of this layout and holds the file, links followed or not."""
-        innermost = _innermost(self._settings, session.layout, session.path)
+        innermost = innermost_root(self._settings, session.layout, session.path)
         return None if innermost is None else CoveringRoot(innermost.name)
 
     def bundled(self, session: BundleRulesOf) -> BundleRules | None:
         """How the bundle of a session is made; None where its root wants none, or no root holds it any more."""
         return bundle_rules(self._settings, session.layout, session.path)
-
-
-def bundle_rules(settings: Settings, layout: str, path: str) -> BundleRules | None:
-    """How the bundle of a session at `path` is made by these settings; None where its root wants none."""
-    root = _innermost(settings, layout, path)
-    return settings.bundle if root is not None and root.bundle else None
-
-
-def _innermost(settings: Settings, layout: str, path: str) -> Root | None:
-    """The innermost root for sessions of this layout that holds the path, links followed or not."""
-    fitting = [each for each in settings.roots if each.layout in (layout, AUTO)]
-    paths = {os.path.normpath(path), os.path.realpath(path)}
-    holding = [each for each in fitting if any(_holds(each.path, one) for one in paths)]
-    return max(holding, key=lambda each: len(each.path), default=None)
-
-
-def _holds(root: str, path: str) -> bool:
-    """Whether a path lies under a root, as that is written or where it leads."""
-    return any(path.startswith(each.rstrip("/") + "/") for each in (root, os.path.realpath(root)))
 
 
 class _Unusable(Exception):

@@ -48,7 +48,9 @@ def deliver(place: Place, kind: str, count: int) -> None:
 
 def journals(place: Place) -> dict[str, bytes]:
     """Every journal as it stands."""
-    found = {str(path.relative_to(place.runs)): path.read_bytes() for path in place.runs.glob("*/*.jsonl")}
+    found = {
+        str(path.relative_to(place.runs)): path.read_bytes() for path in place.runs.glob("*/events.jsonl")
+    }
     assert found
     return found
 

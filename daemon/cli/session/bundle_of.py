@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.configuration.declarations import bundle_rules
+from runward.daemon.configuration.covering_root import bundle_rules
 from runward.daemon.rundir.bundle_parts import parts_stand
 from runward.daemon.store.reading import SessionRow, status_history
 from runward.daemon.store.reading_artifacts import Wanted, artifacts

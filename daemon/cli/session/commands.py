@@ -514,7 +514,7 @@ def diff(context: click.Context, left: str, right: str, as_json: bool) -> None:
 
     \b
     Example:
-      runward session diff review-1 review-2
+      runward session diff one two
     """
     settings = settings_in_force(context)
     from runward.daemon.cli.session.diff import print_difference

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import WRONG_USAGE
 from runward.daemon.cli.session.replay_of import replay_of
@@ -82,6 +83,10 @@ def export(
             fail(f"{safe(os.fspath(file))}: {error.strerror}", WRONG_USAGE)
     if as_json:
         print_json({"calls": calls, "sessions": len(rows)})
+    elif file != "-":
+        click.echo(
+            f"{safe(os.fspath(file))}  {counted(calls, 'call', 'calls')} of {counted(len(rows), 'session', 'sessions')}"
+        )
 
 
 def _lines(

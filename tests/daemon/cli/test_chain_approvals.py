@@ -189,7 +189,7 @@ def test_a_step_that_fails_is_tried_again(merging: Place, attempts: int, status:
 
 def test_a_dry_run_says_what_a_person_would_be_asked(merging: Place) -> None:
     (merging.directory / "outcomes.json").write_text(
-        '[{"outcome_kind": "review_verdict", "verdict": "APPROVE"}]'
+        '[{"outcome_kind": "review_verdict", "summary": "fine", "verdict": "APPROVE"}]'
     )
     words = ("verdict=APPROVE", "pr:=7", "mode=fast", "cwd=/tmp", "out=/tmp/out")
     tried = merging.call(

@@ -126,7 +126,7 @@ def test_commands_options_ids_and_names_are_completed(
     assert _completed(recorded, *words) == offered
 
 
-_FREE = {"--reason", "--search", "--id", "--note", "--name"}
+_FREE = {"--reason", "--search", "--id", "--note", "--name", "--authorized-key"}
 """Options whose value is whatever somebody has to say."""
 
 

@@ -10,7 +10,7 @@ def test_journals_get_no_second_set_of_lines(place: Place) -> None:
     place.daemon_once()
     journals = sorted(place.runs.glob("*/*.jsonl"))
     before = {path: path.read_bytes() for path in journals}
-    assert len(before) == 6
+    assert len(before) == 5
     for path in place.state.iterdir():
         if path.is_file():
             path.unlink()

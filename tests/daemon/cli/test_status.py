@@ -20,6 +20,7 @@ _KEYS = [
     "sessions",
     "chains",
     "chain_runs",
+    "steps",
     "approvals",
     "notices",
     "queue",

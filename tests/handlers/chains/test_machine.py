@@ -101,6 +101,10 @@ def decided(deciding: Deciding, answers: Mapping[Any, object]) -> tuple[Effect, 
                 answer = answers.get(question, SlotsStanding())
             case LaneWaits():
                 answer = answers.get(question, False)
+            case InvocationOf():
+                answer = answers.get(question)
+            case ListenersTo(event="invocation.completed"):
+                answer = answers.get(question, ())
             case _:
                 answer = answers[question]
 

@@ -1,0 +1,26 @@
+"""Which root of the settings holds a session, and what that says of its bundle. Imports stay cheap, for commands."""
+
+import os
+
+from runward.config.bundle import BundleRules
+from runward.config.settings import Root, Settings
+from runward.config.settings_keys import AUTO
+
+
+def bundle_rules(settings: Settings, layout: str, path: str) -> BundleRules | None:
+    """How the bundle of a session at `path` is made by these settings; None where its root wants none."""
+    root = innermost_root(settings, layout, path)
+    return settings.bundle if root is not None and root.bundle else None
+
+
+def innermost_root(settings: Settings, layout: str, path: str) -> Root | None:
+    """The innermost root for sessions of this layout that holds the path, links followed or not."""
+    fitting = [each for each in settings.roots if each.layout in (layout, AUTO)]
+    paths = {os.path.normpath(path), os.path.realpath(path)}
+    holding = [each for each in fitting if any(_holds(each.path, one) for one in paths)]
+    return max(holding, key=lambda each: len(each.path), default=None)
+
+
+def _holds(root: str, path: str) -> bool:
+    """Whether a path lies under a root, as that is written or where it leads."""
+    return any(path.startswith(each.rstrip("/") + "/") for each in (root, os.path.realpath(root)))
