@@ -6,6 +6,7 @@ from typing import Final
 from runward.config.action import ACTIONS
 from runward.config.bundle import BUNDLE
 from runward.config.duration import MAX_DURATION_S
+from runward.config.executor import EXCHANGE
 from runward.config.listening import HTTP, WEBHOOKS
 from runward.config.notification import NOTIFY
 from runward.config.shape import (
@@ -193,6 +194,7 @@ _KEYS: Final[dict[str, Shape]] = {
     "notify": NOTIFY,
     "http": HTTP,
     "webhooks": WEBHOOKS,
+    "exchange": EXCHANGE,
 }
 
 SETTINGS: Final = Table("The settings of Runward (runward.toml).", MappingProxyType(_KEYS))

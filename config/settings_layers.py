@@ -28,6 +28,9 @@ DEFAULT: Final = "default"
 LISTENING: Final = ("http", "webhooks")
 """The tables about what the daemon listens to."""
 
+EXCHANGE: Final = "exchange"
+"""The table whose tables are merged key by key, too."""
+
 PREFIX: Final = "RUNWARD_"
 OTHER_VARIABLES: Final = (
     "RUNWARD_CONFIG",
@@ -154,7 +157,11 @@ def _layer(
             if key in LISTENING:
                 value = _with_listening_paths(key, value, base, home, complaints)
             for inner, item in value.items():
-                values[f"{key}.{inner}"] = _placed(document, item, (key, inner))
+                if key == EXCHANGE and isinstance(item, dict):
+                    for last, each in item.items():
+                        values[f"{key}.{inner}.{last}"] = _placed(document, each, (key, inner, last))
+                else:
+                    values[f"{key}.{inner}"] = _placed(document, item, (key, inner))
         elif key in PATHS:
             values[key] = _placed(document, _resolved(value, (key,), base, home, complaints), (key,))
         else:

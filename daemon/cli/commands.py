@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "invocation": ("chain.invocation", "Invocations: what was ordered, by chains and people."),
     "artifact": ("session.artifact", "Artifacts: the outcomes that sessions produced."),
     "outcome": ("session.outcome", "Outcomes: whether a file holds a right one."),
+    "exchange": ("exchange.commands", "The exchange: what agents share, and their code."),
     "event": ("chain.event", "Events: what happened, for chains to follow."),
     "schedule": ("chain.schedule", "Schedules: when chains are due."),
     "notify": ("daemon.notify", "Notices: what people outside are told."),

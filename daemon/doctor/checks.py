@@ -41,6 +41,6 @@ CHECKS: Final = (
     Check("queue", "the queue is read", 20, queue.examine),
     Check("hooks", "Claude Code is asked for its version", 40, hooks.examine),
     Check("containment", "runs are launched in each containment", 90, containment.examine),
-    Check("sandbox", "a program is shut off", 20, sandbox.examine),
+    Check("sandbox", "code is shut off", 60, sandbox.examine),
     Check("canary", "runs go the whole road", 120, canary.examine),
 )

@@ -1,33 +1,65 @@
-"""The sandbox: whether bubblewrap can shut a program off from network, files and other processes."""
+"""The sandbox: whether code of the exchange runs in it, and whether it stops a few attempts to get out."""
 
+import os
 from collections.abc import Iterator
 from typing import Final
 
-from runward.daemon.doctor.commands import end_of, is_there
 from runward.daemon.doctor.findings import Finding, Installation, Patience
+from runward.daemon.sandbox.workers import execute
 
-_PROGRAM: Final = "bwrap"
-_SHUT_OFF: Final = (
-    *(_PROGRAM, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
-    *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"),  # noqa: S108  # inside of it
-    *("sh", "-c", "echo $$ $(ls /sys/class/net 2>/dev/null | grep -v ^lo$ | wc -l)"),
-)
-_NOT_NEEDED_YET: Final = "nothing needs it yet"
-_WITHIN_S: Final = 10.0
+_LIVES: Final = "def run(number): return number + 1"
+
+_ATTEMPTS: Final = """
+import os, socket
+def stopped(act, *words):
+    try:
+        act(*words)
+    except OSError:
+        return True
+    return False
+def run(pid, state):
+    return {
+        "reading the state directory": stopped(os.listdir, state),
+        "reading /etc/passwd": stopped(open, "/etc/passwd"),
+        "opening a connection": stopped(socket.socket, socket.AF_INET, socket.SOCK_STREAM),
+        "starting a process": stopped(os.fork),
+        "ending the doctor": stopped(os.kill, pid, 9),
+        "writing beside /tmp": stopped(open, "/mine", "w"),
+    }
+"""
+_SPINS: Final = "def run():\n    while True: pass"
+_SPINNING_S: Final = 0.3
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
-    """A program in a sandbox must be alone there."""
-    environment = installation.environment
-    if not is_there(_PROGRAM, environment):
+    """Code must run, must be stopped where it reaches out, and must be cut off where it doesn't end."""
+    executor = installation.settings.executor
+    lives = execute(_LIVES, [1], executor)
+    if lives.code == "not_configured":
+        yield Finding("warning", f"{lives.error}; code of the exchange is refused", lives.fix)
+        return
+    if lives.result != 2:
         yield Finding(
-            "skipped", f"bubblewrap isn't installed ({_NOT_NEEDED_YET})", "install the package bubblewrap"
+            "failed",
+            f"code doesn't run in the sandbox: {lives.error}",
+            "raise memory or timeout in [exchange.executor]",
         )
         return
-    ended = end_of(_SHUT_OFF, environment, patience, _WITHIN_S)
-    if ended.code != 0:
-        why = (ended.err.strip().splitlines() or [f"it ended with {ended.code}"])[-1]
-        fix = "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1), or AppArmor's profile for bwrap"
-        yield Finding("skipped", f"bubblewrap doesn't work: {why} ({_NOT_NEEDED_YET})", fix)
-    else:
-        yield Finding("ok", "bubblewrap shuts a program off in namespaces of its own")
+    patience.left()
+    tried = execute(_ATTEMPTS, [os.getpid(), str(installation.state)], executor)
+    patience.left()
+    spins = execute(_SPINS, [], executor._replace(timeout=_SPINNING_S))
+    found = tried.result if isinstance(tried.result, dict) else {}
+    let_through = [name for name, was_stopped in found.items() if was_stopped is not True]
+    if spins.code != "timeout":
+        let_through.append("running without end")
+    if not found or let_through:
+        what = ", ".join(let_through) or str(tried.error)
+        yield Finding(
+            "failed", f"the sandbox doesn't stop: {what}", "don't run foreign code here; report this"
+        )
+        return
+    yield Finding(
+        "ok",
+        f"code runs in the sandbox ({lives.sandbox}), and {len(found) + 1} attempts to get out or to stay were stopped",
+    )

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from runward.config.action import Action
 from runward.config.bundle import DEFAULT_VERIFICATION
+from runward.config.executor import Executor
 from runward.config.problem import Parsed
 from runward.config.settings import (
     Root,
@@ -139,6 +140,7 @@ period = "1min"
         "bundle.longest_text": "default",
         "bundle.verification": "default",
         "bundle.redact": "default",
+        **{f"exchange.executor.{key}": "default" for key in Executor()._asdict()},
     }
 
 
@@ -410,6 +412,16 @@ def test_the_settings_as_json_hold_every_key() -> None:
         },
         "http": None,
         "webhooks": {},
+        "exchange": {
+            "executor": {
+                "sandbox": "bubblewrap",
+                "timeout": 5.0,
+                "memory": 256 << 20,
+                "tmp": 16 << 20,
+                "output": 64 << 10,
+                "preloaded_imports": ["math", "json", "random", "datetime"],
+            }
+        },
     }
 
 

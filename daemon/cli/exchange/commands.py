@@ -1,0 +1,88 @@
+"""`runward exchange`: what agents share, and how their code runs."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from runward.config.executor import LONGEST_TIMEOUT_S
+from runward.config.json_document import read_json
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
+from runward.daemon.cli.shell.context import own_settings
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.output import complain, fail, print_json, print_json_line, to_stderr
+from runward.daemon.cli.terminal.times import Length
+from runward.daemon.sandbox.execution import execution_to_json
+from runward.daemon.sandbox.workers import MOST_CODE, execute
+
+_AS_JSON = ":="
+
+
+@click.group(cls=Group)
+def exchange() -> None:
+    """The exchange: what agents share, and how their code runs.
+
+    \b
+    Example:
+      runward exchange execute try.py
+    """
+
+
+@exchange.command("execute", context_settings={"ignore_unknown_options": True})
+@click.argument("file", type=NamedPath(readable=False))
+@click.argument("arguments", nargs=-1, metavar="[ARG]…")
+@click.option(
+    "--timeout",
+    metavar="DURATION",
+    type=Length(LONGEST_TIMEOUT_S),
+    help="How long it may take (default: as the settings say).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on one line.")
+@click.pass_context
+def execute_file(
+    context: click.Context, file: str, arguments: tuple[str, ...], timeout: float | None, as_json: bool
+) -> None:
+    """Run the function run(ARG…) of FILE in the sandbox, as a trial: without daemon, store or identity.
+
+    An ARG is text; `:=JSON` is JSON. Exit code 1: the code failed, or this machine can't provide the sandbox.
+
+    \b
+    Example:
+      runward exchange execute try.py 1 2
+      runward exchange execute try.py ':={"depth": 3}' --timeout 1s
+    """
+    executor = own_settings(context).executor
+    if timeout is not None:
+        executor = executor._replace(timeout=timeout)
+    execution = execute(_code_in(file), [_argument(each) for each in arguments], executor)
+    said = execution_to_json(execution)
+    print_json_line(said) if as_json else print_json(said)
+    if execution.fix is not None:
+        to_stderr(f"runward: {execution.error}; {execution.fix}")
+    sys.exit(GOOD if execution.code is None else NOT_SO)
+
+
+def _code_in(file: str) -> str:
+    try:
+        with Path(file).open("rb") as opened:
+            content = opened.read(MOST_CODE + 1)
+    except OSError as error:
+        fail(f"{file} can't be read: {error.strerror}", NOT_FOUND)
+    if len(content) > MOST_CODE:
+        fail(f"{file} is larger than {MOST_CODE >> 20} MiB", WRONG_USAGE)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        fail(f"{file} is not UTF-8", WRONG_USAGE)
+
+
+def _argument(text: str) -> JsonValue:
+    if not text.startswith(_AS_JSON):
+        return text
+    parsed = read_json(text.removeprefix(_AS_JSON), text)
+    if parsed.value is None:
+        complain(parsed.problems)
+        sys.exit(WRONG_USAGE)
+    return parsed.value.root

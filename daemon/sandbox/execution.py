@@ -1,0 +1,77 @@
+"""One execution: what became of it, and how the exchange tells of it."""
+
+import json
+from typing import Final, NamedTuple
+
+from runward.config.json_document import read_json
+from runward.config.json_value import JsonValue
+
+SANDBOX: Final = "bubblewrap+seccomp"
+"""The means that were in force."""
+
+_CODES: Final = ("invalid_argument", "runtime_error", "killed", "output_limit")
+"""What a worker may say of its code."""
+
+_LONGEST_ERROR: Final = 4000
+
+
+class Execution(NamedTuple):
+    """What became of one piece of code. `code` is None where it succeeded; `fix` is for whoever runs the machine.
+
+    `began` is whether any of it ran. `cpu_s` is what the kernel counted, `wall_ms` what the daemon's clock did.
+    """
+
+    code: str | None
+    result: JsonValue = None
+    error: str | None = None
+    fix: str | None = None
+    began: bool = False
+    wall_ms: float = 0.0
+    cpu_s: float = 0.0
+    sandbox: str | None = SANDBOX
+
+
+def execution_to_json(execution: Execution) -> dict[str, JsonValue]:
+    """The seed's result. What never ran has no measures; what failed has its code, too."""
+    said: dict[str, JsonValue] = {
+        "success": execution.code is None,
+        "result": execution.result,
+        "error": execution.error,
+    }
+    if execution.began:
+        said["execution_time_ms"] = round(execution.wall_ms, 3)
+        said["resources_consumed"] = {"cpu_seconds": round(execution.cpu_s, 6)}
+    if execution.code is not None:
+        said["error_code"] = execution.code
+    if execution.fix is not None:
+        said["fix"] = execution.fix
+    return said
+
+
+def read_answer(line: bytes, output: int) -> Execution:
+    """What the worker's line says; it may have been written by the code. Never raises."""
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError:
+        return _disturbed()
+    parsed = read_json(text, "answer")
+    match None if parsed.value is None else parsed.value.root:
+        case {"result": result, **others} if not others:
+            if len(json.dumps(result, ensure_ascii=False).encode("utf-8", "replace")) > output:
+                return too_much(output)
+            return Execution(None, result)
+        case {"code": "output_limit", **others} if not others:
+            return too_much(output)
+        case {"code": str(code), "error": str(error), **others} if code in _CODES and not others:
+            return Execution(code, error=error[:_LONGEST_ERROR])
+        case _:
+            return _disturbed()
+
+
+def too_much(output: int) -> Execution:
+    """More was said than may be."""
+    return Execution("output_limit", error=f"the output or the result is larger than {output} bytes")
+
+
+def _disturbed() -> Execution:
+    return Execution("runtime_error", error="the code wrote over its own answer")

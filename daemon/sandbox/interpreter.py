@@ -1,0 +1,185 @@
+"""The interpreter inside: where its program, its libraries and its standard library lie, and a copy where they are private."""
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+INSIDE: Final = "/python"
+"""Where all of it lies in the sandbox."""
+
+_COPIES: Final = Path("/var/cache/runward")
+_SURVEY_S: Final = 30.0
+_LEFT_OUT: Final = ("site-packages", "dist-packages", "test", "idlelib", "ensurepip", "turtledemo", "lib2to3")
+"""Folders of the standard library's place that code gets nothing of."""
+
+_SURVEY: Final = """
+import ctypes, json, os, sys, sysconfig, warnings
+warnings.simplefilter("ignore")
+directory = sysconfig.get_config_var("DESTSHARED")
+for file in sorted(os.listdir(directory)) if directory and os.path.isdir(directory) else ():
+    name = file.split(".")[0]
+    if not name.startswith(("_test", "_tkinter", "xx")):
+        try:
+            __import__(name)
+        except ImportError:
+            pass
+class Loaded(ctypes.Structure):
+    _fields_ = [("address", ctypes.c_void_p), ("name", ctypes.c_char_p)]
+names = []
+kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Loaded), ctypes.c_size_t, ctypes.c_void_p)
+def see(loaded, size, data):
+    names.append(os.fsdecode(loaded.contents.name))
+    return 0
+ctypes.CDLL(None).dl_iterate_phdr(kind(see), None)
+print(json.dumps({"modules": directory, "loaded": names}))
+"""
+"""Loads every module of the standard library that is compiled, and tells which libraries that brought."""
+
+
+class NoInterpreter(Exception):
+    """The interpreter can't be had inside; the message says why, `fix` what to do."""
+
+    def __init__(self, why: str, fix: str) -> None:
+        super().__init__(why)
+        self.fix = fix
+
+
+class Interpreter(NamedTuple):
+    """Files and directories of the machine, each with its place below `INSIDE`, and what starts it there.
+
+    `hidden` are folders in these that stay empty inside.
+    """
+
+    places: tuple[tuple[str, str], ...]
+    hidden: tuple[str, ...]
+    loader: str
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The beginning of its command line: the loader, so that no library has to lie in the usual places."""
+        libraries = f"{INSIDE}/so"
+        return (f"{libraries}/{self.loader}", "--library-path", libraries, f"{INSIDE}/bin/{_NAME}")
+
+
+_NAME: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@lru_cache(maxsize=2)
+def interpreter(uid: int | None) -> Interpreter:
+    """The interpreter that runs this, to be had by the user `uid` (None: the daemon's own). Raises `NoInterpreter`."""
+    found = _found()
+    if uid is None or all(_is_public(Path(place)) for place, _ in found.places):
+        return found
+    return _copied(found)
+
+
+def _found() -> Interpreter:
+    program = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+    library = os.path.realpath(sysconfig.get_path("stdlib", vars={"installed_base": sys.base_prefix}))
+    try:
+        survey = subprocess.run(
+            (program, "-I", "-S", "-c", _SURVEY), capture_output=True, timeout=_SURVEY_S, check=True
+        )
+        told = json.loads(survey.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise NoInterpreter(
+            f"{program} doesn't tell its libraries: {error}", "install Python anew"
+        ) from error
+    loaded = [name for name in told["loaded"] if name.startswith("/")]
+    modules = os.path.realpath(told["modules"]) if told["modules"] else library
+    libraries = {Path(name).name: os.path.realpath(name) for name in loaded if not _is_below(name, modules)}
+    loader = next((name for name in sorted(libraries) if name.startswith("ld-")), None)
+    if loader is None:
+        raise NoInterpreter(
+            f"{program} has no dynamic loader", "use an interpreter that is linked dynamically"
+        )
+    inside = f"{sys.platlibdir}/{_NAME}"
+    places = [(program, f"bin/{_NAME}"), (library, inside)]
+    if not _is_below(modules, library):
+        places.append((modules, f"{inside}/lib-dynload"))
+    places += [(path, f"so/{name}") for name, path in sorted(libraries.items())]
+    hidden = tuple(f"{inside}/{name}" for name in _LEFT_OUT if (Path(library) / name).is_dir())
+    return Interpreter(tuple(places), hidden, loader)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return os.path.realpath(path).startswith(f"{os.path.realpath(directory)}/")
+
+
+def _is_public(path: Path) -> bool:
+    """Whether every user may read it, and pass through all that it lies in."""
+    try:
+        wanted = stat.S_IROTH | (stat.S_IXOTH if path.is_dir() else 0)
+        return all(each.stat().st_mode & stat.S_IXOTH for each in path.parents) and (
+            path.stat().st_mode & wanted == wanted
+        )
+    except OSError:
+        return False
+
+
+def _copied(found: Interpreter) -> Interpreter:
+    """A copy that everybody may read and only root may write, made once for each version of the files."""
+    seal = hashlib.sha256()
+    for place, inside in found.places:
+        seen = os.stat(place)
+        seal.update(repr((place, inside, seen.st_ino, seen.st_size, seen.st_mtime_ns)).encode())
+    copy = _COPIES / f"{_NAME}-{seal.hexdigest()[:16]}"
+    try:
+        _COPIES.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if not copy.exists():
+            _make(copy, found)
+        ours = copy.lstat()
+    except OSError as error:
+        why = f"the interpreter is private, and can't be copied to {copy}: {error.strerror or error}"
+        raise NoInterpreter(
+            why, f"make {_COPIES} writable, or run the daemon as another user than root"
+        ) from error
+    if not stat.S_ISDIR(ours.st_mode) or ours.st_uid != os.geteuid() or ours.st_mode & 0o022:
+        raise NoInterpreter(f"others could change {copy}", "remove it; it is made again")
+    places = tuple((str(copy / inside), inside) for _, inside in found.places)
+    return Interpreter(places, (), found.loader)
+
+
+def _make(copy: Path, found: Interpreter) -> None:
+    """All or nothing: the copy gets its name when it is whole."""
+    made = Path(tempfile.mkdtemp(prefix=".making-", dir=copy.parent))
+    try:
+        for place, inside in found.places:
+            target = made / inside
+            target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if os.path.isdir(place):
+                shutil.copytree(
+                    place, target, ignore=_not_for_code, ignore_dangling_symlinks=True, dirs_exist_ok=True
+                )
+            else:
+                shutil.copyfile(place, target)
+                target.chmod(0o755)
+        for path in _all(made):
+            path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
+        try:
+            made.rename(copy)
+        except OSError:  # another process was first
+            if not copy.exists():
+                raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _all(directory: Path) -> Iterator[Path]:
+    yield directory
+    yield from directory.rglob("*")
+
+
+def _not_for_code(directory: str, names: list[str]) -> list[str]:
+    """The folders that are left out, and what is only needed to build on the interpreter."""
+    return [name for name in names if name in _LEFT_OUT or name.startswith("config-")]

@@ -1,0 +1,77 @@
+"""The system calls that code in the sandbox may make; libseccomp knows their numbers."""
+
+import errno
+import os
+from functools import lru_cache
+from typing import Final
+
+_CLONE_THREAD: Final = 0x00010000
+"""linux/sched.h: what is made is a thread of this process, not a process."""
+
+_ALLOWED: Final = (
+    # memory
+    *("brk", "mmap", "munmap", "mremap", "mprotect", "madvise", "membarrier"),
+    # open files, those of the interpreter and those in /tmp
+    *("read", "pread64", "readv", "preadv", "write", "pwrite64", "writev", "pwritev", "lseek", "close", "close_range"),
+    *("open", "openat", "dup", "dup2", "dup3", "fcntl", "pipe", "pipe2", "flock", "fsync", "fdatasync", "ftruncate"),
+    *("truncate", "fallocate", "sendfile", "copy_file_range"),
+    # names
+    *("stat", "fstat", "lstat", "newfstatat", "statx", "statfs", "fstatfs", "access", "faccessat", "faccessat2"),
+    *("getdents64", "getcwd", "chdir", "fchdir", "readlink", "readlinkat", "mkdir", "mkdirat", "rmdir", "unlink"),
+    *("unlinkat", "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat", "chmod", "fchmod"),
+    *("fchmodat", "utimensat", "umask"),
+    # waiting and time
+    *("poll", "ppoll", "select", "pselect6", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "eventfd2"),
+    *("nanosleep", "clock_nanosleep", "clock_gettime", "clock_getres", "gettimeofday", "time", "times", "alarm"),
+    *("setitimer", "getitimer", "sched_yield", "sched_getaffinity", "futex", "restart_syscall"),
+    # itself
+    *("getpid", "getppid", "gettid", "getuid", "geteuid", "getgid", "getegid", "getgroups", "getrusage", "getrandom"),
+    *("uname", "sysinfo", "getpgrp", "getpgid", "getsid", "getcpu", "arch_prctl", "set_tid_address", "rseq"),
+    *("set_robust_list", "get_robust_list", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigpending"),
+    *("sigaltstack", "exit", "exit_group"),
+)  # fmt: skip
+"""Everything else is refused with EPERM: processes, programs, signals, sockets, namespaces, mounts, keys, tracing, …"""
+
+_ABSENT: Final = ("clone3", "openat2")
+"""Calls that the C library tries first and replaces by an older one where the kernel lacks them."""
+
+ARCHITECTURES: Final = ("x86_64", "aarch64")
+
+
+class NoFilter(Exception):
+    """The filter can't be made here; the message says why, `fix` what to do."""
+
+    def __init__(self, why: str, fix: str) -> None:
+        super().__init__(why)
+        self.fix = fix
+
+
+@lru_cache(maxsize=4)
+def program(machine: str) -> bytes:
+    """The filter as the kernel takes it, for a machine of `ARCHITECTURES`. Raises `NoFilter`."""
+    if machine not in ARCHITECTURES:
+        why = f"there is no filter of system calls for {machine}"
+        raise NoFilter(why, f"use a machine of: {', '.join(ARCHITECTURES)}")
+    try:
+        import pyseccomp as seccomp  # late: it looks for libseccomp when it is imported
+    except (RuntimeError, OSError, AttributeError) as error:
+        raise NoFilter(f"libseccomp can't be used: {error}", "install the package libseccomp2") from error
+    architecture = {"x86_64": seccomp.Arch.X86_64, "aarch64": seccomp.Arch.AARCH64}[machine]
+    allow_list = seccomp.SyscallFilter(seccomp.ERRNO(errno.EPERM))
+    if architecture != seccomp.system_arch():
+        allow_list.add_arch(architecture)
+        allow_list.remove_arch(seccomp.system_arch())
+    allow_list.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
+    for name in _ALLOWED:
+        if seccomp.resolve_syscall(architecture, name) >= 0:  # below: this machine never had it
+            allow_list.add_rule(seccomp.ALLOW, name)
+    for name in _ABSENT:
+        allow_list.add_rule(seccomp.ERRNO(errno.ENOSYS), name)
+    is_thread = seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD)
+    allow_list.add_rule(seccomp.ALLOW, "clone", is_thread)
+    only_asks = seccomp.Arg(2, seccomp.EQ, 0)
+    allow_list.add_rule(seccomp.ALLOW, "prlimit64", only_asks)
+    with os.fdopen(os.memfd_create("filter", os.MFD_CLOEXEC), "w+b", buffering=0) as file:
+        allow_list.export_bpf(file)
+        file.seek(0)
+        return file.read()

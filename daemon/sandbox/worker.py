@@ -1,0 +1,166 @@
+"""What runs inside the sandbox: it gives up its rights, runs one job, writes one answer and ends.
+
+The daemon hands this file's text to the interpreter inside, which has the standard library and nothing else. Before
+foreign code runs, this process is trusted; from then on the daemon believes nothing but that a line is JSON.
+
+It reads a line of limits, writes `+`, reads a job up to the end of its input, and writes its answer as a line. A `*`
+before that line says that foreign code began.
+"""
+
+import base64
+import ctypes
+import io
+import json
+import os
+import resource
+import sys
+from importlib import import_module
+from types import CodeType
+from typing import NoReturn
+
+_ANSWERS = 1
+_PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 22, 38
+_SECCOMP_MODE_FILTER = 2
+_LONGEST_TEXT = 2000
+_TOO_MUCH = "output_limit"
+
+
+class _Program(ctypes.Structure):
+    """`struct sock_fprog` of linux/filter.h."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+class _Counting(io.TextIOBase):
+    """Takes what the code prints, keeps none of it, and ends the process where it is too much."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self._left -= len(str(text).encode("utf-8", "replace"))
+        if self._left < 0:
+            _answer({"code": _TOO_MUCH})
+        return len(text)
+
+
+def _answer(said: dict[str, object]) -> NoReturn:
+    """Write the answer, and end before anything else can."""
+    left = json.dumps(said, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
+    while left:
+        left = left[os.write(_ANSWERS, left) :]
+    os._exit(0)
+
+
+def _limit(limits: dict[str, int]) -> None:
+    for name, most in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        resource.setrlimit(kind, (most, most))
+
+
+def _install(program: bytes) -> None:
+    """Have the kernel refuse every system call that the filter doesn't allow, from here to the end."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    held = ctypes.create_string_buffer(program, len(program))
+    described = _Program(len(program) // 8, ctypes.cast(held, ctypes.c_void_p))
+    for words in (
+        (_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+        (_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(described), 0, 0),
+    ):
+        if libc.prctl(*words) != 0:
+            raise OSError(ctypes.get_errno(), "the kernel takes no filter of system calls")
+
+
+def _text(value: object) -> str:
+    """The value's text, whatever its own code does when it is asked."""
+    try:
+        return str(value)[: 1 << 20].encode("utf-8", "backslashreplace").decode("utf-8")
+    except BaseException:  # noqa: BLE001  # foreign code runs in __str__
+        return f"<{type(value).__name__} without a text>"
+
+
+def _line_of(error: BaseException) -> str:
+    """Where in the code the error was raised."""
+    trace, line = error.__traceback__, 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<code>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return f" (line {line})" if line else ""
+
+
+def _refused(error: BaseException) -> NoReturn:
+    if isinstance(error, MemoryError):
+        _answer({"code": "killed", "error": "the code needed more memory than it may have"})
+    text = f"{type(error).__name__}: {_text(error)[:_LONGEST_TEXT]}"
+    _answer({"code": "runtime_error", "error": text + _line_of(error)})
+
+
+def _as_json(result: object) -> object:
+    """The result if JSON can hold it, else its text."""
+    try:
+        json.dumps(result, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except (TypeError, ValueError, RecursionError):
+        return _text(result)
+    return result
+
+
+def _compiled(source: str) -> CodeType:
+    if not source.strip():
+        _answer({"code": "invalid_argument", "error": "the code is empty"})
+    try:
+        code = compile(source, "<code>", "exec", dont_inherit=True)
+    except MemoryError:
+        _answer({"code": "invalid_argument", "error": "the code is nested too deeply to be compiled"})
+    except SyntaxError as error:
+        said = f"SyntaxError: {error.msg} (line {error.lineno})"
+        _answer({"code": "invalid_argument", "error": said})
+    except (ValueError, RecursionError, OverflowError) as error:
+        _answer({"code": "invalid_argument", "error": f"{type(error).__name__}: {_text(error)}"})
+    if "run" not in code.co_names:
+        _answer({"code": "invalid_argument", "error": "the code defines no function run"})
+    return code
+
+
+def _run(job: dict[str, object], known: dict[str, object]) -> NoReturn:
+    code = _compiled(str(job["code"]))
+    arguments = job["args"]
+    assert isinstance(arguments, list)
+    os.write(_ANSWERS, b"*")
+    try:
+        exec(code, known)  # noqa: S102  # it is what the sandbox is for
+        run = known.get("run")
+        if not callable(run):
+            raise TypeError("the code defines no function run")
+        result = _as_json(run(*arguments))
+    except BaseException as error:  # noqa: BLE001  # sys.exit and KeyboardInterrupt are errors of the code, too
+        _refused(error)
+    _answer({"result": result})
+
+
+def main() -> NoReturn:
+    """Give up what can be given up, then run the job."""
+    setup = json.loads(sys.stdin.buffer.readline())
+    known: dict[str, object] = {"__name__": "__artifact__", "__builtins__": __builtins__}
+    known |= {name: import_module(name) for name in setup["preloaded"]}
+    program = base64.b64decode(setup["filter"])
+    _limit(setup["limits"])
+    if program:
+        _install(program)
+    os.write(_ANSWERS, b"+")
+    job = json.loads(sys.stdin.buffer.read())
+    os.close(0)
+    os.close(2)
+    counting = _Counting(setup["output"])
+    for name, stream in (("stdin", None), ("stdout", counting), ("stderr", counting)):
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    sys.argv = [""]
+    _run(job, known)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,301 @@
+"""Workers: started in the sandbox, given one piece of code, and killed with everything that it started."""
+
+import base64
+import json
+import os
+import platform
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import Final, Literal, Self, TypeAlias
+
+from runward.config.executor import Executor
+from runward.config.json_value import JsonValue
+from runward.daemon.sandbox import bubblewrap, system_calls
+from runward.daemon.sandbox.execution import Execution, read_answer, too_much
+from runward.daemon.sandbox.interpreter import NoInterpreter, interpreter
+
+MOST_CODE: Final = 1 << 20
+"""The bytes that a piece of code may have, its arguments included."""
+
+_START_S: Final = 20.0
+_END_S: Final = 2.0
+_ENVELOPE: Final = 256
+_LONGEST_COMPLAINT: Final = 4096
+_OPEN_FILES, _THREADS = 64, 32
+_MOST_FILES: Final = 10_000
+_TURN_S: Final = 0.05
+_ALLOW: Final = (
+    "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1 and user.max_user_namespaces, or on Ubuntu "
+    "the AppArmor profile bwrap-userns-restrict"
+)
+
+
+_End: TypeAlias = Literal["answer", "death", "files", "time"]
+
+
+class NoSandbox(Exception):
+    """This machine can't provide the sandbox: why, and what to do."""
+
+    def __init__(self, why: str, fix: str) -> None:
+        super().__init__(why)
+        self.fix = fix
+
+
+def execute(code: str, arguments: Sequence[JsonValue], executor: Executor) -> Execution:
+    """Run the code's function `run` once, in a worker of its own. Blocks; never raises for what the code does."""
+    job = json.dumps({"code": code, "args": list(arguments)}).encode()
+    if len(job) > MOST_CODE:
+        return Execution(
+            "invalid_argument", error=f"the code and its arguments are larger than {MOST_CODE} bytes"
+        )
+    try:
+        with Worker(executor) as worker:
+            return worker.run(job)
+    except NoSandbox as missing:
+        return Execution("not_configured", error=f"no sandbox: {missing}", fix=missing.fix, sandbox=None)
+
+
+class Worker:
+    """A process in the sandbox that waits for one job. To be closed, which kills it and all that it started."""
+
+    def __init__(self, executor: Executor, *, filtered: bool = True) -> None:
+        """Start it, up to where it has given up its rights. Raises `NoSandbox`.
+
+        `filtered=False` leaves the filter of system calls out: only to show in a test what it is for.
+        """
+        self._executor = executor
+        self._pidfd: int | None = None
+        self._tmp: int | None = None
+        self._start_s = 0.0  # the CPU time of its start, which nobody is charged for
+        self._cpu_s: float | None = None
+        program = shutil.which(bubblewrap.PROGRAM)
+        if program is None:
+            raise NoSandbox("bubblewrap isn't installed", "install the package bubblewrap")
+        is_root = os.geteuid() == 0
+        try:
+            python = interpreter(bubblewrap.NOBODY if is_root else None)
+            filter_program = system_calls.program(platform.machine()) if filtered else b""
+        except (NoInterpreter, system_calls.NoFilter) as missing:
+            raise NoSandbox(str(missing), missing.fix) from missing
+        told, tells = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                bubblewrap.command(program, python, executor.tmp, tells),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                pass_fds=(tells,),
+                cwd="/",
+                env={},
+                start_new_session=True,
+                user=bubblewrap.NOBODY if is_root else None,
+                group=bubblewrap.NOBODY if is_root else None,
+                extra_groups=() if is_root else None,
+            )
+        except OSError as error:
+            os.close(told)
+            raise NoSandbox(f"bubblewrap can't be started: {error.strerror}", _ALLOW) from error
+        finally:
+            os.close(tells)
+        self._outer = os.pidfd_open(self._process.pid)
+        try:
+            with os.fdopen(told, "rb", buffering=0) as info:
+                self._get_ready(info.fileno(), filter_program)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, job: bytes) -> Execution:
+        """Have it run the job, and end it. What it answers is bounded, its time is too, and the kernel counts both."""
+        began_at = time.monotonic()
+        deadline = began_at + self._executor.timeout
+        self._write(job, deadline)
+        stdin = self._process.stdin
+        assert stdin is not None
+        stdin.close()
+        said, end = self._read(deadline)
+        wall_ms = (time.monotonic() - began_at) * 1000
+        self.close()
+        began = said.startswith(b"*")
+        line, newline, _ = said.removeprefix(b"*").partition(b"\n")
+        if newline:
+            execution = read_answer(line, self._executor.output)
+        elif len(said) > self._most:
+            execution = too_much(self._executor.output)
+        elif end == "files":
+            execution = Execution("killed", error=f"the code made more than {_MOST_FILES} files")
+        elif end == "death":
+            execution = Execution("killed", error=f"the worker died without an answer{self._how()}")
+        else:
+            execution = Execution("timeout", error=f"the code took longer than {self._executor.timeout:g} s")
+        began = began or execution.code in ("timeout", "killed")
+        return execution._replace(began=began, wall_ms=wall_ms, cpu_s=self._cpu_s or 0.0)
+
+    def close(self) -> None:
+        """Kill what is inside, then bubblewrap, and count its CPU time: in this order, or the kernel loses count."""
+        if self._cpu_s is not None:
+            return
+        if self._pidfd is not None:
+            _kill(self._pidfd)
+            if not _ends(self._outer, _END_S):
+                _kill(self._outer)
+        else:
+            _kill(self._outer)
+        _, status, usage = os.wait4(self._process.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        self._cpu_s = max(0.0, usage.ru_utime + usage.ru_stime - self._start_s)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+        for descriptor in (self._pidfd, self._tmp, self._outer):
+            if descriptor is not None:
+                os.close(descriptor)
+
+    @property
+    def _most(self) -> int:
+        return self._executor.output + _ENVELOPE
+
+    def _get_ready(self, info: int, filter_program: bytes) -> None:
+        deadline = time.monotonic() + _START_S
+        pid = self._who_is_inside(info, deadline)
+        setup = {
+            "filter": base64.b64encode(filter_program).decode(),
+            "preloaded": list(self._executor.preloaded_imports),
+            "output": self._executor.output,
+            "limits": {
+                "AS": self._executor.memory,
+                "FSIZE": self._executor.tmp,
+                "CPU": int(self._executor.timeout) + 2,
+                "NOFILE": _OPEN_FILES,
+                "NPROC": _THREADS,
+                "CORE": 0,
+                "MEMLOCK": 0,
+                "MSGQUEUE": 0,
+            },
+        }
+        self._write(json.dumps(setup).encode() + b"\n", deadline)
+        stdout = self._process.stdout
+        assert stdout is not None
+        if not _readable(stdout.fileno(), deadline) or os.read(stdout.fileno(), 1) != b"+":
+            raise NoSandbox(*self._complaint())
+        try:
+            self._tmp = os.open(f"/proc/{pid}/root/tmp", os.O_PATH)
+            self._start_s = _cpu_of(self._process.pid) + _cpu_of(pid)
+        except OSError as error:
+            raise NoSandbox(
+                f"the worker can't be watched: {error}", "let the daemon see its own processes in /proc"
+            ) from error
+
+    def _who_is_inside(self, info: int, deadline: float) -> int:
+        """The worker's process id, which bubblewrap tells."""
+        told = b""
+        while not told.rstrip().endswith(b"}"):
+            piece = os.read(info, 4096) if _readable(info, deadline) else b""
+            if not piece:
+                raise NoSandbox(*self._complaint())
+            told += piece
+        pid = json.loads(told)["child-pid"]
+        assert isinstance(pid, int)
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            raise NoSandbox(*self._complaint()) from None
+        return pid
+
+    def _complaint(self) -> tuple[str, str]:
+        """Why it didn't start, by the last line that was said."""
+        stderr = self._process.stderr
+        assert stderr is not None
+        said = b""
+        deadline = time.monotonic() + _END_S
+        while len(said) < _LONGEST_COMPLAINT and _readable(stderr.fileno(), deadline):
+            piece = os.read(stderr.fileno(), _LONGEST_COMPLAINT)
+            if not piece:
+                break
+            said += piece
+        lines = said.decode("utf-8", "replace").strip().splitlines()
+        why = lines[-1] if lines else "the worker didn't start"
+        if "No module named" in why:
+            return why, "correct preloaded_imports in [exchange.executor]: modules of the standard library"
+        return why, _ALLOW
+
+    def _write(self, data: bytes, deadline: float) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None
+        os.set_blocking(stdin.fileno(), False)
+        poll = select.poll()
+        poll.register(stdin.fileno(), select.POLLOUT)
+        while data and poll.poll(_milliseconds(deadline)):
+            try:
+                data = data[os.write(stdin.fileno(), data) :]
+            except BrokenPipeError:  # it died; its answer will be missing
+                return
+
+    def _read(self, deadline: float) -> tuple[bytes, _End]:
+        """What it says up to the first line's end or the limit, and why no more was read."""
+        stdout = self._process.stdout
+        assert stdout is not None
+        said = bytearray()
+        while b"\n" not in said and len(said) <= self._most:
+            if _readable(stdout.fileno(), min(deadline, time.monotonic() + _TURN_S)):
+                piece = os.read(stdout.fileno(), 65536)
+                if not piece:
+                    return bytes(said), "death"
+                said += piece
+            elif self._files() > _MOST_FILES:
+                return bytes(said), "files"
+            elif time.monotonic() >= deadline:
+                return bytes(said), "time"
+        return bytes(said), "answer"
+
+    def _files(self) -> int:
+        """How many files it has made: nothing else bounds the kernel's memory for them."""
+        assert self._tmp is not None
+        there = os.fstatvfs(self._tmp)
+        return there.f_files - there.f_ffree
+
+    def _how(self) -> str:
+        """How it died, where bubblewrap's exit code tells of a signal."""
+        code = self._process.returncode
+        number = code - 128 if code > 128 else -code
+        try:
+            return f" ({signal.Signals(number).name})"
+        except ValueError:
+            return f" (exit {code})"
+
+
+def _cpu_of(pid: int) -> float:
+    """The CPU seconds of a process so far: Linux makes the id of its clock from its own, as clock_getcpuclockid does."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def _kill(pidfd: int) -> None:
+    try:
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _ends(pidfd: int, within_s: float) -> bool:
+    return _readable(pidfd, time.monotonic() + within_s)
+
+
+def _readable(descriptor: int, deadline: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(_milliseconds(deadline)))
+
+
+def _milliseconds(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic()) * 1000

@@ -1,0 +1,175 @@
+"""What becomes of code in the sandbox: results, errors, measures, limits."""
+
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.daemon.sandbox.test_escapes import children
+
+from runward.config.executor import Executor
+from runward.config.json_value import JsonValue
+from runward.daemon.sandbox.execution import execution_to_json
+from runward.daemon.sandbox.workers import MOST_CODE, NoSandbox, Worker, execute
+
+USUAL = Executor()
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> None:
+    """Skips where this machine has none."""
+    try:
+        Worker(USUAL).close()
+    except NoSandbox as missing:
+        pytest.skip(f"no sandbox here: {missing}")
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "result"),
+    [
+        ("def run(): return 1", [], 1),
+        ("def run(*words): return words", ["a", 2, None, {"b": [True]}], ["a", 2, None, {"b": [True]}]),
+        ("def run(): return math.floor(2.5), json.dumps({}), random.Random(1).randint(1, 1)", [], [2, "{}", 1]),
+        ("def run(): return datetime.date(2024, 2, 29).isoformat()", [], "2024-02-29"),
+        ("run = lambda: 'é\\u2028'", [], "é\u2028"),
+        ("def run(): return float('nan')", [], "nan"),
+        ("def run(): return {1, }", [], "{1}"),
+        ("def run(): return [Exception('x')]", [], "[Exception('x')]"),
+        ("def run(): return '\\ud800'", [], "\\ud800"),
+        ("x = []\nx.append(x)\ndef run(): return x", [], "[[...]]"),
+        ("import decimal, sqlite3, hashlib, re, zlib, ctypes, ssl\ndef run(): return 2", [], 2),
+        ("def run():\n    open('/tmp/a', 'w').write('x' * 1000)\n    return len(open('/tmp/a').read())", [], 1000),
+        ("import threading\nx = []\ndef run():\n    t = threading.Thread(target=x.append, args=(1,))\n    t.start(); t.join()\n    return x", [], [1]),
+        ("def run():\n    print('x' * 60000)\n    return 1", [], 1),
+    ],
+)  # fmt: skip
+def test_code_gives_what_json_can_hold_or_its_text(
+    sandbox: None, source: str, arguments: list[JsonValue], result: JsonValue
+) -> None:
+    execution = execute(source, arguments, USUAL)
+    assert (execution.code, execution.result, execution.error) == (None, result, None)
+    said = execution_to_json(execution)
+    assert list(said) == ["success", "result", "error", "execution_time_ms", "resources_consumed"]
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "error"),
+    [
+        ("def run(): return 1 / 0", "runtime_error", "ZeroDivisionError: division by zero (line 1)"),
+        ("\n\ndef run():\n    raise KeyError('x')", "runtime_error", "KeyError: 'x' (line 4)"),
+        ("def run(a): pass", "runtime_error", "TypeError: run() missing 1 required positional argument: 'a'"),
+        ("1 / 0\ndef run(): pass", "runtime_error", "ZeroDivisionError: division by zero (line 1)"),
+        ("run = 5", "runtime_error", "TypeError: the code defines no function run"),
+        ("def run(): exit(3)", "runtime_error", "NameError: name 'exit' is not defined (line 1)"),
+        ("def run(): raise SystemExit(3)", "runtime_error", "SystemExit: 3 (line 1)"),
+        ("def run(): input()", "runtime_error", "RuntimeError: input(): lost sys.stdin (line 1)"),
+        ("import os\ndef run(): os._exit(0)", "killed", "the worker died without an answer (exit 0)"),
+        ("import ctypes\ndef run(): ctypes.string_at(0)", "killed", "the worker died without an answer (SIGSEGV)"),
+        ("def run(): return bytearray(1 << 32)", "killed", "the code needed more memory than it may have"),
+        ("def run(): return 'x' * 70000", "output_limit", "the output or the result is larger than 65536 bytes"),
+    ],
+)  # fmt: skip
+def test_what_ran_and_failed_has_its_code_its_place_and_its_measures(
+    sandbox: None, source: str, code: str, error: str
+) -> None:
+    execution = execute(source, [], USUAL)
+    assert (execution.code, execution.error, execution.result) == (code, error, None)
+    assert "resources_consumed" in execution_to_json(execution)
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ("", "the code is empty"),
+        ("  \n", "the code is empty"),
+        ("def walk(): pass", "the code defines no function run"),
+        ("def run(:", "SyntaxError: invalid syntax (line 1)"),
+        ("x" * MOST_CODE, f"the code and its arguments are larger than {MOST_CODE} bytes"),
+    ],
+)
+def test_what_never_ran_has_no_measures(sandbox: None, source: str, error: str) -> None:
+    assert execution_to_json(execute(source, [], USUAL)) == {
+        "success": False,
+        "result": None,
+        "error": error,
+        "error_code": "invalid_argument",
+    }
+
+
+def test_what_the_code_claims_about_its_measures_counts_for_nothing(sandbox: None) -> None:
+    forged = 'import os\ndef run():\n    os.write(1, b\'{"code": "invalid_argument", "error": ""}\\n\')'
+    assert "resources_consumed" in execution_to_json(execute(forged, [], USUAL))
+
+
+def test_cpu_time_is_counted_for_code_that_never_answers(sandbox: None) -> None:
+    spins = execute("def run():\n    while True: pass", [], USUAL._replace(timeout=1.0))
+    sleeps = execute("import time\ndef run(): time.sleep(60)", [], USUAL._replace(timeout=0.3))
+    assert (spins.code, sleeps.code) == ("timeout", "timeout")
+    assert spins.cpu_s > 0.25  # a share of one core, on a busy machine
+    assert sleeps.cpu_s < 0.1
+
+
+def test_limits_are_those_of_the_settings(sandbox: None) -> None:
+    small = Executor(memory=64 << 20, tmp=64 << 10, output=2000, preloaded_imports=("statistics",))
+    assert execute("def run(): return len(bytearray(60 << 20))", [], small).code == "killed"
+    assert execute("def run(): return len(bytearray(60 << 20))", [], USUAL).result == 60 << 20
+    assert execute("def run(): open('/tmp/x', 'wb', 0).write(bytes(65 << 10))", [], small)
+    assert execute("def run(): return 'x' * 3000", [], small).code == "output_limit"
+    assert execute("def run(): return statistics.mean([1, 3])", [], small).result == 2
+    assert execute("def run(): return math", [], small).code == "runtime_error"
+
+
+def test_nothing_passes_from_one_execution_to_the_next(sandbox: None) -> None:
+    leaves = "import sys, json\ndef run():\n    json.dumps = sys.left = 1\n    return open('/tmp/x', 'w').write('x')"
+    execute(leaves, [], USUAL)
+    looks = (
+        "import os, sys, json\ndef run(): return [hasattr(sys, 'left'), os.listdir('/tmp'), json.dumps([])]"
+    )
+    assert execute(looks, [], USUAL).result == [False, [], "[]"]
+
+
+def test_several_at_once_each_get_their_own_answer(sandbox: None) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda n: execute("def run(n): return n * n", [n], USUAL).result, range(24))
+        assert list(found) == [n * n for n in range(24)]
+
+
+def test_a_worker_that_is_killed_from_outside_is_an_answer(sandbox: None) -> None:
+    with ThreadPoolExecutor(1) as pool, Worker(USUAL) as worker:
+        (bubblewrap,) = children()
+        running = pool.submit(worker.run, b'{"code": "import time\\ndef run(): time.sleep(60)", "args": []}')
+        os.kill(bubblewrap, signal.SIGKILL)
+        assert running.result(10).code == "killed"
+
+
+def test_without_bubblewrap_code_is_refused_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    said = execution_to_json(execute("def run(): return 1", [], USUAL))
+    assert (said["success"], said["error_code"]) == (False, "not_configured")
+    assert said["error"] == "no sandbox: bubblewrap isn't installed"
+    assert said["fix"] == "install the package bubblewrap"
+
+
+def test_where_namespaces_are_refused_code_is_refused_with_what_was_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    fake = tmp_path_factory.mktemp("bin") / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    for each in fake.parents[: len(fake.parents) - 2]:
+        each.chmod(0o755)  # root's worker starts it as nobody
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    said = execute("def run(): return 1", [], USUAL)
+    assert (said.code, said.error) == (
+        "not_configured",
+        "no sandbox: bwrap: No permissions to create new namespace",
+    )
+    assert said.fix is not None
+    assert "user namespaces" in said.fix
+
+
+def test_a_module_that_can_not_be_preloaded_is_named(sandbox: None) -> None:
+    said = execute("def run(): return 1", [], USUAL._replace(preloaded_imports=("pydantic",)))
+    assert said.code == "not_configured"
+    assert said.error == "no sandbox: ModuleNotFoundError: No module named 'pydantic'"
+    assert said.fix == "correct preloaded_imports in [exchange.executor]: modules of the standard library"
