@@ -63,8 +63,8 @@ from runward.handlers.events import (
 from runward.handlers.journal import repair
 from runward.handlers.notices import retry
 from runward.handlers.notices.events import NoticeRetryRequested
-from runward.handlers.outcomes import added
-from runward.handlers.outcomes.events import ArtifactAddRequested
+from runward.handlers.outcomes import added, changed
+from runward.handlers.outcomes.events import ArtifactAddRequested, OutcomesChanged
 from runward.handlers.requests import accept, cancel, play, prune, queue, seen
 from runward.handlers.schedules import define, due
 from runward.handlers.schedules.events import LANE as SCHEDULE
@@ -195,6 +195,7 @@ ROUTES: Final = (
     _route(ApprovalDecided, "chains/approved", approved.decide),
     _route(NoticeRetryRequested, "notices/retry", retry.decide),
     _route(ArtifactAddRequested, "outcomes/added", added.decide),
+    _route(OutcomesChanged, "outcomes/changed", changed.decide),
 )
 """Append only within an event: a handler's place among those of its event is a part of its jobs' ids."""
 

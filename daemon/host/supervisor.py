@@ -79,6 +79,7 @@ from runward.daemon.worker.packing import Packer
 from runward.daemon.worker.part import Part
 from runward.daemon.worker.pruning import Pruner
 from runward.daemon.worker.reactions import Reactions
+from runward.daemon.worker.running_outcomes import RunningOutcomes
 from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import StoppedInTrouble, Worker
 from runward.daemon.worker.verdicts import Verdicts
@@ -93,6 +94,8 @@ from runward.handlers.effects import (
     StartRun,
 )
 from runward.handlers.events import JournalDamaged
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.outcomes.events import OutcomesChanged
 from runward.handlers.schedules.events import ScheduleChanged
 from runward.handlers.starts.events import StartFailed
 
@@ -207,6 +210,7 @@ class Supervisor:
             *(store, world.clock, log, world.chains.watched_paths, self._file_changed, world.directories),
             *(self.watch.watch_again, lambda: self._settings.scan.period),
         )
+        self.running_outcomes = RunningOutcomes(world.files, store, world.clock, log, self.roots, self._found)
         self.agents = AgentsInRuns(store, self.roots)
         self.verdicts = Verdicts(world.clock)
         decider = Decider(self._make_answers(), world.clock)
@@ -231,6 +235,7 @@ class Supervisor:
             self.bundles,
             self.schedules,
             self.changed_files,
+            self.running_outcomes,
             self.pruner,
             self.packer,
         )
@@ -291,9 +296,19 @@ class Supervisor:
             self._make_reactions(),
             self._settings.batch,
             doubt=self.rounds.doubt,
-            opened=self.exits.watch,
-            closed=self.exits.forget,
+            opened=self._opened,
+            closed=self._closed,
         )
+
+    def _opened(self, target: Target, processes: tuple[RecordedProcess, ...]) -> None:
+        """A session was looked at that goes on."""
+        self.exits.watch(target, processes)
+        self.running_outcomes.look(target)
+
+    def _closed(self, target: Target) -> None:
+        """A session is over, or gone."""
+        self.exits.forget(target)
+        self.running_outcomes.forget(target)
 
     def _make_reactions(self) -> Reactions:
         hooks = HookHints(self._store, self.hints, self.roots, self.agents)
@@ -575,7 +590,9 @@ class Supervisor:
         except (CommitUnknown, sqlite3.Error) as error:
             self._log.warning("stop.not_recorded", why=str(error))
 
-    def _found(self, event: JournalDamaged | StartFailed | ScheduleChanged | SlotOffered) -> None:
+    def _found(
+        self, event: JournalDamaged | StartFailed | ScheduleChanged | SlotOffered | OutcomesChanged
+    ) -> None:
         """Something of ours found out a fact, which is recorded as any other."""
         self.worker.findings.append(Observation(event.key, (event,)))
         self.wake()

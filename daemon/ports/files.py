@@ -137,6 +137,10 @@ class Files(Protocol):
         self, path: str, artifacts_path: str, named: Sequence[str]
     ) -> tuple[OutcomeFile, ...] | Unreadable: ...
 
+    def outcomes_digest(self, path: str) -> str | None:
+        """What tells this state of the files with outcomes in the run directory `path` from the next; None without any."""
+        ...
+
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]: ...
 
     def hashes(

@@ -1,19 +1,23 @@
 """The files of a run that hold outcomes: `outcome.json` and those in `outcomes/`, in its directory and among its artifacts."""
 
 import errno
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
 from runward.config.path_rule import names_in
+from runward.daemon.rundir.looking import signature
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, opened, opened_below, unreadable
 from runward.daemon.rundir.tailing import NotRegular, open_regular
+from runward.handlers.layouts.native import ARTIFACTS, OUTCOME_NAMES
+from runward.handlers.layouts.scanner import Signature
 from runward.handlers.outcomes.facts import OutcomeFile
 from runward.handlers.unreadable import Unreadable
 
-OUTCOME: Final = "outcome.json"
-OUTCOMES: Final = "outcomes"
+OUTCOME, OUTCOMES = OUTCOME_NAMES
+_USUAL: Final = (*OUTCOME_NAMES, *(f"{ARTIFACTS}/{each}" for each in OUTCOME_NAMES))
 ENDINGS: Final = (".json", ".xml", ".sarif")
 
 LARGEST: Final = 256 << 10
@@ -27,6 +31,50 @@ MOST_BYTES: Final = 8 << 20
 _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_THERE: Final = ABSENT | REFUSED | {LINK, errno.ENAMETOOLONG, errno.EINVAL}
 """Where no file can be read, whoever tries: a run that wrote there left no outcome, and its verdict does not wait."""
+
+
+def outcomes_digest(path: str) -> str | None:
+    """What tells this state of a run's files with outcomes from the next; None where there are none.
+
+    They lie in the run's directory `path` and in its `artifacts`. Nothing is read of them.
+    """
+    if not any(_is_there(f"{path}/{each}") for each in _USUAL):
+        return None
+    found = [entry for directory in (path, f"{path}/{ARTIFACTS}") for entry in _signatures_in(directory)]
+    return hashlib.sha256(repr(found).encode(errors="replace")).hexdigest()[:16] if found else None
+
+
+def _is_there(path: str) -> bool:
+    try:
+        os.stat(path, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _signatures_in(directory: str) -> list[tuple[str, Signature]]:
+    found: list[tuple[str, Signature]] = []
+    try:
+        with opened(directory, DIRECTORY) as within:
+            found += _signature_of(within, OUTCOME, f"{directory}/{OUTCOME}")
+            listing = os.open(OUTCOMES, _LISTED, dir_fd=within)
+            try:
+                for name in _names(listing):
+                    found += _signature_of(listing, name, f"{directory}/{OUTCOMES}/{name}")
+            finally:
+                os.close(listing)
+    except OSError:
+        return found  # the verdict, which must read them, says what keeps it from that
+    return found
+
+
+def _signature_of(within: int, name: str, path: str) -> list[tuple[str, Signature]]:
+    """The signature of a file, if there is one."""
+    try:
+        status = os.stat(name, dir_fd=within, follow_symlinks=False)
+    except OSError:
+        return []
+    return [(path, signature(status))]
 
 
 class _Found(NamedTuple):

@@ -22,10 +22,11 @@ class ChainRunRow(NamedTuple):
     deadline: float | None
     trigger_event: str
     definition: str
+    depth: int
 
 
 class ChainStepRow(NamedTuple):
-    """A try of a step of a chain run; `value` and `outcome` are JSON texts."""
+    """A try of a step of a chain run; `value` and `outcome` are JSON texts, `delivery` is its session's."""
 
     step: int
     attempt: int
@@ -37,9 +38,11 @@ class ChainStepRow(NamedTuple):
     outcome: str | None
     started_at: float
     finished_at: float | None
+    delivery: str | None
 
 
 _COLUMNS = ", ".join(ChainRunRow._fields)
+_STEP_COLUMNS = ", ".join(f"s.{name}" if name == "delivery" else f"c.{name}" for name in ChainStepRow._fields)
 
 
 def chain_runs(
@@ -66,7 +69,8 @@ def chain_runs_called(connection: sqlite3.Connection, text: str, limit: int) -> 
 def chain_steps(connection: sqlite3.Connection, run: str) -> list[ChainStepRow]:
     """The tries of the steps of a chain run, in order."""
     rows = connection.execute(
-        f"select {', '.join(ChainStepRow._fields)} from chain_steps where run = ? order by step, attempt",  # noqa: S608 # our own words
+        f"select {_STEP_COLUMNS} from chain_steps c"  # noqa: S608 # our own words
+        " left join sessions s on s.key = c.session_key where c.run = ? order by c.step, c.attempt",
         (run,),
     )
     return [ChainStepRow(*row) for row in rows]
@@ -183,6 +187,14 @@ def approvals_called(connection: sqlite3.Connection, text: str) -> list[Approval
         (text,),
     )
     return [ApprovalRow(*row) for row in rows]
+
+
+def approvals_of_run(connection: sqlite3.Connection, run: str) -> dict[int, str]:
+    """The approvals of a chain run that were asked for last, by the numbers of their steps."""
+    rows = connection.execute(
+        "select step, id from approvals where run = ? order by asked_at, id desc", (run,)
+    )
+    return dict(rows)
 
 
 def approval_of(connection: sqlite3.Connection, run: str, step: int) -> str | None:

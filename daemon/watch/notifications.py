@@ -304,8 +304,7 @@ class Translator:
         """
         if root.shape is None:
             directory, _, rest = path.partition("/")
-            name = rest.partition("/")[0]
-            return None if name and is_untelling(name) and directory in root.seen else directory
+            return None if rest and is_untelling(rest) and directory in root.seen else directory
         place = root.shape.place_of(path)
         if place is not None:
             return place

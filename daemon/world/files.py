@@ -30,7 +30,7 @@ from runward.daemon.rundir.identifying import identify
 from runward.daemon.rundir.launcher_notes import leave_word
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.opening import unreadable
-from runward.daemon.rundir.outcomes import outcomes_in
+from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
 from runward.daemon.rundir.session_calls import told_by
 from runward.daemon.rundir.session_looking import look_at_session
 from runward.handlers.bundle.calls import Told
@@ -115,6 +115,9 @@ class RealFiles:
         self, path: str, artifacts_path: str, named: Sequence[str]
     ) -> tuple[OutcomeFile, ...] | Unreadable:
         return self._unless_away(path, outcomes_in(path, artifacts_path, named))
+
+    def outcomes_digest(self, path: str) -> str | None:
+        return None if self.away(path) is not None else outcomes_digest(path)
 
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]:
         return filled_without(plan, run, artifacts)

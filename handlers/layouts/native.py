@@ -37,9 +37,13 @@ DOCUMENTS: Final = (RUN, PROCESS, EXIT, FLOW)
 there before the end is seen with it.
 """
 
+ARTIFACTS: Final = "artifacts"
+OUTCOME_NAMES: Final = ("outcome.json", "outcomes")
+"""Where outcomes lie, in a run directory and among its artifacts: a file, and a directory of files."""
+
 UNTELLING: Final = frozenset(
     {
-        "artifacts",
+        ARTIFACTS,
         "events.jsonl",
         "stdout.log",
         "stdout.log.tail",
@@ -61,8 +65,14 @@ def session_key(root: str, directory: str) -> str:
     return f"{LAYOUT}:{root}/{directory}"
 
 
-def is_untelling(name: str) -> bool:
-    """Whether a change of this entry alone can't start or end a run that is known already."""
+def is_untelling(path: str) -> bool:
+    """Whether a change of this path alone, relative to a run that is known already, can't start or end it.
+
+    Where outcomes lie is no such place: they are read while the run goes on.
+    """
+    name, _, below = path.partition("/")
+    if name == ARTIFACTS and below.partition("/")[0] in OUTCOME_NAMES:
+        return False
     return name in UNTELLING or is_part_or_temporary(name)
 
 

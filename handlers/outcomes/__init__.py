@@ -1,1 +1,1 @@
-"""Outcomes: what sessions found out, read with the verdict and kept under an id."""
+"""Outcomes: what sessions found out, read during the run and with the verdict, and kept under an id."""

@@ -1,11 +1,11 @@
-"""What can happen to outcomes beside what the files of runs say."""
+"""What can happen to outcomes before the verdict, and beside what the files of runs say."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
 from pydantic import JsonValue
 
-from runward.handlers.event_kinds import Request
+from runward.handlers.event_kinds import OfSession, Request
 
 _LANE: Final = "artifacts:"
 
@@ -40,4 +40,24 @@ def lane(session_key: str) -> str:
     return f"{_LANE}{session_key}"
 
 
-OutcomeEvent: TypeAlias = ArtifactAddRequested
+@dataclass(frozen=True, slots=True)
+class OutcomesChanged(OfSession):
+    """The files with outcomes of a session that runs are others than before. `digest` tells one state of them from the next.
+
+    `at` is when that was seen (Unix seconds).
+    """
+
+    type: ClassVar[str] = "OutcomesChanged"
+    version: ClassVar[int] = 1
+
+    session_key: str
+    attempt: int
+    at: float
+    digest: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.session_key}#{self.attempt}/outcomes/{self.digest}"
+
+
+OutcomeEvent: TypeAlias = ArtifactAddRequested | OutcomesChanged

@@ -1,4 +1,4 @@
-"""What is kept of a session's outcomes when it is judged."""
+"""What is kept of a session's outcomes, when it is judged and before."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

@@ -44,7 +44,7 @@ from runward.handlers.events import (
     load_payload,
 )
 from runward.handlers.notices.events import NoticeRetryRequested
-from runward.handlers.outcomes.events import ArtifactAddRequested
+from runward.handlers.outcomes.events import ArtifactAddRequested, OutcomesChanged
 from runward.handlers.schedules.events import ScheduleChanged
 from runward.handlers.starts.events import StartFailed
 from runward.handlers.timers.events import TimerRang, TimerSet
@@ -99,6 +99,7 @@ EXAMPLES: list[Event] = [
     ApprovalRequested("r", 1.0, "ap_0", "cr_0", "approved", "looks right", "ada"),
     ApprovalDecided("ap_0", "cr_0", 1, 1.0, "approved", "looks right", "ada"),
     ArtifactAddRequested("r", 1.0, "native:runs/a", "note", "one", {"x": [None, "ä"]}, "notes.md", "ada"),
+    OutcomesChanged("native:runs/a", 1, 2.0, "5e"),
     StartFailed("cr_0/0/1", "native:runs/cr_0-0-1", 1.0, "its run directory can't be made"),
     RunLaunched("k", "l", 1.0, "5e", (7, 70, "b"), (8, 80, "b"), {"expected": []}, 60.0, 5.0),
 ]

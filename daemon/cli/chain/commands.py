@@ -538,7 +538,7 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
       runward chain run show @last
     """
     from runward.daemon.cli.chain.runs import details_as_json, echo, find_run, lines_of
-    from runward.daemon.store.reading_chains import chain_steps, name_of_cause
+    from runward.daemon.store.reading_chains import approvals_of_run, chain_steps, name_of_cause
     from runward.daemon.store.reading_invocations import invocations_of
 
     with store_to_read(settings_in_force(context)) as connection:
@@ -546,8 +546,9 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
         steps = chain_steps(connection, row.id)
         cause = name_of_cause(connection, row.id)
         invocations = invocations_of(connection, row.id)
+        approvals = approvals_of_run(connection, row.id)
     if as_json:
-        print_json(details_as_json(row, steps, invocations))
+        print_json(details_as_json(row, steps, invocations, approvals))
     else:
         echo(lines_of(row, steps, cause))
 

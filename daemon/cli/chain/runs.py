@@ -34,13 +34,17 @@ Invocations: TypeAlias = Mapping[tuple[int | None, int | None], str]
 
 
 def details_as_json(
-    row: ChainRunRow, steps: Sequence[ChainStepRow], invocations: Invocations
+    row: ChainRunRow,
+    steps: Sequence[ChainStepRow],
+    invocations: Invocations,
+    approvals: Mapping[int, str],
 ) -> dict[str, JsonValue]:
-    """A chain run with all its steps, also those that did not begin."""
+    """A chain run with all its steps, also those that did not begin; `approvals` are their ids by their steps."""
     tries = {each.step: each for each in steps}
     defined = _defined(row)
     shown: list[JsonValue] = [
-        _step_as_json(number, each, tries.get(number), invocations) for number, each in enumerate(defined)
+        _step_as_json(number, each, tries.get(number), invocations) | {"approval_id": approvals.get(number)}
+        for number, each in enumerate(defined)
     ]
     outcomes: list[JsonValue] = [_loaded(each.outcome) for each in tries.values()]
     return {
@@ -48,6 +52,7 @@ def details_as_json(
         "trigger_event": json.loads(row.trigger_event),
         "fired_by": row.fired_by,
         "invocation_id": invocations.get((None, None)),
+        "depth": row.depth,
         "deadline": None if row.deadline is None else iso(row.deadline),
         "step_outcomes": outcomes,
         "steps": shown,
@@ -65,7 +70,7 @@ def _step_as_json(
     defined: dict[str, JsonValue],
     standing: ChainStepRow | None,
     invocations: Invocations,
-) -> JsonValue:
+) -> dict[str, JsonValue]:
     return {
         "index": number,
         "id": defined.get("id", f"step{number}"),
@@ -81,6 +86,7 @@ def _step_as_json(
         if standing is None or standing.reason_code is None
         else {"code": standing.reason_code, "summary": standing.reason_summary},
         "outcome": None if standing is None else _loaded(standing.outcome),
+        "delivery": None if standing is None else standing.delivery,
         "started_at": None if standing is None else iso(standing.started_at),
         "finished_at": None
         if standing is None or standing.finished_at is None

@@ -114,6 +114,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "ScheduleChanged": _schedule_changed,
     "NoticeRetryRequested": "{said_by} asked to try the notice {notice} again",
     "ArtifactAddRequested": "{said_by} added the artifact {kind} {name}",
+    "OutcomesChanged": "attempt {attempt} wrote outcomes",
     "StartFailed": "the run can never begin: {why}",
     "TimerSet": "something is due later: {what}",
     "TimerRang": "the time came: {what}",

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 RECORD: Final = Write(
     "insert into artifacts (id, session_key, kind, name, content, summary, passed, file_path, is_known, place, created_at,"
-    " updated_at, invocation_id) values (?, ?2, ?, ?, ?, ?, ?, ?, ?, ?, ?11, ?11,"
+    " updated_at, is_provisional, invocation_id) values (?, ?2, ?, ?, ?, ?, ?, ?, ?, ?, ?11, ?11, ?12,"
     " (select invocation_id from sessions where key = ?2)) on conflict (session_key, kind, name) do update"
     " set content = excluded.content, summary = excluded.summary, passed = excluded.passed,"
-    " file_path = excluded.file_path, is_known = excluded.is_known, place = excluded.place, updated_at = excluded.updated_at"
+    " file_path = excluded.file_path, is_known = excluded.is_known, place = excluded.place, updated_at = excluded.updated_at,"
+    " is_provisional = excluded.is_provisional"
 )
 
 
@@ -30,13 +31,13 @@ def _record(batch: "Batch", job: Job, effect: RecordArtifact) -> None:
     content = to_json(effect.content).decode()
     whose = (effect.session_key, effect.kind, effect.name)
     said = (content, effect.summary, effect.passed, effect.file_path, effect.is_known, effect.place)
-    batch.row(RECORD, (artifact_id(*whose), *whose, *said, effect.at))
+    batch.row(RECORD, (artifact_id(*whose), *whose, *said, effect.at, effect.is_provisional))
 
 
 async def latest(store: Store, sessions: Iterable[str]) -> dict[str, dict[str, JsonValue]]:
-    """The outcome of a registered kind that each of these sessions produced last."""
+    """The outcome of a registered kind that each of these sessions produced last, as far as its verdict read it."""
     rows = await store.read(
-        "select session_key, content from artifacts where is_known and session_key in (select value from json_each(?))"
+        "select session_key, content from artifacts where is_known and not is_provisional and session_key in (select value from json_each(?))"
         " order by updated_at, place",
         (listed(sessions),),
     )

@@ -104,6 +104,67 @@ def said_by(place: Place, run: str) -> str:
     return line.rpartition("is approved by ")[2].partition(":")[0]
 
 
+SHOWN_OF_RUN = {
+    *(
+        "chain_run_id",
+        "chain",
+        "status",
+        "reason",
+        "current_step",
+        "created_at",
+        "updated_at",
+        "trigger_event",
+    ),
+    *("fired_by", "invocation_id", "depth", "deadline", "step_outcomes", "steps"),
+}
+SHOWN_OF_STEP = {
+    *(
+        "index",
+        "id",
+        "kind",
+        "name",
+        "status",
+        "try",
+        "session_id",
+        "invocation_id",
+        "condition",
+        "value",
+        "reason",
+    ),
+    *("outcome", "delivery", "approval_id", "started_at", "finished_at"),
+}
+
+
+def test_a_chain_run_shows_its_depth_and_what_each_step_delivered_and_by_which_approval_it_runs(
+    merging: Place,
+) -> None:
+    playbook = merging.directory / "playbooks/judge.playbook.yaml"
+    contract = "artifacts: {expected: [{id: o, path: outcome.json}, {id: n, path: n.md, required: false}]}\n"
+    written = REVIEW.replace("> outcome.json", "> $RUNWARD_ARTIFACTS_DIR/outcome.json")
+    playbook.write_text(written + contract)
+    (merging.directory / "after.yaml").write_text(
+        "name: after\ntrigger: {event: chain.finished, filter: {chain: merge}}\nsteps: [{skill: judge, with: {verdict: x}}]\n"
+    )
+    defined = merging.call("chain", "define", "after.yaml")
+    assert defined.code == 0, defined.err
+    with merging.daemon():
+        fired = fire(merging)
+        asked = waits(merging)
+        shown = merging.call("chain", "run", "show", fired, "--json")
+        assert (set(shown.object()), shown.object()["depth"]) == (SHOWN_OF_RUN, 1)
+        steps = shown.items("steps")
+        assert all(set(each) == SHOWN_OF_STEP for each in steps)
+        assert [each["delivery"] for each in steps] == ["passed", None, None]
+        assert [each["approval_id"] for each in steps] == [None, asked["approval_id"], None]
+        assert [each["try"] for each in steps] == [1, 0, 0]
+        assert merging.call("chain", "approve", fired).code == 0
+        wait_for(lambda: over(merging, 2), "the end of both chain runs")
+    steps = merging.call("chain", "run", "show", fired, "--json").items("steps")
+    assert [each["approval_id"] for each in steps] == [None, asked["approval_id"], None]
+    depths = {str(each["chain"]): each["chain_run_id"] for each in runs_of(merging)}
+    assert merging.call("chain", "run", "show", str(depths["after"]), "--json").object()["depth"] == 2
+
+
 def test_a_denied_chain_run_is_aborted_and_its_steps_of_on_failure_run(merging: Place) -> None:
     with merging.daemon():
         fired = fire(merging)

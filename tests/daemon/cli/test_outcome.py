@@ -2,9 +2,11 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import Place, Result
+from tests.waiting import wait_for
 
 REVIEW = {"outcome_kind": "review_verdict", "summary": "two bugs", "verdict": "REJECT", "passed": False}
 JUNIT = '<testsuite><testcase name="a"/><testcase name="b"><failure message="no"/></testcase></testsuite>'
@@ -98,6 +100,77 @@ def test_a_chain_is_tried_over_recorded_outcomes(judged: Place) -> None:
         assert judged.call("chain", "fire", "c.yaml", "--dry-run", *words).code == 2
     assert judged.call("chain", "fire", "c.yaml", "--against", "run-1").code == 2
     assert judged.call("chain", "fire", "c.yaml", "--dry-run", "--against", "nobody").code == 3
+
+
+def found_in(place: Place) -> dict[object, tuple[object, object]]:
+    listed = place.call("artifact", "list", "--json").objects()
+    return {each["id"]: (each["session_id"], each["summary"]) for each in listed}
+
+
+def write_outcome(run: Path, summary: str) -> None:
+    """Write it as an agent does: whole, then renamed."""
+    (run / "artifacts").mkdir(exist_ok=True)
+    temporary = run / "artifacts/.outcome.json.tmp"
+    temporary.write_text(json.dumps({**REVIEW, "summary": summary}))
+    temporary.rename(run / "artifacts/outcome.json")
+
+
+def test_an_outcome_is_found_while_its_run_goes_on_and_keeps_its_id_when_it_is_written_again(
+    place: Place,
+) -> None:
+    with place.daemon():
+        run = place.add_run("run-1")
+        wait_for(lambda: place.call("session", "list", "--json").objects(), "the session")
+        write_outcome(run, "one bug")
+        wait_for(lambda: list(found_in(place).values()) == [("run-1", "one bug")], "the outcome")
+        (known,) = found_in(place)
+        write_outcome(run, "two bugs")
+        wait_for(
+            lambda: found_in(place) == {known: ("run-1", "two bugs")}, "the outcome that was written again"
+        )
+        assert place.call("session", "show", "run-1", "--json").object()["status"] == "running"
+        assert "attempt 1 wrote outcomes" in place.call("why", "run-1").out
+        write_outcome(run, "three bugs")
+        place.end_run("run-1", 0)
+        wait_for(
+            lambda: place.call("session", "show", "run-1", "--json").object()["status"] == "completed",
+            "the verdict",
+        )
+        assert found_in(place) == {known: ("run-1", "three bugs")}
+
+
+def test_outcomes_that_were_written_while_no_daemon_ran_are_found_while_the_run_goes_on(place: Place) -> None:
+    place.add_run("run-1")
+    with place.daemon():
+        wait_for(lambda: place.call("session", "list", "--json").objects(), "the session")
+    write_outcome(place.runs / "run-1", "one bug")
+    with place.daemon():
+        wait_for(lambda: list(found_in(place).values()) == [("run-1", "one bug")], "the outcome")
+
+
+def test_no_step_goes_by_an_outcome_that_the_verdict_of_its_run_found_invalid(place: Place) -> None:
+    command = (
+        "printf '%s' '" + json.dumps(REVIEW).replace("REJECT", "APPROVE") + "' > outcome.json;"
+        " until test -e ../../go; do sleep 0.05; done; echo '{' > outcome.json"
+    )
+    (place.directory / "playbooks/judge.playbook.yaml").write_text(
+        f"command: [sh, -c, {json.dumps('cd $RUNWARD_RUN_DIR; ' + command)}]\n"
+    )
+    (place.directory / "c.yaml").write_text(
+        "name: c\ntrigger: {manual: true}\nsteps:\n  - {skill: judge}\n"
+        "  - {skill: judge, condition: \"{{ outcome.verdict == 'APPROVE' }}\"}\n"
+    )
+    assert place.call("chain", "define", "c.yaml").code == 0
+    with place.daemon():
+        assert place.call("chain", "fire", "c").code == 0
+        wait_for(lambda: found_in(place), "the outcome of the step that runs")
+        (place.state / "go").touch()
+        wait_for(
+            lambda: place.call("chain", "runs", "--json").objects()[0]["status"] == "completed",
+            "the end of the chain run",
+        )
+    steps = place.call("chain", "run", "show", "@last", "--json").items("steps")
+    assert [(each["status"], each["outcome"]) for each in steps] == [("completed", None), ("skipped", None)]
 
 
 def add(place: Place, *words: str, kind: str = "note", name: str = "one", session: str = "run-2") -> Result:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runward.daemon.rundir import outcomes
-from runward.daemon.rundir.outcomes import outcomes_in
+from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
 from runward.handlers.unreadable import Unreadable
 
 
@@ -71,3 +71,32 @@ def test_two_hundred_files_and_eight_mebibytes_are_read_of_a_run(run: Path) -> N
     contents = [content for _, content in found(run)]
     assert sum(len(each or b"") for each in contents) == outcomes.MOST_BYTES
     assert contents.count(None) == 8
+
+
+def test_another_state_of_the_files_has_another_digest_and_nothing_else_has(run: Path) -> None:
+    put(run / "notes.md", 1)
+    put(run / "artifacts/notes.json", 1)
+    assert outcomes_digest(str(run)) is None
+    seen = set()
+    for path, at in (
+        ("outcome.json", 5),
+        ("outcome.json", 6),
+        ("artifacts/outcomes/a.xml", 5),
+        ("outcomes/b.json", 5),
+    ):
+        put(run / path, at)
+        seen.add(outcomes_digest(str(run)))
+    assert len(seen - {None}) == 4
+    before = outcomes_digest(str(run))
+    put(run / "artifacts/notes.json", 9)
+    put(run / "outcomes/a.txt", 9)
+    assert outcomes_digest(str(run)) == before
+
+
+def test_links_have_no_digest_of_what_they_lead_to(run: Path, tmp_path: Path) -> None:
+    put(tmp_path / "elsewhere/outcome.json", 5)
+    os.rmdir(run / "artifacts")
+    (run / "artifacts").symlink_to(tmp_path / "elsewhere")
+    assert outcomes_digest(str(run)) is None
+    (run / "outcomes").symlink_to(tmp_path / "elsewhere")
+    assert outcomes_digest(str(run)) is None

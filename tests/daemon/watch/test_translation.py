@@ -28,6 +28,23 @@ def test_the_growing_files_of_a_run_that_is_known_are_no_hint() -> None:
     assert translator("a")(paths) == ([("runs", "b")], False)
 
 
+def test_outcomes_among_the_artifacts_of_a_known_run_are_a_hint() -> None:
+    for path in (
+        "outcome.json",
+        "artifacts/outcome.json",
+        "artifacts/outcomes",
+        "artifacts/outcomes/unit.xml",
+    ):
+        assert translator("a")([f"/runs/a/{path}"])[0] == [("runs", "a")]
+    for path in (
+        "artifacts",
+        "artifacts/outcome.json.tmp",
+        "artifacts/x/outcome.json",
+        "artifacts/outcomes.md",
+    ):
+        assert translator("a")([f"/runs/a/{path}"])[0] == []
+
+
 def test_the_documents_of_a_known_run_and_the_directory_itself_always_are() -> None:
     assert translator("a")(["/runs/a/exit.json"])[0] == [("runs", "a")]
     assert translator("a")(["/runs/a"])[0] == [("runs", "a")]

@@ -1,0 +1,120 @@
+"""Outcomes of runs that go on: a look at such a run has its files with outcomes compared with what was told of them.
+
+Each session is compared at most once a second, and once more after a change, for a file that comes into a directory which
+is new may come unnoticed. Nothing is read here; what changed is an event of the session.
+"""
+
+import math
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+import structlog
+
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import sessions
+from runward.daemon.watch.hints import Target
+from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.worker.part import Part
+from runward.handlers.layouts import native
+from runward.handlers.outcomes.events import OutcomesChanged
+
+APART: Final = 1.0
+"""Seconds between two comparisons of one session at least."""
+
+AT_ONCE: Final = 64
+"""Sessions that are compared in one go."""
+
+MOST_TOLD: Final = 1000
+"""Changes of one session that are told: each costs the store an event. The verdict reads whatever is there."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a run: the digest that was told, when it is compared again (monotonic clock), and how often."""
+
+    digest: str | None = None
+    due: float = math.inf
+    compared: float = -math.inf
+    told: int = 0
+
+
+@dataclass(slots=True)
+class RunningOutcomes(Part):
+    """Tells of changes. `roots` is by name."""
+
+    files: Files
+    store: Store
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    roots: Mapping[str, WatchedRoot]
+    tell: Callable[[OutcomesChanged], None]
+    _known: dict[Target, _Known] = field(default_factory=dict)
+
+    is_owed: ClassVar[bool] = False
+
+    def look(self, target: Target) -> None:
+        """A run that goes on was looked at, for something in it changed."""
+        root = self.roots.get(target[0])
+        if root is None or root.shape is not None:
+            return
+        known = self._known.setdefault(target, _Known())
+        if known.due == math.inf and known.told < MOST_TOLD:
+            known.due = max(self.clock.monotonic(), known.compared + APART)
+            self.wake()
+
+    def forget(self, target: Target) -> None:
+        """A run is over."""
+        self._known.pop(target, None)
+
+    def pause(self) -> float | None:
+        due = min((each.due for each in self._known.values()), default=math.inf)
+        return None if due == math.inf else max(0.0, due - self.clock.monotonic())
+
+    async def carry_out(self) -> bool:
+        """Compare the next of those that are due."""
+        now = self.clock.monotonic()
+        due = [target for target, each in self._known.items() if each.due <= now][:AT_ONCE]
+        if not due:
+            return False
+        paths = {
+            target: f"{self.roots[target[0]].path}/{target[1]}" for target in due if target[0] in self.roots
+        }
+        found = await in_thread(
+            lambda: {target: self.files.outcomes_digest(path) for target, path in paths.items()}
+        )
+        for target in due:
+            if (known := self._known.get(target)) is not None:
+                known.due, known.compared = math.inf, now
+        changed = {
+            target: digest
+            for target, digest in found.items()
+            if digest is not None and self._is_news(target, digest)
+        }
+        if changed:
+            await self._tell_of(changed, now)
+        return True
+
+    def _is_news(self, target: Target, digest: str) -> bool:
+        known = self._known.get(target)
+        return known is not None and known.digest != digest and known.told < MOST_TOLD
+
+    async def _tell_of(self, changed: Mapping[Target, str], now: float) -> None:
+        keys = {native.session_key(*target): target for target in changed}
+        for target in changed:
+            self._known[target].due = now + APART
+        try:
+            running = await sessions.known(self.store, keys)
+        except sqlite3.Error as error:
+            self.log.warning("outcomes.not_compared", why=str(error))
+            return
+        for key, session in running.items():
+            known = self._known.get(keys[key])
+            if known is None or session.status != "running":
+                continue
+            known.digest, known.told = changed[keys[key]], known.told + 1
+            self.tell(OutcomesChanged(key, session.attempt, self.clock.now(), known.digest))

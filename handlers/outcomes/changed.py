@@ -1,0 +1,21 @@
+"""A session that runs wrote outcomes: they are kept at once, until its verdict reads them again."""
+
+from runward.handlers.asking import Given, TryLater, ask
+from runward.handlers.effects import Deciding
+from runward.handlers.facts import SessionOf
+from runward.handlers.outcomes.events import OutcomesChanged
+from runward.handlers.outcomes.recording import recorded
+from runward.handlers.outcomes.telling import told
+
+
+def decide(event: OutcomesChanged, given: Given) -> Deciding:
+    """Keep what the files say now. What is invalid is explained with the verdict."""
+    session = yield from ask(SessionOf(event.session_key))
+    if session is None or session.status != "running" or session.attempt != event.attempt:
+        return ()
+    try:
+        _, kept, _ = yield from recorded(session, given.at)
+    except TryLater:
+        return ()  # the verdict reads them again, and must not wait behind this
+    provisional = tuple(each._replace(is_provisional=True) for each in kept)
+    return (*provisional, *(yield from told(session, kept, given.at)))
