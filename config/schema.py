@@ -1,4 +1,4 @@
-"""JSON Schemas (draft 2020-12) of the files that people write, for editors: `runward schema NAME`.
+"""JSON Schemas (draft 2020-12) of the files that people and programs write: `runward schema NAME`.
 
 A schema helps while typing; what decides is the reader, which also knows rules that no schema can say.
 """
@@ -61,6 +61,18 @@ def _exit() -> Mapping[str, JsonValue]:
     return EXIT_SCHEMA
 
 
+def _receipt() -> Mapping[str, JsonValue]:
+    from runward.config.bundle_schema import RECEIPT_SCHEMA
+
+    return RECEIPT_SCHEMA
+
+
+def _replay() -> Mapping[str, JsonValue]:
+    from runward.config.bundle_schema import REPLAY_SCHEMA
+
+    return REPLAY_SCHEMA
+
+
 _MAKERS: Final[Mapping[str, Callable[[], Mapping[str, JsonValue]]]] = MappingProxyType(
     {
         "settings": _settings,
@@ -71,6 +83,8 @@ _MAKERS: Final[Mapping[str, Callable[[], Mapping[str, JsonValue]]]] = MappingPro
         "outcome": _outcome,
         "run": _run,
         "exit": _exit,
+        "receipt": _receipt,
+        "replay": _replay,
     }
 )
 

@@ -219,6 +219,7 @@ class Supervisor:
         self.packer = Packer(store, self.queue, world.clock, log, self._is_busy)
         self.pruner = Pruner(
             store,
+            world.files,
             self.queue,
             world.clock,
             log,

@@ -12,9 +12,9 @@ from runward.daemon.rundir.session_calls import told_by
 from runward.handlers.bundle.facts import NoDraft, Part
 from runward.handlers.bundle.order import BundleOrder
 from runward.handlers.bundle.parts import PARTS, RECEIPT, REPLAY, SUMMARY
+from runward.handlers.bundle.receipt import sealed
 from runward.handlers.bundle.receipt_body import receipt_body
 from runward.handlers.bundle.replay import Replay
-from runward.handlers.bundle.sealing import seal
 from runward.handlers.bundle.summarising import summary_of
 from runward.handlers.bundle.summary import summary_text
 from runward.handlers.unreadable import Unreadable
@@ -45,7 +45,7 @@ def make_on_demand(order: BundleOrder, directory: str) -> MadeBundle:
     replayed = _part(write_part(directory, REPLAY, lines))
     summary = _part(write_part(directory, SUMMARY, [summary_text(summary_of(replay)).encode()]))
     body = receipt_body(replay, (replayed, summary), (REPLAY, SUMMARY))
-    text, _ = seal(body, None, order.rules.form)
+    text = sealed(body, None, order.rules.form).text
     receipt = _part(write_part(directory, RECEIPT, [text]))
     return MadeBundle((replayed, summary, receipt), replay.problem)
 

@@ -103,6 +103,19 @@ def place_parts(directory: str, parts: Sequence[Part]) -> PartsPlaced | PartMiss
         os.close(descriptor)
 
 
+def remove_parts(directory: str, names: Sequence[str]) -> Unreadable | None:
+    """Take parts away for good. One that is not there is away already."""
+    try:
+        with opened(directory, DIRECTORY) as descriptor:
+            for name in names:
+                _remove(descriptor, name)
+            with opened(".", _LISTING, descriptor) as listing:
+                sync_directory(listing)
+    except OSError as error:
+        return None if error.errno in ABSENT else unreadable(error)
+    return None
+
+
 def parts_stand(directory: str, parts: Sequence[Part]) -> bool | None:
     """Whether each part has its name and its bytes; None where the directory can't be read."""
     try:

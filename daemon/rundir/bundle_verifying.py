@@ -21,10 +21,12 @@ from runward.handlers.bundle.signatures import NoLibrary, signature_state
 from runward.handlers.bundle.verify import (
     FileFacts,
     ReadReceipt,
+    Recorded,
     Unread,
     Verified,
     missing_part,
     read_receipt,
+    record_problems,
     replay_problems,
     summary_problems,
     verdict,
@@ -36,11 +38,16 @@ LARGEST_SUMMARY: Final = 16 << 20
 
 
 def verify_bundle(
-    directory: str, attempt: int, authorized: Callable[[], Collection[str]], require_signature: bool = False
+    directory: str,
+    attempt: int,
+    authorized: Callable[[], Collection[str]],
+    require_signature: bool = False,
+    recorded: Recorded | None = None,
 ) -> Verified | None:
     """Verify the bundle of an attempt in a directory. None where it has no RECEIPT.json. Raises `OSError`.
 
-    `authorized` gives the keys whose signatures count; it is called only if the receipt is signed.
+    `authorized` gives the keys whose signatures count; it is called only if the receipt is signed. The bundle is also
+    compared with what was `recorded` of it.
     """
     with opened(directory, ROOT) as within:
         content = _part(within, part_name(RECEIPT, attempt), LARGEST_RECEIPT)
@@ -52,6 +59,8 @@ def verify_bundle(
             receipt = read_receipt(content)
         hashes, problems = _replay(within, part_name(REPLAY, attempt), receipt)
         problems += _summary(within, part_name(SUMMARY, attempt), receipt)
+    if recorded is not None:
+        problems += record_problems(receipt, recorded)
     try:
         is_signed = receipt.fields is not None and receipt.fields.get("signature") is not None
         signature = signature_state(receipt.fields, authorized() if is_signed else ())

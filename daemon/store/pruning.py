@@ -107,7 +107,7 @@ class Slice(NamedTuple):
     """What goes in one transaction, and where the walk stands then; `place` is None behind the last one."""
 
     statements: Sequence[Statement]
-    sessions: int
+    keys: Sequence[str]
     place: Place | None
 
 
@@ -124,11 +124,11 @@ async def sessions_to_prune(
     """The next slice of the walk over sessions that ended before a moment, and were recorded before one (Unix seconds)."""
     found = await store.read(_CANDIDATES, (before, now - ASKED_LATELY, recorded_before, *place, most))
     if not found:
-        return Slice((), 0, None)
+        return Slice((), (), None)
     last = Place(as_float(found[-1][1]), as_int(found[-1][2]))
     keys = [str(key) for key, _, _, goes in found if goes]
     if not keys:
-        return Slice((), 0, last)
+        return Slice((), (), last)
     events = await store.read(_EVENTS, (listed(keys),))
     ends: dict[str, tuple[int, str]] = {}
     for seq, digest, session, key in sorted(events, key=lambda row: as_int(row[0])):
@@ -143,7 +143,7 @@ async def sessions_to_prune(
     statements += [Statement(sql, rows) for sql in _OF_SESSIONS]
     statements.append(Statement(_SESSION, rows, exact=True))
     statements += await _without(store, {as_int(seq): str(digest) for seq, digest, _, _ in events})
-    return Slice(statements, len(keys), last)
+    return Slice(statements, keys, last)
 
 
 async def loose_to_prune(store: Store, place: LoosePlace, before: float, most: int, now: float) -> LooseSlice:

@@ -33,9 +33,9 @@ from runward.handlers.bundle.facts import Draft, DraftOf, NoDraft
 from runward.handlers.bundle.facts import Part as BundlePart
 from runward.handlers.bundle.order import BundleOrder, load_order
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name, part_names
+from runward.handlers.bundle.receipt import sealed
 from runward.handlers.bundle.receipt_body import receipt_body
 from runward.handlers.bundle.replay import Replay
-from runward.handlers.bundle.sealing import seal
 from runward.handlers.bundle.summarising import summary_of
 from runward.handlers.bundle.summary import Summary, dump_summary, summary_text
 from runward.handlers.unreadable import Unreadable
@@ -164,12 +164,12 @@ class Bundles(Part):
         cleared = self.files.clear_parts(order.directory, [name])
         if cleared is not None:
             return GONE if isinstance(cleared, Gone) else cleared.why
-        text, digest = seal(body, prev, order.rules.form)
-        part = self.files.write_part(order.directory, name, [text])
+        receipt = sealed(body, prev, order.rules.form)
+        part = self.files.write_part(order.directory, name, [receipt.text])
         if not isinstance(part, BundlePart):
             return GONE if isinstance(part, Gone) else part.why
         point("bundle.receipt.after")
-        return Sealed(digest, prev, part)
+        return Sealed(receipt.receipt_hash, prev, part)
 
     def _put_off(self, result: JobResult, why: str) -> JobResult:
         """The job is decided again later: what it drafted may be gone by then."""

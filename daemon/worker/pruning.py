@@ -1,12 +1,13 @@
 """Retention: the record of sessions that ended long ago is pruned, in slices that no verdict waits for.
 
 What somebody asked for is read from its table, so that a successor goes on where a daemon ended. What the settings want
-needs no row: the daemon looks at its start and then once a day. Run directories are never touched.
+needs no row: the daemon looks at its start and then once a day. Run directories are never touched. In our own state
+replays and summaries go just before the record of their session, so that none is left where a daemon is killed between.
 """
 
 import math
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final
@@ -16,11 +17,12 @@ import structlog
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files
 from runward.daemon.queue.queue import Queue
 from runward.daemon.store import pruning, pruning_chains
 from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import prunings
+from runward.daemon.store.tables import prunings, receipts
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
 from runward.daemon.worker.clock_trust import ClockTrust, Doubt, moment, patience
 from runward.daemon.worker.part import Part
@@ -47,6 +49,7 @@ class Pruner(Part):
     wakes_on: ClassVar = (PruneSessions,)
 
     store: Store
+    files: Files
     queue: Queue
     clock: Clock
     log: structlog.typing.FilteringBoundLogger
@@ -129,7 +132,7 @@ class Pruner(Part):
         while place is not None:
             await slices.begin()
             pruned = await self._prune_sessions(place, before, event, slices.size)
-            sessions, place = sessions + pruned.sessions, pruned.place
+            sessions, place = sessions + len(pruned.keys), pruned.place
             await slices.end()
         await self._prune_chains(before, slices)
         loose: LoosePlace | None = FIRST_LOOSE
@@ -151,12 +154,22 @@ class Pruner(Part):
             found = await pruning.sessions_to_prune(
                 self.store, place, before, recorded_before, most, self.clock.now()
             )
-            if found.sessions:
-                count = [] if event is None else [prunings.counted(event, found.sessions)]
+            if found.keys:
+                await self._remove_parts(found.keys)
+                count = [] if event is None else [prunings.counted(event, len(found.keys))]
                 await self.store.run([*found.statements, *count], "prune")
             return found
 
         return await self.queue.beside(some)
+
+    async def _remove_parts(self, keys: Sequence[str]) -> None:
+        """Take the replays and summaries of these sessions out of our own state. The receipts stay."""
+        for directory, names in await receipts.own_places(self.store, keys):
+            self.files.check_epoch(self.store.epoch)
+            going = [name for name in names if not name.startswith("RECEIPT.")]
+            left = await in_thread(self.files.remove_parts, directory, going)
+            if left is not None:
+                self.log.warning("prune.parts_left", directory=directory, why=left.why)
 
     async def _prune_chains(self, before: float, slices: Slices) -> None:
         """Prune chain runs of which no session is left, then the firings that began none."""

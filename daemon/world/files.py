@@ -188,6 +188,9 @@ class RealFiles:
     ) -> PartsPlaced | PartMissing | Unreadable | Gone:
         return self._in_place(directory, lambda place: bundle_parts.place_parts(place, parts))
 
+    def remove_parts(self, directory: str, names: Sequence[str]) -> Unreadable | None:
+        return bundle_parts.remove_parts(self._place(directory), names)
+
     def _in_place(self, directory: str, act: Callable[[str], _Found]) -> _Found | Unreadable:
         """Do something in the directory of a bundle: below a root only if that is itself; our own is made first."""
         if os.path.isabs(directory):

@@ -5,11 +5,13 @@ numbers beyond 64 bits are floats. The form `rfc8785` is RFC 8785. What has no c
 """
 
 import json
+from collections.abc import Callable
 from hashlib import sha256
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
+from runward.config.bundle import CanonicalForm
 from runward.config.json_value import JsonValue
 from runward.config.problem import Location, dotted
 from runward.handlers.bundle.refused_json import (
@@ -22,7 +24,7 @@ from runward.handlers.bundle.refused_json import (
     integer_text,
 )
 
-Form: TypeAlias = Literal["seed", "rfc8785"]
+Form: TypeAlias = CanonicalForm
 
 FORMS: Final[tuple[Form, ...]] = ("seed", "rfc8785")
 LEAST: Final = -(2**63)
@@ -32,6 +34,9 @@ MOST_EXACT: Final = 2**53 - 1
 """The largest whole number of RFC 8785."""
 LONGEST_SEARCHED: Final = 4 << 20
 """Characters of a text in which the place of what is refused is looked for."""
+_SHORT_NUMBER: Final = 24
+_NUMBERS_KEPT: Final = 4096
+_Number = TypeVar("_Number")
 _SIMPLE: Final = frozenset({str, bool, type(None)})
 
 
@@ -167,8 +172,24 @@ def _constant(text: str) -> JsonValue:
     raise Refused(f"{text} is not a JSON number")
 
 
+class _Read(dict[str, _Number]):
+    """Short numbers that were read, by their text: a long list of the same ones is read without a call for each."""
+
+    def __init__(self, read: Callable[[str], _Number]) -> None:
+        self._read = read
+
+    def __missing__(self, text: str) -> _Number:
+        number = self._read(text)
+        if len(text) <= _SHORT_NUMBER and len(self) < _NUMBERS_KEPT:
+            self[text] = number
+        return number
+
+
 _DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_pairs, parse_float=_float, parse_int=integer_text, parse_constant=_constant
+    object_pairs_hook=_pairs,
+    parse_float=_Read(_float).__getitem__,
+    parse_int=_Read(integer_text).__getitem__,
+    parse_constant=_constant,
 )
 _SEED: Final = msgspec.json.Encoder(order="deterministic").encode
 

@@ -1,11 +1,8 @@
 """Which values of a replay's line are not there in full: what was redacted or cut, as the line itself names it."""
 
-from typing import Final
-
 from runward.config.json_value import JsonValue
-
-REDACTED: Final = "[redacted]"
-ELLIPSIS: Final = "…"
+from runward.handlers.bundle.cutting import ELLIPSIS
+from runward.handlers.secrets import REDACTED
 
 
 def is_redacted(event: dict[str, JsonValue], key: str) -> bool:

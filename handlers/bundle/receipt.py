@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -88,10 +88,23 @@ def receipt_hash(fields: Mapping[str, JsonValue], form: Form) -> str:
     return hash_of({key: value for key, value in fields.items() if key not in _OUTSIDE_THE_HASH}, form)
 
 
-def sealed(fields: Mapping[str, JsonValue], form: Form) -> dict[str, JsonValue]:
-    """The unsigned receipt with its form and hash. Raises `NotCanonical`."""
-    whole: dict[str, JsonValue] = {**fields, "schema": SCHEMA, "canonical_form": form}
-    return {**whole, "receipt_hash": receipt_hash(whole, form), "signature": None}
+class SealedReceipt(NamedTuple):
+    """An unsigned receipt, whole, and its hash."""
+
+    fields: dict[str, JsonValue]
+    receipt_hash: str
+
+    @property
+    def text(self) -> bytes:
+        """Its one text."""
+        return receipt_text(self.fields)
+
+
+def sealed(fields: Mapping[str, JsonValue], prev: str | None, form: Form) -> SealedReceipt:
+    """The receipt that follows `prev` in the chain, with its form and its hash. Raises `NotCanonical`."""
+    whole: dict[str, JsonValue] = {**fields, "schema": SCHEMA, "canonical_form": form, "prev": prev}
+    digest = receipt_hash(whole, form)
+    return SealedReceipt({**whole, "receipt_hash": digest, "signature": None}, digest)
 
 
 def file_entry(sha256_hex: str, size: int) -> JsonValue:

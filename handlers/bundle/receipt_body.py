@@ -1,14 +1,12 @@
-"""The receipt of an attempt before it is sealed: all of its fields but `prev`, its own hash and the signature."""
+"""The receipt of an attempt before it is sealed: what the replay and the verdict say."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.facts import Part
+from runward.handlers.bundle.receipt import file_entry
 from runward.handlers.bundle.replay import CallRecord, Replay
 from runward.handlers.journal.lines import iso_time
-
-SCHEMA: Final = "runward-receipt-v1"
 
 
 def receipt_body(replay: Replay, parts: Sequence[Part], plain_names: Sequence[str]) -> dict[str, JsonValue]:
@@ -28,17 +26,14 @@ def receipt_body(replay: Replay, parts: Sequence[Part], plain_names: Sequence[st
         },
         "final_confidence": replay.confidence,
         "policy_bundle_id": replay.policy_bundle_id,
-        "schema": SCHEMA,
         "layout": order.layout,
         "attempt": order.attempt,
         "status": order.verdict.status,
         "reason_code": order.verdict.reason_code,
         "delivery": order.verdict.delivery,
         "event_hash": order.verdict.hash,
-        "canonical_form": order.rules.form,
         "files": {
-            name: {"sha256": f"sha256:{part.sha256}", "size": part.size}
-            for name, part in zip(plain_names, parts, strict=True)
+            name: file_entry(part.sha256, part.size) for name, part in zip(plain_names, parts, strict=True)
         },
     }
 

@@ -24,12 +24,17 @@ from runward.handlers.bundle.calls import (
 )
 from runward.handlers.bundle.canonical import NotCanonical, canonical_bytes
 from runward.handlers.bundle.edits import Edits
+from runward.handlers.bundle.many_values import MOST_VALUES, OF_A_LINE, has_more_values
 from runward.handlers.bundle.order import BundleOrder
 from runward.handlers.bundle.redaction import Redaction
 from runward.handlers.bundle.shown import DEEPEST, Showing, is_deeper
 from runward.handlers.bundle.verification_runs import VerificationRuns
 from runward.handlers.events import Status
 from runward.handlers.journal.lines import iso_time
+
+TOO_MANY: Final = f"has more than {MOST_VALUES - OF_A_LINE:,} values"
+"""The problem of a value that no reader of the replay would take."""
+_MOST_SHOWN: Final = MOST_VALUES - OF_A_LINE
 
 MOST_PROBLEMS: Final = 20
 """Problems that are named; further ones are counted."""
@@ -257,7 +262,9 @@ class Replay:
         if problem is None:
             try:
                 text = canonical_bytes(value, self.order.rules.form)
-                return _Hashed(f"sha256:{sha256(text).hexdigest()}", None, text)
+                if not has_more_values(text, _MOST_SHOWN):
+                    return _Hashed(f"sha256:{sha256(text).hexdigest()}", None, text)
+                problem = TOO_MANY
             except NotCanonical as error:
                 problem = str(error)
         self._wrong(place, problem)
@@ -268,7 +275,7 @@ class Replay:
         if problem is None:
             return self._showing.fields(fields)
         try:
-            if is_deeper(fields[key], DEEPEST):
+            if problem == TOO_MANY or is_deeper(fields[key], DEEPEST):
                 raise NotCanonical(problem)
             shown = self._showing.fields(fields)
             canonical_bytes(shown, self.order.rules.form)

@@ -200,7 +200,7 @@ class ReplayCheck:
             self._say(number, hash_key, f"the {of} has no canonical form, so its hash cannot be right")
         else:
             self._say(
-                number, hash_key, f"the {of} was changed: its hash is {computed}, not {quoted_hash(stated)}"
+                number, hash_key, f"`{of}` was changed: its hash is {computed}, not {quoted_hash(stated)}"
             )
         return stated
 

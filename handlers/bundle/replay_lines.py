@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.canonical import NotCanonical, parse
 from runward.handlers.bundle.canonical_line import canonical_object
+from runward.handlers.bundle.many_values import MOST_VALUES, has_more_values
 
 LONGEST_LINE: Final = 64 << 20
 """Bytes of a line that are read."""
@@ -39,6 +40,8 @@ def read_line(line: RawLine) -> ReplayLine:
         return ReplayLine(line.number, None, f"longer than {LONGEST_LINE >> 20} MiB: it is not read")
     if not line.content.strip():
         return ReplayLine(line.number, None)
+    if has_more_values(line.content):
+        return ReplayLine(line.number, None, f"more than {MOST_VALUES:,} values: it is not read")
     known = canonical_object(line.content, MAX_DEPTH)
     if known is not None:
         return ReplayLine(line.number, known, None, line.content)

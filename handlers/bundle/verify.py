@@ -13,7 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.bundle.bundle_problem import BundleProblem
 from runward.handlers.bundle.canonical import NotCanonical, has_plain_numbers, parse
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY
-from runward.handlers.bundle.receipt import receipt_hash, receipt_text
+from runward.handlers.bundle.receipt import file_entry, receipt_hash, receipt_text
 from runward.handlers.bundle.receipt_compare import differences
 from runward.handlers.bundle.receipt_fields import ReceiptForm, field_problems, form_of, hash_form_of
 from runward.handlers.bundle.replay_check import quoted_hash
@@ -35,6 +35,13 @@ class FileFacts(NamedTuple):
 
     sha256: str | None
     size: int
+
+
+class Recorded(NamedTuple):
+    """What the store recorded of a bundle: the receipt's hash, and the other parts by their plain names."""
+
+    receipt_hash: str
+    files: dict[str, FileFacts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +173,24 @@ def _file(receipt: ReadReceipt, part: str, found: FileFacts) -> Iterator[BundleP
     if entry.get("sha256") != stated:
         message = f"the file was changed: its hash is {stated}, not {quoted_hash(entry.get('sha256'))}"
         yield BundleProblem(part, None, f"files.{part}.sha256", message)
+
+
+def record_problems(receipt: ReadReceipt, recorded: Recorded) -> Iterator[BundleProblem]:
+    """Whether a receipt is the one that the store recorded: one that was made anew is right by itself alone."""
+    if receipt.fields is None:
+        return  # it was said that it cannot be read
+    stated = receipt.fields.get("receipt_hash")
+    if stated != recorded.receipt_hash:
+        message = f"the store recorded {recorded.receipt_hash}, not {quoted_hash(stated)}"
+        yield BundleProblem(RECEIPT, None, "receipt_hash", message)
+    files = receipt.fields.get("files")
+    for part, file in recorded.files.items():
+        entry = files.get(part) if isinstance(files, dict) else None
+        if entry != file_entry(str(file.sha256), file.size):
+            message = (
+                f"the store recorded sha256:{file.sha256} and {file.size} bytes, not what {RECEIPT} says"
+            )
+            yield BundleProblem(part, None, f"files.{part}", message)
 
 
 def missing_part(part: str, why: str) -> BundleProblem:

@@ -1,15 +1,20 @@
 """The calls of a native run: REPLAY events without hashes, which the run itself writes to `trace.jsonl`.
 
-Its `SessionStart` and `SessionEnd` only say what Runward can't know: the issue, the policy and the confidence.
+Its `SessionStart` and `SessionEnd` only say what Runward can't know: the issue, the policy and the confidence. Where
+the trace names no issue, it is the `issue_number` in the metadata of `run.json`.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Told
+from runward.handlers.bundle.calls import Place, Stated, Told
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, Stateless
+from runward.handlers.layouts.foreign_values import document_object
+from runward.handlers.layouts.native import RUN
 from runward.handlers.layouts.replay_calls import told_by_events
+from runward.handlers.layouts.scanner import Complaint, Document
+from runward.handlers.layouts.told_values import whole_in
 
 TRACE: Final = "trace.jsonl"
 
@@ -21,9 +26,17 @@ class NativeCalls(Stateless):
         """What further lines tell."""
         return told_by_events(source, lines)
 
+    def see(self, document: Document) -> Iterator[Told]:
+        """The issue that the launcher kept with the run. What is wrong with the file is said where it is judged."""
+        run = document_object(document) if document.name == RUN else {}
+        metadata = {} if isinstance(run, Complaint) else run.get("metadata")
+        issue = whole_in(metadata.get("issue_number")) if isinstance(metadata, dict) else None
+        if issue is not None:
+            yield Stated(Place(RUN, 0, 0, 0), issue_number=issue)
+
 
 def _start(_name: str, _state: JsonValue) -> CallReader:
     return NativeCalls()
 
 
-CALLS: Final = CallLayout(_start, logs=(TRACE,))
+CALLS: Final = CallLayout(_start, logs=(TRACE,), documents=(RUN,))

@@ -202,6 +202,7 @@ async def _prune_half(name: str, place: Scratch, sessions: int) -> Figure:
         supervisor = running.supervisor
         pruner = Pruner(
             running.store,
+            supervisor.pruner.files,
             supervisor.queue,
             SystemClock(),
             _SILENT,

@@ -4,7 +4,8 @@ Everything is in a scratch directory. Five runs: a git checkout that is tested a
 one that exits 0 without its required artifact; one that misses an optional one; one that crashes; one
 that ran while the daemon was down. Four sessions, which `agents.py` writes as Claude Code and Codex do:
 one each that is killed, one that delivers what a rule of the settings asks for, one that doesn't.
-A chain over pull requests comes last (`pull_requests.py`). Exits 1 if any verdict is not the expected one.
+The bundle of one of them, and a run of CTCP, are checked (`bundles.py`). A chain over pull requests comes last
+(`pull_requests.py`). Exits 1 if anything is not as expected.
 """
 
 import json
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.demo import pull_requests
+from tests.demo import bundles, pull_requests
 
 AGENTS = Path(__file__).with_name("agents.py")
 RUNWARD = Path(sys.executable).with_name("runward")
@@ -419,6 +420,7 @@ def main() -> int:
         demo.runward("why", "silent-reviewer")
         print(f"\n$ runward why {KILLED}", flush=True)
         demo.runward("why", KILLED)
+        wrong += bundles.show(demo, SESSION_STORIES[0].session_id)
         wrong += pull_requests.show(demo, repository)
     finally:
         demo.stop_daemon(daemon)
@@ -431,9 +433,9 @@ def main() -> int:
         print(f"  {journal}  ({lines} lines, and REPLAY.jsonl beside it)")
     print(f"\nKept for you to look at; remove it with: rm -r {place}")
     if wrong:
-        print("\nNot the expected verdicts:", *wrong, sep="\n  ", file=sys.stderr)
+        print("\nNot as expected:", *wrong, sep="\n  ", file=sys.stderr)
         return 1
-    print("\nAll nine verdicts and both chain runs are as expected.")
+    print("\nAll nine verdicts, the bundle and both chain runs are as expected.")
     return 0
 
 

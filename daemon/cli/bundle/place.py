@@ -1,17 +1,22 @@
 """From what people type to the bundle that they mean: a directory, a file, or a session's own."""
 
 import os
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+if TYPE_CHECKING:
+    from runward.daemon.store.reading_bundles import BundleRow
+    from runward.handlers.bundle.verify import Recorded
+
 
 class BundlePlace(NamedTuple):
-    """Where a bundle lies; `session_id` is None for a directory that was named."""
+    """Where a bundle lies; `session_id` is None for a directory that was named. `recorded` is what the store has of it."""
 
     directory: str
     attempt: int
     session_id: str | None
+    recorded: "Recorded | None" = None
 
 
 def bundle_place(context: click.Context, target: str, attempt: int | None) -> BundlePlace:
@@ -30,8 +35,23 @@ def _of_session(context: click.Context, text: str, attempt: int | None) -> Bundl
     from runward.daemon.cli.session.journal_place import journal_place
     from runward.daemon.cli.shell.context import settings_in_force, store_to_read
     from runward.daemon.cli.shell.finding import find_session
+    from runward.daemon.store.reading_bundles import bundle_of
 
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = find_session(connection, settings, text)
-    return BundlePlace(journal_place(settings.state_dir, row), attempt or row.attempt, row.session_id)
+        number = attempt or row.attempt
+        found = bundle_of(connection, row.key, number)
+    recorded = None if found is None else _recorded(found)
+    return BundlePlace(journal_place(settings.state_dir, row), number, row.session_id, recorded)
+
+
+def _recorded(row: "BundleRow") -> "Recorded | None":
+    from runward.handlers.bundle.parts import REPLAY, SUMMARY, part_name
+    from runward.handlers.bundle.verify import FileFacts, Recorded
+
+    if row.receipt_hash is None:
+        return None
+    plain = {part_name(name, row.attempt): name for name in (REPLAY, SUMMARY)}
+    files = {plain[each.name]: FileFacts(each.sha256, each.size) for each in row.parts if each.name in plain}
+    return Recorded(row.receipt_hash, files)

@@ -1,6 +1,5 @@
 """`receipt verify`: the answer for a directory or a session, for people and for programs."""
 
-import os
 from collections.abc import Sequence
 
 import click
@@ -9,7 +8,7 @@ from runward.config.counting import counted
 from runward.daemon.cli.bundle.place import BundlePlace, bundle_place
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell.context import read_settings_of
-from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
+from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
 from runward.daemon.rundir.bundle_verifying import verify_bundle
 from runward.handlers.bundle.signatures import AUTHORIZED
 from runward.handlers.bundle.verify import Verified
@@ -29,7 +28,11 @@ def answer_of(
     place = bundle_place(context, target, attempt)
     try:
         answer = verify_bundle(
-            place.directory, place.attempt, lambda: _authorized(context, keys), require_signature
+            place.directory,
+            place.attempt,
+            lambda: _authorized(context, keys),
+            require_signature,
+            place.recorded,
         )
     except OSError as error:
         fail(f"{place.directory} can't be read: {error.strerror}", NOT_FOUND)
@@ -40,18 +43,12 @@ def answer_of(
 
 def _authorized(context: click.Context, keys: Sequence[str]) -> frozenset[str]:
     """The keys that were given, and our own if this machine has any."""
-    from runward.daemon.disk.receipt_keys import KeyRefused, own_public_keys
+    from runward.daemon.cli.bundle.own_keys import own_keys_that_count
 
     settings = read_settings_of(context.find_root().obj["config"]).value
     if settings is None:
         return frozenset(keys)
-    try:
-        return own_public_keys(settings.state_dir, os.environ).union(keys)
-    except KeyRefused as refused:
-        note(f"our own keys don't count here: {refused}")
-    except OSError as error:
-        note(f"our own keys can't be read: {error.filename}: {error.strerror}")
-    return frozenset(keys)
+    return own_keys_that_count(settings.state_dir).union(keys)
 
 
 def _no_receipt(place: BundlePlace) -> str:

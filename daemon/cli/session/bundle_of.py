@@ -17,6 +17,7 @@ from runward.handlers.bundle.next_steps import next_steps
 from runward.handlers.bundle.order import BundleOrder, Verdict
 from runward.handlers.bundle.stretches import stretch_of
 from runward.handlers.bundle.summary import load_summary, summary_json
+from runward.handlers.bundle.verify import SignatureState
 from runward.handlers.journal.place import journal_directory
 
 BundleState: TypeAlias = Literal["on_demand", "pending", "written", "failed"]
@@ -60,8 +61,8 @@ def session_bundle(
     return SessionBundle("pending", number, place)
 
 
-def bundle_json(bundle: SessionBundle | None) -> JsonValue:
-    """The bundle as `session show --json` prints it."""
+def bundle_json(bundle: SessionBundle | None, state: str) -> JsonValue:
+    """The bundle as `session show --json` prints it; `state` is the state directory, where our keys are."""
     if bundle is None:
         return None
     row = bundle.row
@@ -77,7 +78,7 @@ def bundle_json(bundle: SessionBundle | None) -> JsonValue:
         "receipt_hash": None if row is None else row.receipt_hash,
         "prev": None if row is None else row.prev,
         "valid": is_valid(bundle),
-        "signature": None if row is None or row.receipt_hash is None else "absent",
+        "signature": _signature(bundle, state),
         "problem": bundle.problem,
         "summary": _summary(row),
     }
@@ -160,6 +161,24 @@ def _about(row: SessionRow) -> tuple[str | None, tuple[int, int] | None]:
         return None, None
     cwd, _, _, given, made = json.loads(row.about)
     return cwd, None if given is None or made is None else (given, made)
+
+
+def _signature(bundle: SessionBundle, state: str) -> SignatureState | None:
+    """What the signature of the receipt that lies there is worth; None without a receipt, or a library that checks it."""
+    from runward.daemon.cli.bundle.own_keys import own_keys_that_count
+    from runward.daemon.rundir.bundle_verifying import receipt_fields
+    from runward.handlers.bundle.signatures import NoLibrary, signature_state
+
+    if bundle.state != "written":
+        return None
+    try:
+        fields = receipt_fields(bundle.directory, bundle.attempt)
+        if fields is None:
+            return None
+        is_signed = fields.get("signature") is not None
+        return signature_state(fields, own_keys_that_count(state) if is_signed else ())
+    except (NoLibrary, OSError):
+        return None
 
 
 def _summary(row: BundleRow | None) -> JsonValue:

@@ -1,4 +1,4 @@
-"""`runward schema`: JSON Schemas of the files that people write, for editors."""
+"""`runward schema`: JSON Schemas of the files that people and programs write."""
 
 import click
 
@@ -11,7 +11,7 @@ from runward.daemon.cli.terminal.output import print_json
 @click.argument("name", type=click.Choice(SCHEMAS))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, as it does anyway.")
 def schema(name: str, as_json: bool) -> None:
-    """The JSON Schema of a file that people write.
+    """The JSON Schema of a file that people or programs write; `replay` is one line of a REPLAY.jsonl.
 
     \b
     Example:

@@ -1,6 +1,6 @@
 """The receipts: one for each attempt of a live session, in one chain; and the parts that are still to be put in place."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pydantic_core import from_json, to_json
@@ -64,6 +64,18 @@ async def unplaced(store: Store, most: int) -> list[UnplacedBundle]:
             str(facts),
         )
         for seq, key, attempt, directory, parts, prev, facts in rows
+    ]
+
+
+async def own_places(store: Store, keys: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """The directories in our own state with the bundles of these sessions, each with the names of its parts."""
+    rows = await store.read(
+        "select directory, parts from receipts where session_key in (select value from json_each(?))"
+        " and directory not like '/%'",
+        (listed(keys),),
+    )
+    return [
+        (str(directory), tuple(part.name for part in load_parts(str(parts)))) for directory, parts in rows
     ]
 
 

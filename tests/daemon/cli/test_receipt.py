@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 from base64 import b64decode
 from pathlib import Path
 
@@ -109,6 +110,39 @@ def test_a_line_over_64_mib_is_a_problem_and_later_lines_count(place: Place) -> 
         (4, "'X' comes after Se"),
     ]
     assert shown["events"] == 3
+
+
+@pytest.mark.prove
+def test_a_repeated_key_beside_a_long_list_is_told_in_seconds(place: Place) -> None:
+    path = place.directory / "long.jsonl"
+    path.write_bytes(
+        b'{"event":"SessionStart","event":"x","l":[' + b"0," * 1_900_000 + b"1" * 300 + b"," + b"0]}\n"
+    )
+    began = time.monotonic()
+    refused = place.call("replay", "check", str(path))
+    assert refused.code == 1
+    assert "the key 'event' appears twice" in refused.out
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("unit", [b"0,", b"{},", b'"ab",'])
+def test_a_line_of_too_many_values_is_a_problem_and_later_lines_count(place: Place, unit: bytes) -> None:
+    path = place.directory / "long.jsonl"
+    many = b'{"event":"X","l":[' + unit * 2_000_000 + b"0]}"
+    path.write_bytes(b'{"event":"SessionStart","session_id":"s"}\n' + many + b'\n{"event":"SessionEnd"}\n')
+    shown = place.call("replay", "check", str(path), "--json").object()
+    assert shown["problems"] == [
+        {"line": 2, "message": "more than 2,000,000 values: it is not read", "severity": "error"}
+    ]
+    assert shown["events"] == 2
+
+
+def test_commas_in_a_text_are_no_values(place: Place) -> None:
+    path = place.directory / "long.jsonl"
+    text = json.dumps("a,[{\\" + '"' + "," * 2_000_001).encode()
+    many = b'{"event":"ToolCall","id":"a","params":' + text + b"}"
+    path.write_bytes(b'{"event":"SessionStart","session_id":"s"}\n' + many + b'\n{"event":"SessionEnd"}\n')
+    assert place.call("replay", "check", str(path), "--json").object()["valid"] is True
 
 
 def test_a_terminal_obeys_nothing_in_a_problem(place: Place) -> None:

@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 from tests.daemon.cli.calling import Place
 
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.receipt import receipt_text, sealed
+from runward.handlers.bundle.signatures import SecretKey, sign
+
 PARTS = ["PR_SUMMARY.md", "RECEIPT.json", "REPLAY.jsonl"]
 
 
@@ -76,6 +80,77 @@ def test_a_bundle_is_verified_where_it_lies_and_where_it_is_exported(worked: Pla
         said = worked.call("receipt", "verify", str(tmp_path / "b"))
         assert said.code == 1, name
         (tmp_path / "b" / name).write_bytes(before)
+
+
+def test_a_receipt_that_was_made_anew_is_not_the_one_that_the_store_recorded(worked: Place) -> None:
+    receipt = worked.runs / "same/RECEIPT.json"
+    before = receipt.read_bytes()
+    fields = json.loads(before)
+    try:
+        receipt.write_bytes(sealed({**fields, "delivery": "skipped"}, fields["prev"], "seed").text)
+        assert worked.call("receipt", "verify", str(worked.runs / "same")).code == 0, "by itself it is right"
+        said = worked.call("receipt", "verify", "same", "--json")
+        assert said.code == 1
+        (problem,) = said.items("problems")
+        assert (problem["part"], problem["field"]) == ("RECEIPT.json", "receipt_hash")
+        assert f"the store recorded {fields['receipt_hash']}" in str(problem["message"])
+    finally:
+        receipt.write_bytes(before)
+    assert worked.call("receipt", "verify", "same", "--attempt", "1").code == 0
+
+
+def test_another_bundle_in_the_place_of_a_sessions_own_is_found(worked: Place) -> None:
+    kept = {name: (worked.runs / "same" / name).read_bytes() for name in PARTS}
+    try:
+        for name in PARTS:
+            (worked.runs / "same" / name).write_bytes((worked.runs / "one" / name).read_bytes())
+        said = worked.call("receipt", "verify", "same", "--json")
+        assert said.code == 1
+        assert {str(each["part"]) for each in said.items("problems")} == set(PARTS)
+    finally:
+        for name, content in kept.items():
+            (worked.runs / "same" / name).write_bytes(content)
+
+
+def test_a_sessions_receipt_and_replay_are_found_by_every_form_of_its_id(worked: Place) -> None:
+    for form in ("one", "@last"):
+        assert worked.call("receipt", "verify", form).code == 0
+        checked = worked.call("replay", "check", form, "--json")
+        assert (checked.code, checked.object()["valid"]) == (0, True)
+        assert worked.call("replay", "check", form, "--attempt", "1").code == 0
+    for command in (("receipt", "verify"), ("replay", "check")):
+        assert worked.call(*command, "nobody").code == 3
+        assert worked.call(*command, "one", "--attempt", "2").code == 3
+
+
+def test_a_session_shows_what_the_signature_of_its_receipt_is_worth(worked: Place) -> None:
+    receipt = worked.runs / "same/RECEIPT.json"
+    before = receipt.read_bytes()
+    states = []
+    signed = sign(json.loads(before), SecretKey("ed25519", b"\7" * 32))["signature"]
+    try:
+        for signature in (None, "sig:ed25519:x", signed):
+            receipt.write_bytes(receipt_text({**json.loads(before), "signature": signature}))
+            shown = worked.call("session", "show", "same", "--json").object()["bundle"]
+            assert isinstance(shown, dict)
+            states.append(shown["signature"])
+    finally:
+        receipt.write_bytes(before)
+    assert states == ["absent", "invalid", "unknown_key"]
+
+
+def test_an_issue_stands_in_the_metadata_of_a_run_unless_its_trace_names_one(place: Place) -> None:
+    for name, more in (("told", trace("1 passed")), ("kept", ""), ("text", "")):
+        issue: JsonValue = "7" if name == "text" else 7
+        run = place.add_run(name, metadata={"issue_number": issue})
+        (run / "trace.jsonl").write_text(more)
+        place.end_run(name, 0)
+    place.daemon_once()
+    issues = {
+        name: json.loads((place.runs / name / "RECEIPT.json").read_text())["issue_number"]
+        for name in ("told", "kept", "text")
+    }
+    assert issues == {"told": 42, "kept": 7, "text": None}
 
 
 def test_an_export_replaces_nothing_without_force(worked: Place, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from runward.daemon.inbox.spool import put
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.watch.hints import Why
 from runward.daemon.worker import following, turn
+from runward.daemon.worker.answering import Bundled, no_bundles
 from runward.daemon.worker.remembered import dump_remembered, load_remembered
 from runward.daemon.world.files import RealFiles
 from runward.handlers.facts import Declarations, Ruled, RuledPlaybook
@@ -46,6 +47,7 @@ class Home:
         self.further: tuple[Root, ...] = ()
         self.history = history
         self.playbooks: dict[str, str] = {}
+        self.bundled: Bundled = no_bundles
 
     def open(self) -> AbstractAsyncContextManager[Daemon]:
         root = Root("claude", str(self.projects), "claude-code", self.history)
@@ -56,6 +58,7 @@ class Home:
             declared=lambda playbook, agent: Declarations((ExpectedArtifact("review", "review.md"),), None),
             ruled=self._ruled,
             roots=(root, *self.further),
+            bundled=self.bundled,
         )
 
     def _ruled(self, question: RuledPlaybook) -> Ruled:

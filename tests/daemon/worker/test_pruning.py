@@ -10,10 +10,12 @@ from tests.daemon.worker.damaged_journals import begin, finish
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.daemon.worker.test_following import KEY, Home
 
+from runward.config.bundle import BundleRules
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.hash_chain import BrokenChain, ChainedEvent, Head, follow
 from runward.daemon.store.transaction import Statement
+from runward.handlers.bundle.parts import PARTS
 from runward.handlers.events import PruneRequested
 
 DAY: Final = 86_400.0
@@ -307,3 +309,52 @@ async def test_free_pages_are_given_back_to_the_disk(tmp_path: Path) -> None:
         assert await running.rows("pragma freelist_count") == [(0,)]
         ((after,),) = await running.rows("pragma page_count")
         assert int(str(after)) < int(str(before)) - 40
+
+
+async def test_a_pruned_sessions_replay_and_summary_go_from_our_own_state_and_its_receipt_stays(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path)
+    home.bundled = lambda _: BundleRules()
+    home.transcript.prompt("do it")
+    home.transcript.text("done")
+    async with home.open() as running:
+        home.write()
+        native = await run(tmp_path, running, "old")
+        await home.rest(running)
+        await running.supervisor.outbox.sweep()
+        await running.supervisor.bundles.drain()
+        ((directory,),) = await running.rows(f"select directory from receipts where session_key = '{KEY}'")
+        place = running.state / str(directory)
+        assert _parts_in(place) == _parts_in(native) == ["PR_SUMMARY.md", "RECEIPT.json", "REPLAY.jsonl"]
+        (place / "PR_SUMMARY.md").unlink()  # as where a daemon was killed in the middle of it
+        receipts = await running.rows("select * from receipts")
+        home.clock.move(100 * DAY)
+        await prune(running, DAY)
+        assert KEY in await tombs(running)
+        assert _parts_in(place) == ["RECEIPT.json"]
+        assert (place / "events.jsonl").exists()
+        assert len(_parts_in(native)) == 3, "the run directory is the user's"
+        assert await running.rows("select * from receipts") == receipts
+
+
+async def test_a_session_whose_bundle_is_not_in_its_place_yet_is_not_pruned(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.bundled = lambda _: BundleRules()
+    home.transcript.prompt("do it")
+    home.transcript.text("done")
+    async with home.open() as running:
+        home.write()
+        await home.rest(running)
+        await running.supervisor.outbox.sweep()
+        assert await running.rows("select placed_at from receipts") == [(None,)]
+        home.clock.move(100 * DAY)
+        await prune(running, DAY)
+        assert await tombs(running) == []
+        await running.supervisor.bundles.drain()
+        await prune(running, DAY, "again")
+        assert await tombs(running) == [KEY]
+
+
+def _parts_in(directory: Path) -> list[str]:
+    return sorted(each.name for each in directory.iterdir() if each.name in PARTS)

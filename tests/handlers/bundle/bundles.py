@@ -193,7 +193,6 @@ def bundle(seed: int, form: Form = "seed", *, plain: bool = False) -> Bundle:
             REPLAY: file_entry(hashlib.sha256(replay).hexdigest(), len(replay)),
             SUMMARY: file_entry(hashlib.sha256(summary).hexdigest(), len(summary)),
         },
-        "prev": chance.choice([None, hash_of(seed, form)]),
     }
-    fields = sealed(fields, form)
+    fields = sealed(fields, chance.choice([None, hash_of(seed, form)]), form).fields
     return Bundle(replay, receipt_text(fields), summary, fields)

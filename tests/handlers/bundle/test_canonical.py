@@ -318,3 +318,10 @@ NOT_CANONICAL = (
 @pytest.mark.parametrize("text", NOT_CANONICAL, ids=range(len(NOT_CANONICAL)))
 def test_a_line_that_is_not_canonical_is_left_to_the_strict_reader(text: str) -> None:
     assert canonical_object(text.encode(), 64) is None
+
+
+def test_a_number_that_is_read_again_is_the_same_number() -> None:
+    found = parse("[-0, -0, 1.50, 1.50, 1e2, 1e2, 18446744073709551616, 18446744073709551616, 7, 7]")
+    assert isinstance(found, list)
+    assert [repr(each) for each in found[::2]] == [repr(each) for each in found[1::2]]
+    assert [repr(each) for each in found[::2]] == ["-0.0", "1.5", "100.0", "18446744073709551616", "7"]

@@ -161,7 +161,7 @@ def test_a_receipt_that_says_something_else_than_the_replay_is_refused(
         fields = copy.deepcopy(right.fields)
         change(fields)
         if not plain:
-            fields = sealed(fields, "seed")
+            fields = _sealed_again(fields)
         answer = verified(tmp_path, {**right.parts(), RECEIPT: receipt_text(fields)})
         assert not answer.valid
         assert any(message in each.message for each in answer.problems), answer.problems
@@ -219,13 +219,19 @@ def test_a_field_of_the_wrong_kind_is_refused_by_name(tmp_path: Path, key: str, 
     assert any(each.field is not None and each.field.endswith(key) for each in answer.problems)
 
 
+def _sealed_again(fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    prev = fields["prev"]
+    assert prev is None or isinstance(prev, str)
+    return sealed(fields, prev, "seed").fields
+
+
 def test_extra_fields_are_allowed(tmp_path: Path) -> None:
     plain = bundle(1, plain=True)
     assert verified(
         tmp_path, {**plain.parts(), RECEIPT: receipt_text({**plain.fields, "trajectory": 1})}
     ).valid
     own = bundle(1)
-    fields = sealed({**own.fields, "zz": 1, "aa": [None]}, "seed")
+    fields = _sealed_again({**own.fields, "zz": 1, "aa": [None]})
     assert verified(tmp_path, {**own.parts(), RECEIPT: receipt_text(fields)}).valid
 
 

@@ -83,9 +83,9 @@ WRONG: dict[str, tuple[tuple[str | bytes | None, ...], int | None, str]] = {
     "a result without a call": ((START, RESULT, END), 2, "without an earlier call"),
     "a result before its call": ((START, RESULT, CALL, END), 2, "without an earlier call"),
     "two results": ((START, CALL, RESULT, RESULT, END), 4, "second result"),
-    "changed params": ((START, CALL.replace("{}", '{"a":1}'), END), 2, "the params was changed"),
-    "a changed output": ((START, CALL, RESULT.replace('"x"', '"y"'), END), 3, "the output was changed"),
-    "a changed hash": ((START, CALL.replace("sha256:4", "sha256:5"), END), 2, "the params was changed"),
+    "changed params": ((START, CALL.replace("{}", '{"a":1}'), END), 2, "`params` was changed"),
+    "a changed output": ((START, CALL, RESULT.replace('"x"', '"y"'), END), 3, "`output` was changed"),
+    "a changed hash": ((START, CALL.replace("sha256:4", "sha256:5"), END), 2, "`params` was changed"),
     "fewer codes than commands": (
         (START, '{"event":"Verification","commands":["a","b"],"exit_codes":[0]}', END),
         2,
@@ -100,7 +100,7 @@ WRONG: dict[str, tuple[tuple[str | bytes | None, ...], int | None, str]] = {
     "redaction that is none": (
         (START, CALL.replace("{}", '{"k":"v"}').replace('"tool"', '"redacted":["/params/k"],"tool"'), END),
         2,
-        "the params was changed",
+        "`params` was changed",
     ),
 }
 

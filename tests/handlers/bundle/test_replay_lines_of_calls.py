@@ -8,8 +8,10 @@ from runward.config.bundle import BundleRules
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.calls import Called, Place, PlanTold, Returned, StepDone, Told
 from runward.handlers.bundle.canonical import canonical_bytes, hash_of
+from runward.handlers.bundle.many_values import MOST_VALUES, OF_A_LINE
 from runward.handlers.bundle.order import BundleOrder, Stretch, Verdict
-from runward.handlers.bundle.replay import Replay
+from runward.handlers.bundle.replay import TOO_MANY, Replay
+from runward.handlers.bundle.replay_lines import RawLine, read_line
 from runward.handlers.secrets import REDACTED
 
 AT = 1_769_860_800.0
@@ -122,3 +124,15 @@ def test_only_the_first_plan_is_told_and_each_step_that_is_done() -> None:
 def test_a_plan_of_which_only_the_size_is_known_has_no_hash() -> None:
     _, (plan,) = replayed(PlanTold(PLACE, AT, None, 3))
     assert (plan["plan_hash"], plan["step_count"]) == (None, 3)
+
+
+def test_a_value_of_more_parts_than_readers_take_is_not_shown_and_has_no_hash() -> None:
+    most = MOST_VALUES - OF_A_LINE
+    params: JsonValue = [0] * (most - 1)
+    more: JsonValue = [0] * (most + 1)
+    replay, lines = replayed(Called(PLACE, AT, "a", "sh", params), Called(PLACE, AT, "b", "sh", more))
+    assert (lines[0]["params"], lines[0]["params_hash"]) == (params, hash_of(params))
+    assert (lines[1]["params"], lines[1]["params_hash"], lines[1]["problem"]) == (None, None, TOO_MANY)
+    assert replay.problem == f"trace.jsonl:1: {TOO_MANY}"
+    for line in lines:
+        assert read_line(RawLine(1, canonical_bytes(line))).problem is None

@@ -1,0 +1,17 @@
+"""Which keys of ours count when a signature is checked; one that can't be used is said and counts for nothing."""
+
+import os
+
+from runward.daemon.cli.terminal.output import note
+from runward.daemon.disk.receipt_keys import KeyRefused, own_public_keys
+
+
+def own_keys_that_count(state: str) -> frozenset[str]:
+    """Our public keys; `state` is the state directory."""
+    try:
+        return own_public_keys(state, os.environ)
+    except KeyRefused as refused:
+        note(f"our own keys don't count here: {refused}")
+    except OSError as error:
+        note(f"our own keys can't be read: {error.filename}: {error.strerror}")
+    return frozenset()
