@@ -8,9 +8,11 @@ is undefined, and counts as false.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from jinja2 import ChainableUndefined, TemplateError, nodes
+from jinja2.environment import TemplateExpression
 from jinja2.exceptions import SecurityError, UndefinedError
 from jinja2.runtime import Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -268,13 +270,7 @@ class Expression:
             raise ExpressionError("is empty", "write an expression, as in {{ outcome.passed }}")
         if len(source) > LONGEST_SOURCE:
             raise ExpressionError(f"is longer than {LONGEST_SOURCE} characters", "shorten it")
-        try:
-            tree = _ENVIRONMENT.parse("{{ " + self.source + " }}")
-        except TemplateError as error:
-            raise ExpressionError(f"is not a valid expression: {error.message}") from None
-        self.paths = tuple(_checked(tree, frozenset(known)))
-        """The look-ups that are made of names and constants alone, as in `('steps', 'review', 'outcome')`."""
-        self._compiled = _ENVIRONMENT.compile_expression(self.source, undefined_to_none=False)
+        self.paths, self._compiled = _compiled(self.source, frozenset(known))
 
     def evaluate(self, given: Given) -> JsonValue | Missing:
         """Its value. Raises `ExpressionError` where it has none, as with a comparison of a text and a number."""
@@ -302,6 +298,19 @@ class Expression:
                     return f"{_written(path[: depth + 1])} is not there: {_of(value, path[:depth])}"
                 value = following
         return None
+
+
+@lru_cache(maxsize=512)  # the definition of a chain run is read again at each of its steps
+def _compiled(
+    source: str, known: frozenset[str]
+) -> tuple[tuple[tuple[str | int, ...], ...], TemplateExpression]:
+    """The look-ups that are made of names and constants alone, as in `('steps', 'review', 'outcome')`, and what to call."""
+    try:
+        tree = _ENVIRONMENT.parse("{{ " + source + " }}")
+    except TemplateError as error:
+        raise ExpressionError(f"is not a valid expression: {error.message}") from None
+    paths = tuple(_checked(tree, known))
+    return paths, _ENVIRONMENT.compile_expression(source, undefined_to_none=False)
 
 
 def _of(value: object, path: Sequence[str | int]) -> str:

@@ -47,7 +47,10 @@ OPEN: Final[tuple[StepStatus, ...]] = ("waiting", "waiting_approval", "running")
 
 LATE: Final = Ending("chain.timed_out.deadline", "the time for the whole run is over")
 BEGIN: Final = "begin "
-"""How the timers are called that end a step's wait to begin."""
+"""How the timers are called that end a step's wait to begin, for a slot."""
+
+TURN: Final = "turn "
+"""Likewise, for its run's turn: a person may be asked between the two waits, and then each has its own time."""
 
 
 class Position(NamedTuple):
@@ -242,15 +245,15 @@ def _wait(position: Position, step: Step, attempt: int, at: float) -> tuple[Effe
         waits,
         SetChainRun(position.run, at, "running", code, summary, step.index),
         Explain(position.run, "decided", said),
-        *(() if is_timed else begin_within(position.run, step, attempt, at)),
+        *(() if is_timed else begin_within(position.run, step, BEGIN, attempt, at)),
     )
 
 
-def begin_within(run: str, step: Step, attempt: int, at: float) -> tuple[Effect, ...]:
-    """Set the time in which a step that waits must begin."""
+def begin_within(run: str, step: Step, word: str, attempt: int, at: float) -> tuple[Effect, ...]:
+    """Set the time in which a step that waits must begin, for what this word says."""
     if step.start_within is None:
         return ()
-    return (Emit(TimerSet(run, f"{BEGIN}{step.index} {attempt}", at, at + step.start_within)),)
+    return (Emit(TimerSet(run, f"{word}{step.index} {attempt}", at, at + step.start_within)),)
 
 
 def _start(position: Position, step: Step, command: Startable, attempt: int, at: float) -> tuple[Effect, ...]:

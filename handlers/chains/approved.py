@@ -2,6 +2,7 @@
 
 from runward.handlers.approvals.events import ApprovalDecided
 from runward.handlers.asking import Given, ask
+from runward.handlers.chains import late
 from runward.handlers.chains.advancing import Ending, begin, command_at, onward, position_of, without
 from runward.handlers.chains.effects import SetStep
 from runward.handlers.chains.facts import ChainRunOf
@@ -26,6 +27,8 @@ def decide(event: ApprovalDecided, given: Given) -> Deciding:
     position = position_of(run, given.event_hash)
     step = position.step(event.step)
     by = f"{event.said_by}: {event.note}" if event.note else event.said_by
+    if event.decision in ("changed", "approved") and late.is_late(run, given.at):
+        return (yield from late.end(run, given))
     if event.decision == "changed":
         return (yield from onward(without(position, event.step), given.at))
     if event.decision == "approved":

@@ -7,7 +7,7 @@ from runward.config.expression import ExpressionError, Missing, Value
 from runward.config.json_value import JsonValue
 from runward.config.step import NAMES
 from runward.handlers.asking import Asking, Given, ask
-from runward.handlers.chains.advancing import WAITS, Position, begin_within, onward, over, run_id
+from runward.handlers.chains.advancing import TURN, WAITS, Position, begin_within, onward, over, run_id
 from runward.handlers.chains.effects import OpenChainRun, RecordFiring, SetChainRun, SetStep
 from runward.handlers.chains.events import ChainFired, ChainRunCancelRequested
 from runward.handlers.chains.facts import (
@@ -116,6 +116,9 @@ def _skipped(event: ChainFired, run: str, at: float) -> Asking[Skipped | None]:
         return Skipped("firing.skipped.paused", f"it is {fires.status}, as {fires.said_by} asked")
     if (yield from ask(ChainRunOf(run))) is not None:
         return Skipped("firing.skipped.duplicate", f"it was fired by this before, as {run}")
+    parent = None if event.by_run is None else (yield from ask(ChainRunOf(event.by_run)))
+    if parent is not None and parent.depth > MOST_DEEP:  # what it tells must not begin a row without end
+        return Skipped("firing.skipped.depth", f"{parent.id} was too deep itself ({parent.reason_code})")
     if event.result == BY_EVENT:
         lately = yield from ask(FiringsOf(event.chain))
         if len(lately) >= MOST_FIRINGS and at - 60.0 < lately[-1] <= at:
@@ -154,7 +157,7 @@ def _wait(position: Position, turn: Turn, at: float) -> tuple[Effect, ...]:
         SetStep(position.run, first.index, at, "waiting", None, said, attempt=1),
         SetChainRun(position.run, at, "running", WAITS, said, first.index),
         Explain(position.run, "decided", said),
-        *begin_within(position.run, first, 1, at),
+        *begin_within(position.run, first, TURN, 1, at),
     )
 
 

@@ -2,6 +2,7 @@
 
 from runward.config.step import NOT_STARTED
 from runward.handlers.asking import Given, ask
+from runward.handlers.chains import late
 from runward.handlers.chains.advancing import begin, command_at, ended, position_of
 from runward.handlers.chains.events import SlotOffered
 from runward.handlers.chains.facts import WAITS_FOR_SLOT, ChainRunOf
@@ -20,6 +21,8 @@ def decide(event: SlotOffered, given: Given) -> Deciding:
         or (standing.status, standing.reason, standing.attempt) != ("waiting", WAITS_FOR_SLOT, event.attempt)
     ):
         return (yield from let_go(event.run, 0, given.at, given.event_hash[:16]))
+    if late.is_late(run, given.at):
+        return (yield from late.end(run, given, freed=0))
     position = position_of(run, given.event_hash)._replace(freed=0)
     command = yield from command_at(position, event.step)
     if not isinstance(command, NotStarted):

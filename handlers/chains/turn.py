@@ -1,6 +1,7 @@
 """It is the turn of a chain run that waited for another one: its first step begins."""
 
 from runward.handlers.asking import Given, ask
+from runward.handlers.chains import late
 from runward.handlers.chains.advancing import WAITS, onward, position_of, without
 from runward.handlers.chains.events import ChainRunTurn
 from runward.handlers.chains.facts import ChainRunOf
@@ -12,5 +13,7 @@ def decide(event: ChainRunTurn, given: Given) -> Deciding:
     run = yield from ask(ChainRunOf(event.run))
     if run is None or run.status != "running" or run.reason_code != WAITS:
         return ()
+    if late.is_late(run, given.at):
+        return (yield from late.end(run, given))
     position = position_of(run, given.event_hash)
     return (yield from onward(without(position, position.chain.steps[0].index), given.at))

@@ -123,6 +123,13 @@ def test_eight_chain_runs_may_fire_one_another(depth: int, starts: int) -> None:
     )
 
 
+def test_a_run_that_was_too_deep_fires_nothing() -> None:
+    parent = {ChainRunOf("cr_p"): stands({})._replace(depth=9)}
+    effects = fired(replace(FIRED, by_run="cr_p"), more=parent)
+    assert results(effects) == ["firing.skipped.depth"]
+    assert of(OpenChainRun, effects) == []
+
+
 def over(status: Any = "completed", runs: tuple[OpenRun, ...] = (), **answers: Any) -> tuple[Any, ...]:
     event = ChainRunFinished(RUN, "pr", 9.0, status, f"chain.{status}.why")
     known: dict[Any, object] = {

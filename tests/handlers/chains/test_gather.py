@@ -158,6 +158,7 @@ def test_a_failed_run_pauses_its_chain_where_a_schedule_in_its_trigger_says_so()
         ChainNamed("pr"): chain(defined(trigger)),
         ChainFiresNow("pr"): None,
         ListenersTo("chain.finished"): (),
+        ListenersTo("invocation.completed"): (),
         RecipientsOf("chain.failed"): (),
     }
     event = ChainRunFinished("cr_0", "pr", 9.0, "failed", "chain.failed.step_failed")

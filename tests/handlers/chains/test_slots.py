@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from tests.handlers.chains.test_firing import fired
 from tests.handlers.chains.test_machine import FIRED, GIVEN, RUN, TEXT, changed, decided, finished, of, stands
 
+from runward.handlers.approvals.events import ApprovalDecided
 from runward.handlers.asking import Given
-from runward.handlers.chains import cancel, offered, rang, slots
-from runward.handlers.chains.advancing import WAITS
+from runward.handlers.chains import approved, cancel, offered, rang, slots
+from runward.handlers.chains.advancing import ASKED, WAITS
 from runward.handlers.chains.effects import SetChainRun, SetStep
 from runward.handlers.chains.events import ChainRunCancelRequested, SlotOffered
 from runward.handlers.chains.facts import (
@@ -26,6 +27,7 @@ from runward.handlers.chains.facts import (
 from runward.handlers.chains.folding import slots_after
 from runward.handlers.effects import Emit, StartRun
 from runward.handlers.facts import SessionOf
+from runward.handlers.invocations.facts import InvocationOf
 from runward.handlers.timers.events import TimerRang, TimerSet
 
 ONE: dict[Any, Any] = {StepsAtOnce(): 1}
@@ -89,6 +91,7 @@ def test_so_does_a_step_that_is_cancelled_before_it_began() -> None:
     key = f"native:runs/{RUN}-0-1"
     run = stands({0: StepStanding(0, "running", None, key, 1, None)})
     known = {ChainRunOf(RUN): run, SessionOf(key): None, SlotsNow(): SlotsStanding(MINE, (LATER,)), **ONE}
+    known[InvocationOf(key)] = None
     assert offers(decided(cancel.decide(ChainRunCancelRequested("r", 4.0, RUN), GIVEN), known)) == ["cr_late"]
 
 
@@ -153,6 +156,20 @@ def test_the_wait_for_the_turn_of_a_run_counts_too_and_ends_the_run() -> None:
     waits = stands({0: WAITING._replace(reason=None)}, definition=HURRIED, code=WAITS)
     (run,) = of(SetChainRun, rings(waits))
     assert run.status == "timed_out"
+
+
+def test_a_person_who_is_asked_between_the_turn_and_the_slot_does_not_use_up_the_time_to_begin() -> None:
+    """Each of the two waits has a timer of its own, as timers of one name are one."""
+    gated = changed(TEXT.replace("{id: review,", "{id: review, start_within: 10m, requires_approval: true,"))
+    asked = {0: StepStanding(0, "waiting_approval", None, None, 1, None)}
+    run = stands(asked, "waiting_approval", gated, ASKED)
+    decision = ApprovalDecided("ap_1", RUN, 0, 1.0, "approved", "", "ada")
+    known = {ChainRunOf(RUN): run, SlotsNow(): TAKEN, **ONE}
+    assert timers(decided(approved.decide(decision, GIVEN), known)) == [("begin 0 1", GIVEN.at + 600.0)]
+    turn = TimerRang(RUN, "turn 0 1", 700.0)
+    for definition, ends in ((gated, False), (HURRIED, True)):
+        waits = {ChainRunOf(RUN): stands({0: WAITING}, definition=definition), SlotsNow(): TAKEN, **ONE}
+        assert bool(of(SetStep, decided(rang.decide(turn, GIVEN), waits))) == ends
 
 
 def test_a_timer_of_a_step_that_has_begun_changes_nothing() -> None:

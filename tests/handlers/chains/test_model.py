@@ -1,0 +1,217 @@
+"""Random histories of chain runs keep the laws, and end as a plain model says.
+
+`drawn_chains.py` draws chains, `chain_world.py` lives through a history in virtual time, with the launchers and people of
+`chain_outside.py`, and `chain_laws.py` has the laws and the model. A failure names its seed: `lived(seed)` plays that history again.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from tests.handlers.chains.chain_laws import ChainLaws
+from tests.handlers.chains.chain_rows import Broken
+from tests.handlers.chains.chain_world import World
+
+from runward.config.step import Retry
+from runward.handlers import route
+from runward.handlers.approvals import answer
+from runward.handlers.chains import advance, advancing, approved, fire, late, offered
+from runward.handlers.chains.facts import ChainRunOf
+from runward.handlers.chains.slots import Room
+
+FEW: Final = 50
+MANY: Final = 1_000
+MOST: Final = 300
+"""Histories within which a guard must be missed."""
+
+
+def lived(seed: int) -> World:
+    """Play the history of a seed, and check it."""
+    world = World(seed)
+    laws = ChainLaws(world)
+    try:
+        world.play()
+        laws.at_end()
+    except Broken as broken:
+        raise Broken(f"seed {seed}: {broken}") from broken
+    return world
+
+
+def live(seeds: range) -> Counter[str]:
+    """Play these histories; returns what was reached in them all together."""
+    reached: Counter[str] = Counter()
+    for seed in seeds:
+        reached += lived(seed).reached
+    return reached
+
+
+def test_the_laws_hold_in_some_histories() -> None:
+    live(range(FEW))
+
+
+RARE: Final = (
+    "an approval: changed",
+    "an approval: expired",
+    "firing.skipped.depth",
+    "firing.skipped.duplicate",
+    "firing.skipped.paused",
+    "a run: chain.aborted.denied",
+    "a run: chain.cancelled.superseded",
+    "a run: chain.failed.depth",
+    "a run: chain.running.waits",
+    "a run: chain.timed_out.deadline",
+    "a step: run.failed.not_started",
+    "a step: step.timed_out.start_within",
+    "a step: step.waiting.slot",
+    "told twice: ChainRunTurn",
+    "told twice: SlotOffered",
+    "told twice: StartFailed",
+    "told twice: TimerRang",
+)
+"""What many histories must have met, or they prove less than they seem to."""
+
+
+@pytest.mark.prove
+def test_the_laws_hold_in_many_histories_and_every_rare_path_was_taken() -> None:
+    reached = live(range(FEW, MANY))
+    assert [each for each in RARE if not reached[each]] == []
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    first, second = lived(3), lived(3)
+    assert first.reached == second.reached
+    assert [each.steps for each in first.runs.values()] == [each.steps for each in second.runs.values()]
+
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def without_heeding_the_answer(patch: pytest.MonkeyPatch) -> None:
+    """Whatever a person answers, the step begins."""
+    name = ("chains/approved", "ApprovalDecided")
+
+    def begun(event: Any, given: Any) -> Any:
+        return approved.decide(replace(event, decision="approved"), given)
+
+    patch.setitem(route._BY_NAME, name, route._BY_NAME[name]._replace(decide=begun))
+
+
+def without_comparing_what_was_shown(patch: pytest.MonkeyPatch) -> None:
+    """Any approval counts, whatever would run now."""
+
+    def unseen(approval: Any, given: Any, note: str, by: str) -> Any:
+        yield ChainRunOf(approval.run)
+        return answer.decided(approval, given.at, "approved", note, by)
+
+    patch.setattr(answer, "approved", unseen)
+
+
+def without_passing_slots_on(patch: pytest.MonkeyPatch) -> None:
+    """A step that ends keeps its slot to itself."""
+
+    def kept(run: str, freed: int | None, at: float, by: str) -> Any:
+        yield from ()
+        return ()
+
+    for module in (advance, advancing, offered):
+        patch.setattr(module, "let_go", kept)
+
+
+def without_looking_at_others_slots(patch: pytest.MonkeyPatch) -> None:
+    """There is always room."""
+    patch.setattr(Room, "is_for", lambda self, waiter: True)
+
+
+def without_an_end_of_tries(patch: pytest.MonkeyPatch) -> None:
+    """A step that fails is tried again, however often it was."""
+    patch.setattr(Retry, "after", lambda self, tries, reason: 1.0 if tries < 50 else None)
+
+
+def without_the_deadline_of_what_waits(patch: pytest.MonkeyPatch) -> None:
+    """A run whose time is over goes on to wait."""
+
+    def nothing(run: Any, given: Any, freed: int | None = None) -> Any:
+        yield from ()
+        return ()
+
+    patch.setattr(late, "end", nothing)
+
+
+def without_looking_at_the_clock_first(patch: pytest.MonkeyPatch) -> None:
+    """Only the timer of the deadline ends what waits; whatever comes before it does not look."""
+    patch.setattr(late, "is_late", lambda run, at: False)
+
+
+def without_the_look_at_a_run_that_was_fired_before(patch: pytest.MonkeyPatch) -> None:
+    """An event that is told again fires again."""
+
+    def nothing(event: Any, run: str, at: float) -> Any:
+        yield from ()
+
+    patch.setattr(fire, "_skipped", nothing)
+
+
+def without_turns(patch: pytest.MonkeyPatch) -> None:
+    """Runs of one key begin beside each other."""
+    turn_of = fire._turn
+
+    def at_once(*given: Any) -> Any:
+        found = turn_of(*given)
+        return found if isinstance(found, str) else found._replace(waits_for=(), ends=())
+
+    patch.setattr(fire, "_turn", at_once)
+
+
+def without_the_time_to_begin(patch: pytest.MonkeyPatch) -> None:
+    """A step waits for its slot or its turn as long as it takes."""
+    for module in (advancing, fire):
+        patch.setattr(module, "begin_within", lambda *unused: ())
+
+
+def without_an_end_by_failure(patch: pytest.MonkeyPatch) -> None:
+    """A step that failed is followed by the next one, whatever was written."""
+    patch.setattr(advancing, "_with_ending", lambda position, at: position)
+
+
+def without_the_check_that_a_try_still_waits(patch: pytest.MonkeyPatch) -> None:
+    """Whose turn it is begins its first step, also where it has begun."""
+
+    def again(event: Any, given: Any) -> Any:
+        run = yield ChainRunOf(event.run)
+        position = advancing.position_of(run, given.event_hash)
+        first = position.chain.steps[0].index
+        return (yield from advancing.onward(advancing.without(position, first), given.at))
+
+    name = ("chains/turn", "ChainRunTurn")
+    patch.setitem(route._BY_NAME, name, route._BY_NAME[name]._replace(decide=again))
+
+
+@pytest.mark.parametrize(
+    ("mutation", "said"),
+    [
+        (without_heeding_the_answer, "begins, and nobody approved it"),
+        (without_comparing_what_was_shown, "is approved, and would run something else"),
+        (without_passing_slots_on, "a slot is free"),
+        (without_looking_at_others_slots, "steps run already|takes the slot of"),
+        (without_an_end_of_tries, "it may be tried"),
+        (without_the_deadline_of_what_waits, "is over, and its steps|nothing ends it at its deadline"),
+        (without_looking_at_the_clock_first, "is over, and its steps|the time of the run is over"),
+        (without_the_look_at_a_run_that_was_fired_before, "is opened twice"),
+        (without_turns, "it is the turn of"),
+        (without_the_time_to_begin, "may wait to begin for ever"),
+        (without_an_end_by_failure, "was reached after|the time of the run is over"),
+        (
+            without_the_check_that_a_try_still_waits,
+            "runs twice|begins beside| is [a-z_]+ after ",
+        ),
+    ],
+)
+@pytest.mark.prove
+def test_the_model_notices_a_guard_that_is_taken_out(
+    mutation: Mutation, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation(monkeypatch)
+    with pytest.raises(Broken, match=said):
+        live(range(MOST))
