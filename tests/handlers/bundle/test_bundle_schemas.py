@@ -12,8 +12,16 @@ from runward.config.schema import schema
 from runward.handlers.bundle.receipt import ADDED_FIELDS, SEED_FIELDS, TELLING_FIELDS
 from runward.handlers.bundle.receipt_fields import field_problems
 
-RECEIPT = jsonschema_rs.validator_for(schema("receipt"))
-REPLAY = jsonschema_rs.validator_for(schema("replay"))
+
+def called(name: str) -> dict[str, JsonValue]:
+    """The schema of this name."""
+    found = schema(name)
+    assert isinstance(found, dict)
+    return found
+
+
+RECEIPT = jsonschema_rs.validator_for(called("receipt"))
+REPLAY = jsonschema_rs.validator_for(called("replay"))
 OTHERS: tuple[JsonValue, ...] = (
     None,
     True,
