@@ -64,7 +64,7 @@ class Pattern(NamedTuple):
         try:
             compiled(text)
         except BadPattern as error:
-            complain(Complaint(loc, f"{quoted(text)} is no regular expression: {error}", "correct it"))
+            complain(Complaint(loc, f"{quoted(text)} is not a regular expression: {error}", "correct it"))
             return None
         return text
 

@@ -262,10 +262,10 @@ def _rules(
 
 
 def check_id(identifier: str, loc: Location, complaints: list[Complaint]) -> None:
-    """Adds a complaint where `identifier` is no id."""
+    """Adds a complaint where `identifier` is not an id."""
     plain = identifier.replace("-", "").replace("_", "")
     if not (plain.isascii() and plain.isalnum()):
-        message = f"{quoted(identifier)} is no id"
+        message = f"{quoted(identifier)} is not an id"
         complaints.append(
             Complaint(loc, message, "use ASCII letters, digits, '-' and '_', as in 'pr-review'")
         )
@@ -300,7 +300,7 @@ def _source(spec: Mapping[str, JsonValue], loc: Location, complaints: list[Compl
     for source in SOURCES:
         if value == source:
             return source
-    message = f"{quoted(value)} is no source"
+    message = f"{quoted(value)} is not a source"
     complaints.append(Complaint(loc, message, f"one of {', '.join(SOURCES)}"))
     return None
 

@@ -1,4 +1,4 @@
-"""The `[[contracts]]` rules: which sessions of other tools are held to which playbook.
+"""The `[[contracts]]` rules: which foreign sessions are held to which playbook.
 
 All that a rule names must match, and the first rule that matches holds. What a session doesn't say matches
 nothing, not even `*`. Whether the playbook is there is for the one who reads it.

@@ -49,7 +49,7 @@ DURATION_FIX = "write a number with its unit, as in 30s, 5min, 1h30m or 2d"
 
 
 class DurationError(ValueError):
-    """A text that is no duration; the message says why, `fix` what to write instead."""
+    """A text that is not a duration; the message says why, `fix` what to write instead."""
 
     def __init__(self, message: str, fix: str = DURATION_FIX) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class DurationError(ValueError):
 def parse_duration(text: str, longest: float = MAX_DURATION_S) -> float:
     """The duration in seconds, to the microsecond; at most `longest`. Raises `DurationError`."""
     if len(text) > _MAX_TEXT:
-        raise DurationError(f"is no duration: {len(text)} characters long")
+        raise DurationError(f"is not a duration: {len(text)} characters long")
     if not re.match(DURATION_PATTERN, text) or text.endswith("\n"):
         raise DurationError(_why_not(text))
     seconds = sum(float(number) * _SECONDS_BY_UNIT[unit] for number, unit in re.findall(_EACH_TERM, text))
@@ -77,7 +77,7 @@ def check_duration(seconds: float, longest: float = MAX_DURATION_S) -> float:
 def render_duration(seconds: float) -> str:
     """The duration to the microsecond, as `1h30min`; `parse_duration` reads it back. Raises `DurationError`."""
     if not math.isfinite(seconds) or seconds < 0:
-        raise DurationError(f"is no duration: {seconds!r}")
+        raise DurationError(f"is not a duration: {seconds!r}")
     rest = round(seconds * 1_000_000)
     parts = []
     for unit, size in _MICROSECONDS:
@@ -121,9 +121,9 @@ Duration: TypeAlias = Annotated[float, _DurationField]
 def _why_not(text: str) -> str:
     shown = repr(text)
     if not text.strip():
-        return "is no duration: it is empty"
+        return "is not a duration: it is empty"
     if re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*", text):
-        return f"is no duration: {shown} has no unit"
+        return f"is not a duration: {shown} has no unit"
     if re.search(r"[0-9] *(months?|M|y|years?)([^a-z]|$)", text):
-        return f"is no duration: {shown}; months and years have no fixed length"
-    return f"is no duration: {shown}"
+        return f"is not a duration: {shown}; months and years have no fixed length"
+    return f"is not a duration: {shown}"

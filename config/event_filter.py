@@ -122,7 +122,7 @@ def _number(value: JsonValue) -> float | None:
 
 
 def _as_written(text: str) -> JsonValue:
-    """What YAML 1.2 reads as the plain scalar `text`; the text itself where that is no scalar."""
+    """What YAML 1.2 reads as the plain scalar `text`; the text itself where that is not a scalar."""
     if not text or len(text) > _LONGEST_TEXT or text != text.strip():
         return text
     parsed = read_yaml(text, "")

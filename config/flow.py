@@ -64,7 +64,9 @@ def _leg(spec: JsonValue, loc: Location, complaints: list[Complaint]) -> Leg | N
     if identifier:
         check_id(identifier, (*loc, "id"), complaints)
     if agent and (len(agent) > MAX_AGENT or "\0" in agent or not is_text(agent)):
-        complaints.append(Complaint((*loc, "agent"), f"{quoted(agent)} is no name", "name an agent profile"))
+        complaints.append(
+            Complaint((*loc, "agent"), f"{quoted(agent)} is not a name", "name an agent profile")
+        )
     path = _text(spec, "path", loc, complaints) if "path" in spec else identifier
     path = _path(path, (*loc, "path"), complaints)
     return Leg(identifier, agent, path) if len(complaints) == before else None

@@ -14,7 +14,7 @@ ANY_DEPTH: Final = "**"
 
 
 class GlobError(ValueError):
-    """A text that is no glob; the message says why, `fix` what to write instead."""
+    """A text that is not a glob; the message says why, `fix` what to write instead."""
 
     def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class GlobError(ValueError):
 
 
 def check_text_glob(pattern: str) -> None:
-    """Raise `GlobError` where `pattern` is no glob of a text."""
+    """Raise `GlobError` where `pattern` is not a glob of a text."""
     at = pattern.find("[")
     while at != -1:
         end = _end_of_set(pattern, at)
@@ -31,7 +31,7 @@ def check_text_glob(pattern: str) -> None:
 
 
 def check_path_glob(pattern: str) -> None:
-    """Raise `GlobError` where `pattern` is no glob of a path."""
+    """Raise `GlobError` where `pattern` is not a glob of a path."""
     for name in pattern.split("/"):
         if name == "..":
             raise GlobError("has a '..' in it", "write the whole path")

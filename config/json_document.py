@@ -20,7 +20,7 @@ def read_json(text: str, name: str) -> Parsed[Document]:
             text, object_pairs_hook=_table, parse_constant=_constant, parse_int=_integer, parse_float=float
         )
     except json.JSONDecodeError as error:
-        message = f"is no JSON: {error.msg}"
+        message = f"is not JSON: {error.msg}"
         return Parsed(None, (Problem(name, error.lineno, error.colno, message, "write it as JSON"),))
     except _RefusedError as error:
         return _refused(name, str(error), "write each key once and finite numbers only")
@@ -45,7 +45,7 @@ def _table(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _constant(word: str) -> NoReturn:
-    raise _RefusedError(f"{word} is no JSON")
+    raise _RefusedError(f"{word} is not JSON")
 
 
 def _integer(digits: str) -> int:

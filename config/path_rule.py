@@ -56,7 +56,7 @@ def _refuse_length(path: str, parts: tuple[str, ...]) -> None:
     try:
         longest, whole = max(len(part.encode()) for part in parts), len(path.encode())
     except UnicodeEncodeError:
-        raise PathRuleError("is no valid Unicode text", "remove the lone surrogate") from None
+        raise PathRuleError("is not a valid Unicode text", "remove the lone surrogate") from None
     if longest > MAX_NAME_BYTES:
         raise PathRuleError(f"has a name of more than {MAX_NAME_BYTES} bytes in it", "shorten it")
     if whole > MAX_PATH_BYTES:

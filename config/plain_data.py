@@ -12,7 +12,7 @@ MAX_INTEGER: Final = (1 << 63) - 1
 
 
 def not_plain(root: object) -> Iterator[Complaint]:
-    """A complaint for each value in the tree that is no plain data. Needs no stack, however deep the tree."""
+    """A complaint for each value in the tree that is not a plain data. Needs no stack, however deep the tree."""
     waiting: list[tuple[Location, object]] = [((), root)]
     while waiting:
         loc, value = waiting.pop()
@@ -50,7 +50,9 @@ def _fault(loc: Location, value: object) -> Complaint | None:
             )
         case float():
             finite = abs(value) < float("inf")
-            return None if finite else Complaint(loc, "is no finite number", "write a number that has an end")
+            return (
+                None if finite else Complaint(loc, "is not a finite number", "write a number that has an end")
+            )
         case list() | dict() if len(loc) >= MAX_DEPTH:
             return Complaint(loc[:1], f"is nested more than {MAX_DEPTH} deep", "nest less")
         case dict():

@@ -65,7 +65,7 @@ def _refuse_no_template(word: str) -> str:
 
 def _refuse_no_name(name: str) -> str:
     if not name or "/" in name or "\0" in name:
-        raise PydanticCustomError("no_name", "is no name", {"mend": "write a name without '/'"})
+        raise PydanticCustomError("no_name", "is not a name", {"mend": "write a name without '/'"})
     return name
 
 

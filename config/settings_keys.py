@@ -93,7 +93,7 @@ _ROOT: Final = Table(
             0.1,
         ),
         "stale_after": DurationText(
-            "The silence that ends another tool's session of which nobody can tell whether its process lives. "
+            "The silence that ends a foreign session whose process may or may not be alive. "
             "Default: none does.",
             1.0,
         ),
@@ -110,7 +110,7 @@ _ROOT: Final = Table(
 )
 
 _RULE: Final = Table(
-    "Which sessions of other tools' agents are held to which playbook. The first rule that matches holds.",
+    "Which foreign sessions' agents are held to which playbook. The first rule that matches holds.",
     {
         "match": Table(
             "What a session must say of itself: all that is named here. Case counts.",
@@ -167,7 +167,7 @@ _KEYS: Final[dict[str, Shape]] = {
         _ROOT,
         _MOST_ROOTS,
     ),
-    "contracts": ListOf("Playbooks for the sessions of other tools' agents.", _RULE, _MOST_RULES),
+    "contracts": ListOf("Playbooks for the foreign sessions' agents.", _RULE, _MOST_RULES),
     "batch": WholeNumber("The most jobs that one turn of the worker takes. Default: 256.", 1, 256),
     "steps_at_once": WholeNumber(
         "Steps of chains that may run at the same time; the others wait in firing order. Default: 16.",

@@ -41,7 +41,7 @@ OTHER_VARIABLES: Final = (
     "RUNWARD_RUN_FAULT",
     "RUNWARD_TEST_MATERIAL",
 )
-"""Variables with our prefix that are no settings."""
+"""Variables with our prefix that are not settings."""
 
 
 class Source(NamedTuple):
@@ -237,7 +237,7 @@ def _listened(address: JsonValue, base: str, home: str, complaints: list[Complai
 
 
 def _check_foreign(root: Mapping[str, JsonValue], loc: Location, complaints: list[Complaint]) -> None:
-    """What only sessions of other tools have has no place at a native root."""
+    """What only foreign sessions have has no place at a native root."""
     if root.get("layout", DEFAULT_LAYOUT) != DEFAULT_LAYOUT:
         return
     for key in FOREIGN_ROOT_KEYS:
@@ -268,7 +268,7 @@ def _rules(
 
 
 def _whole_glob(pattern: str, loc: Location, base: str, home: str, complaints: list[Complaint]) -> JsonValue:
-    """The glob as one of absolute paths: what stands before it is no glob, whatever characters are in it."""
+    """The glob as one of absolute paths: what stands before it is not a glob, whatever characters are in it."""
     from runward.config.glob_rule import ANY_DEPTH, escaped
 
     if pattern.split("/")[0] == ANY_DEPTH:
@@ -286,7 +286,7 @@ def _check_layout(pattern: str, loc: Location, complaints: list[Complaint]) -> N
         complaints.append(Complaint(loc, f"{quoted(pattern)} holds for nothing: {message}", fix))
     else:
         fix = f"one of: {', '.join(FOREIGN_LAYOUTS)}, or a glob of them"
-        complaints.append(Complaint(loc, f"{quoted(pattern)} is no layout that is known", fix))
+        complaints.append(Complaint(loc, f"{quoted(pattern)} is not a layout that is known", fix))
 
 
 def _name_of(path: JsonValue, loc: Location, complaints: list[Complaint]) -> JsonValue:
@@ -304,7 +304,7 @@ def _name_of(path: JsonValue, loc: Location, complaints: list[Complaint]) -> Jso
 def _resolved(
     value: JsonValue, loc: Location, base: str, home: str, complaints: list[Complaint]
 ) -> JsonValue:
-    """The path, or each of a list of paths, made absolute; None for what is no path or is wrong."""
+    """The path, or each of a list of paths, made absolute; None for what is not a path or is wrong."""
     if isinstance(value, list):
         return [_resolved(item, (*loc, index), base, home, complaints) for index, item in enumerate(value)]
     if not isinstance(value, str):

@@ -222,7 +222,7 @@ class SizeText(NamedTuple):
         size = size_of(value)
         if size is None:
             fix = "write a whole number with its unit, as in 512KB, 256MB or 2GB"
-            complain(Complaint(loc, f"is no size: {quoted(value)}", fix))
+            complain(Complaint(loc, f"is not a size: {quoted(value)}", fix))
         return size
 
     def json_schema(self) -> dict[str, JsonValue]:

@@ -22,7 +22,7 @@ LookUp: TypeAlias = tuple[str, ...]
 
 
 class TemplateError(ValueError):
-    """A text that is no template, or can't be filled in; `fix` says what to write instead."""
+    """A text that is not a template, or can't be filled in; `fix` says what to write instead."""
 
     def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ def parse_template(text: str) -> Template:
         match = _LOOK_UP.fullmatch(inside)
         if match is None:
             fix = "write {{ with.NAME }}; give a text that has braces of its own as a value"
-            raise TemplateError(f"{quoted(inside)} between braces is no look-up", fix)
+            raise TemplateError(f"{quoted(inside)} between braces is not a look-up", fix)
         if begin > position:
             parts.append(text[position:begin])
         parts.append(tuple(match[1][1:].split(".")))

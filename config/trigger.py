@@ -73,7 +73,7 @@ class Trigger:
 
     @property
     def leaves(self) -> tuple["Trigger", ...]:
-        """The events and schedules in it, in the order of the file; itself where it is no composite."""
+        """The events and schedules in it, in the order of the file; itself where it is not a composite."""
         if self.composite is None:
             return (self,)
         return tuple(leaf for item in self.items for leaf in item.leaves)

@@ -69,7 +69,7 @@ class _Reader:
             # PyYAML lets Python's own errors out: a \U escape or a %YAML directive beyond all bounds.
             offset = self._loader.index if self._loader else 0
             self._add(
-                offset, "is no YAML: a number here is out of bounds", "correct the escape or the directive"
+                offset, "is not YAML: a number here is out of bounds", "correct the escape or the directive"
             )
         except RecursionError:
             self._add(0, "is nested too deeply to be read", "nest less")
@@ -140,7 +140,7 @@ class _Reader:
         if event.implicit[0] and text == "<<":
             self._complain(event, "merge keys are not supported", "write the keys out")
         elif event.implicit[0] and not isinstance(self._scalar(event), str):
-            self._complain(event, f"key {quoted(text)} is no text", f'put it in quotes: "{text}"')
+            self._complain(event, f"key {quoted(text)} is not text", f'put it in quotes: "{text}"')
         return text
 
     def _scalar(self, event: yaml.ScalarEvent) -> JsonValue:
@@ -177,7 +177,9 @@ class _Reader:
 
     def _float(self, event: yaml.ScalarEvent, text: str) -> float | None:
         if _NOT_FINITE.fullmatch(text) or abs(float(text)) == float("inf"):
-            self._complain(event, f"{quoted(text)} is no finite number", "put it in quotes if it is a text")
+            self._complain(
+                event, f"{quoted(text)} is not a finite number", "put it in quotes if it is a text"
+            )
             return None
         return float(text)
 
@@ -198,7 +200,7 @@ class _Reader:
             if "'\\t'" in message
             else "check the indentation and quotes here"
         )
-        self._add(mark.index if mark else 0, f"is no YAML: {message}", fix)
+        self._add(mark.index if mark else 0, f"is not YAML: {message}", fix)
 
     def _complain(self, event: yaml.Event, message: str, fix: str) -> None:
         self._add(_offset(event), message, fix)

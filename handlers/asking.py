@@ -46,7 +46,7 @@ class TryLater(Exception):
 
 
 class NotYet(TryLater):
-    """It is too early: the job waits until `until` (Unix seconds), and that is no failed try."""
+    """It is too early: the job waits until `until` (Unix seconds), and that is not a failed try."""
 
     def __init__(self, until: float) -> None:
         super().__init__(f"not before {until}")

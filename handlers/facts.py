@@ -202,7 +202,7 @@ class CancellationOf(Question["Cancellation | None"]):
 class Cancellation(NamedTuple):
     """A person's order to end an attempt, which its process was told, or is still to be told if `is_owed`.
 
-    `reason` may be empty. With a `timeout` (seconds) it is no person's: the daemon ended the run after its time.
+    `reason` may be empty. With a `timeout` (seconds) it is not a person's: the daemon ended the run after its time.
     """
 
     said_by: str
@@ -287,7 +287,7 @@ class HookDeclaration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LinkedSessionsOf(Question["LinkedSessions"]):
-    """Question: which sessions of other tools were started in this launcher's run? Answer: `LinkedSessions`."""
+    """Question: which foreign sessions were started in this launcher's run? Answer: `LinkedSessions`."""
 
     launcher: str
 

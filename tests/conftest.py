@@ -35,7 +35,7 @@ def material() -> Path:
         pytest.skip("RUNWARD_TEST_MATERIAL is not set: there is no recorded material to compare with")
     path = Path(named)
     if not path.is_dir():
-        pytest.skip(f"RUNWARD_TEST_MATERIAL names {named}, which is no directory")
+        pytest.skip(f"RUNWARD_TEST_MATERIAL names {named}, which is not a directory")
     return path
 
 

@@ -21,7 +21,7 @@ _PRUNED_SINCE: Final = 9
 
 
 class Damaged(Exception):
-    """A file that is no sound store; the message says what is wrong with it."""
+    """A file that is not a sound store; the message says what is wrong with it."""
 
 
 class Examined(NamedTuple):

@@ -108,7 +108,7 @@ def _in_one_line(error: click.ClickException) -> str:
 
 
 def _escape_what_cannot_be_shown() -> None:
-    """A character that the terminal's encoding lacks is escaped; it is no reason to fail."""
+    """A character that the terminal's encoding lacks is escaped; it is not a reason to fail."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -326,7 +326,7 @@ def _names(directories: tuple[str, ...], suffix: str) -> tuple[str, ...]:
     found: set[str] = set()
     for directory in directories:
         if os.path.isdir(directory):
-            # An editor's lock or a link to nothing is no playbook: a lookup by name would not find it either.
+            # An editor's lock or a link to nothing is not a playbook: a lookup by name would not find it either.
             found.update(
                 each.removesuffix(suffix)
                 for each in os.listdir(directory)

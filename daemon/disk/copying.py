@@ -1,4 +1,4 @@
-"""Copying a database as it stands at one moment into one file, beside whoever goes on writing to it.
+"""Copying a database as it stands at one moment into one file, beside anyone who goes on writing to it.
 
 SQLite's own way of copying, in slices, under one read transaction: it sees the database as it was when the copy
 began, starts over for nobody's commit, and holds nobody up, for in WAL mode a reader keeps no writer waiting.

@@ -67,7 +67,7 @@ class ReservedFile:
         _remove(self._directory, self._temporary)
 
     def _is_in_place(self) -> bool:
-        """Whether the name still leads to our file: whoever may write to the directory may have changed that."""
+        """Whether the name still leads to our file: anyone who may write to the directory may have changed that."""
         try:
             found = os.stat(self._temporary, dir_fd=self._directory, follow_symlinks=False)
         except FileNotFoundError:

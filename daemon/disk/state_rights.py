@@ -1,6 +1,6 @@
 """Who may steer the daemon through its state directory: its own user, and nobody else.
 
-A request in the inbox has the daemon run a playbook's command, and the store says what is owed. So whoever can write
+A request in the inbox has the daemon run a playbook's command, and the store says what is owed. So anyone who can write
 there can have this user's daemon run a command.
 """
 

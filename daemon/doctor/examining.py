@@ -16,7 +16,7 @@ Examine = Callable[[Installation, Patience], Iterator[Finding]]
 
 
 class Check(NamedTuple):
-    """One subject: its name, what is being done (for whoever waits), and the seconds that it may take."""
+    """One subject: its name, what is being done (for anyone who waits), and the seconds that it may take."""
 
     name: str
     doing: str

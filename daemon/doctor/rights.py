@@ -50,7 +50,7 @@ def _to_be_made(state: Path) -> Finding:
 
 def _of_state(state: Path, status: os.stat_result) -> Iterator[Finding]:
     if not stat.S_ISDIR(status.st_mode):
-        yield Finding("failed", f"{state} is no directory", "move it away, or set another state_dir")
+        yield Finding("failed", f"{state} is not a directory", "move it away, or set another state_dir")
         return
     owner = name_of(status.st_uid)
     for opening in openings(state):

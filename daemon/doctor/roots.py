@@ -42,7 +42,7 @@ def _examine(root: Root, state: str) -> Finding:
         fix = "make it, or correct its path; the daemon notices when it comes"
         return Finding("warning", f"root {root.name} ({root.path}) isn't there", fix)
     if not os.path.isdir(root.path):
-        return Finding("failed", f"root {root.name} ({root.path}) is no directory", "correct its path")
+        return Finding("failed", f"root {root.name} ({root.path}) is not a directory", "correct its path")
     try:
         with os.scandir(root.path) as entries:
             next(entries, None)

@@ -148,15 +148,15 @@ def _find(text: str, name: str) -> Iterator[_Ours]:
     for event in hooks.items if hooks is not None else ():
         assert hooks is not None
         _only(hooks, str(event.key), text, name)
-        _expect(event, "[", f"hooks.{event.key} is no list", text, name)
+        _expect(event, "[", f"hooks.{event.key} is not a list", text, name)
         for group in event.items:
-            _expect(group, "{", f"a group of hooks.{event.key} is no object", text, name)
+            _expect(group, "{", f"a group of hooks.{event.key} is not an object", text, name)
             entries = _only(group, "hooks", text, name)
             if entries is None:
                 raise refused(name, text, group.value, f"a group of hooks.{event.key} has no hooks", _FIX)
             _expect(entries, "[", f"the hooks of a group of hooks.{event.key} are no list", text, name)
             for entry in entries.items:
-                _expect(entry, "{", f"a hook of hooks.{event.key} is no object", text, name)
+                _expect(entry, "{", f"a hook of hooks.{event.key} is not an object", text, name)
                 command = _only(entry, "command", text, name)
                 if command is not None and is_our_shell_command(_read(text, command), AGENT):
                     yield _Ours(hooks, event, group, entries, entry, command)
@@ -171,19 +171,19 @@ def _document(text: str, name: str) -> Span:
         json.loads(text.removeprefix(_BOM), parse_constant=_no_constant)
         root = _root(text)
     except json.JSONDecodeError as error:
-        message, fix = f"is no JSON: {error.msg}", "fix it, and try again"
+        message, fix = f"is not JSON: {error.msg}", "fix it, and try again"
         raise Refused(Problem(name, error.lineno, error.colno, message, fix)) from error
     except (RecursionError, ValueError) as error:
-        message = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON: {error}"
+        message = "is nested too deeply" if isinstance(error, RecursionError) else f"is not JSON: {error}"
         raise Refused(Problem(name, None, None, message, "fix it, and try again")) from error
     _expect(root, "{", "holds no object", text, name)
     hooks = _only(root, "hooks", text, name)
     if hooks is not None:
-        _expect(hooks, "{", "hooks is no object", text, name)
+        _expect(hooks, "{", "hooks is not an object", text, name)
         for event in EVENTS:
             groups = _only(hooks, event, text, name)
             if groups is not None:
-                _expect(groups, "[", f"hooks.{event} is no list", text, name)
+                _expect(groups, "[", f"hooks.{event} is not a list", text, name)
     return root
 
 

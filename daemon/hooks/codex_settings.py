@@ -122,7 +122,7 @@ def _read(text: str, name: str) -> tuple[dict[str, JsonValue], _Notify | None]:
     shift = len(text) - len(plain)
     start = _offset(plain, mark.value) + shift
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise refused(name, text, start, f"{KEY} is no list of texts", _FIX)
+        raise refused(name, text, start, f"{KEY} is not a list of texts", _FIX)
     assert mark.key is not None, "a key has a place"
     spans, end = toml_texts(text, start)
     return document, _Notify(words, _offset(plain, mark.key) + shift, start, end, spans)

@@ -249,7 +249,7 @@ class Obedience:
         parsed = await anyio.to_thread.run_sync(self._load, abandon_on_cancel=True)
         if parsed.value is None:
             problems = [problem.render() for problem in parsed.errors]
-            self._refuse(problems, "fix them, then `runward daemon reload`; the old ones hold")
+            self._refuse(problems, "fix them, then `runward daemon reload`; the old settings stay in force")
         elif parsed.value.state_dir != self._supervisor.state_dir:
             self._refuse(["state_dir can't change while the daemon runs"], "restart it")
         elif _listen(parsed.value) != self._listen:
@@ -264,7 +264,8 @@ class Obedience:
         except SettingsNotTaken as error:
             problems = [f"the store can't be written: {error}"]
             self._refuse(
-                problems, "free space or repair the disk, then `runward daemon reload`; the old ones hold"
+                problems,
+                "free space or repair the disk, then `runward daemon reload`; the old settings stay in force",
             )
         else:
             self._declarer.use(settings)

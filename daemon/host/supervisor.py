@@ -438,7 +438,7 @@ class Supervisor:
     async def reload(self, settings: Settings) -> None:
         """Go on under other settings; what the old ones had in hand is finished under the new ones.
 
-        Raises `SettingsNotTaken`, after which the old ones hold.
+        Raises `SettingsNotTaken`, after which the old settings stay in force.
         """
         try:
             await self._use_roots(settings)

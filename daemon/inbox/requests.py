@@ -37,7 +37,7 @@ def load_request(file: InboxFile) -> Event | str | None:
         return load_launch(value)
     kind, version, payload = value.get("type"), value.get("version"), value.get("payload")
     if not isinstance(kind, str) or kind not in _REQUESTS or not isinstance(version, int):
-        return f"asks for {kind!r}, which is no request"
+        return f"asks for {kind!r}, which is not a request"
     try:
         event = load_payload(kind, version, to_json(_named(payload, file.name)))
     except UnknownEvent as error:

@@ -32,7 +32,7 @@ def put(state: Path, name: str, content: bytes) -> None:
 
 
 def list_inbox(state: Path) -> tuple[InboxFile, ...]:
-    """The oldest of what waits in the inbox, more than one batch of it. What is no request file at all is left alone."""
+    """The oldest of what waits in the inbox, more than one batch of it. What is not a request file at all is left alone."""
     found: list[InboxFile] = []
     inbox, total = state / INBOX, 0
     for name in _by_age(inbox):
@@ -83,7 +83,7 @@ def _by_age(inbox: Path) -> list[str]:
 
 
 def clear(state: Path, name: str, rejected: bool) -> None:
-    """Take a request out: its event is recorded, or it is no request and kept aside."""
+    """Take a request out: its event is recorded, or it is not a request and kept aside."""
     path = state / INBOX / (name + SUFFIX)
     if rejected:
         aside = state / REJECTED

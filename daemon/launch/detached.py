@@ -1,7 +1,7 @@
 """The launcher as the daemon starts it: `python -m runward.daemon.launch.detached STATE EPOCH NAME`.
 
 The same launcher as `runward run`, but for its beginning. The order comes as JSON on stdin; what becomes of it goes
-to stdout, one line, before the command is let go: whoever ordered it waits for no more. It is nobody's child, has
+to stdout, one line, before the command is let go: anyone who ordered it waits for no more. It is nobody's child, has
 a session of its own, and what it has to complain of later goes to stderr, a file. However often it is started for
 one order, the command runs once: see `ticket.py`.
 """
@@ -53,7 +53,7 @@ class Ordered(NamedTuple):
 
 
 class Answer:
-    """The one line to whoever ordered the run; what comes after it is not for them."""
+    """The one line to anyone who ordered the run; what comes after it is not for them."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor

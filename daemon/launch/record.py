@@ -117,7 +117,7 @@ def make_run_directory(root: str, name: str) -> RunDirectory:
 
     It is made under its own name, not renamed into place: only mkdir(2) refuses every name that exists (a
     rename replaces an empty directory), a watcher needs the time before `run.json` to put its watch there, and
-    a directory without `run.json`, which appears whole, is no session yet.
+    a directory without `run.json`, which appears whole, is not a session yet.
     """
     path = os.path.join(root, name)
     umask = os.umask(0o077)  # for the directories on the way to a new root, too
@@ -148,7 +148,7 @@ def adopt_run_directory(root: str, name: str, start: str) -> RunDirectory:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except NotADirectoryError:  # a link is none either
-        raise NameTaken("it is no directory") from None
+        raise NameTaken("it is not a directory") from None
     try:
         if os.fstat(descriptor).st_uid != os.geteuid():
             raise NameTaken("it belongs to another user")

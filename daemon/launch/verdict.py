@@ -1,5 +1,5 @@
 """The contract held against the disk at the end of a run, as the daemon does it. The daemon's verdict is the
-recorded one; this one is for whoever waits for the launcher.
+recorded one; this one is for anyone who waits for the launcher.
 """
 
 import time

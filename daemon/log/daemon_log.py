@@ -111,7 +111,7 @@ class Terminal(_Stream):
 
 
 class JsonStream(_Stream):
-    """Lines as they are, for whoever collects what a program says."""
+    """Lines as they are, for anyone who collects what a program says."""
 
     def write(self, lines: Sequence[bytes]) -> None:
         self._say(b"".join(lines).decode())

@@ -1,4 +1,4 @@
-"""What is seen of a session of another tool's, and how far its files were read, which is stored between two looks."""
+"""What is seen of a foreign session, and how far its files were read, which is stored between two looks."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

@@ -21,7 +21,7 @@ _HOW_LATE: Final = frozenset({"hash", "ts", "t", "basis"})
 """What may also differ where the same fact was learned later: when it was noticed, and that the contract was."""
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
-"""What is no digest was changed by somebody: such a line is not taken for one of ours."""
+"""What is not a digest was changed by somebody: such a line is not taken for one of ours."""
 
 _LONGEST: Final = 1 << 20
 """Bytes of a line that are read; ours are shorter."""
@@ -89,7 +89,7 @@ def _lines(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
         for line in whole:
             yield begin, line + b"\n"
             begin += len(line) + 1
-        if len(rest) > _LONGEST:  # what follows up to its end is no line of ours either
+        if len(rest) > _LONGEST:  # what follows up to its end is not a line of ours either
             begin, rest = position, b""
     if rest:
         yield begin, rest + b"\n"

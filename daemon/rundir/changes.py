@@ -34,7 +34,7 @@ class Changes:
             inside = os.open(".", _FLAGS, dir_fd=self._directory)
             return self._note(os.fstat(self._directory)) + self._within(inside, _DEEPEST)
         except OSError:
-            return 0  # the directory can't be read, which is no change by itself
+            return 0  # the directory can't be read, which is not a change by itself
 
     def _within(self, descriptor: int, depth: int) -> int:
         """The sum over all that is in a directory. The descriptor is closed."""

@@ -1,6 +1,6 @@
 """A word for the launcher of a run, left in its run directory: what a signal can't say.
 
-It is no record, so it is not synced: whoever it is for lives and reads it at once, or never.
+It is not a record, so it is not synced: anyone who it is for lives and reads it at once, or never.
 """
 
 import os

@@ -58,7 +58,7 @@ def early_legs(question: LegsBefore) -> EarlyLegs | Unreadable:
 def filled_without(plan: str, run: str, artifacts: str) -> tuple[str, ...]:
     """The directories below `artifacts` that hold something, where the directory `run` has no file `plan` even then.
 
-    None where that can't be told: what wasn't seen is no evidence.
+    None where that can't be told: what wasn't seen is not evidence.
     """
     filled: tuple[str, ...] = ()
     try:
@@ -83,7 +83,7 @@ def _filled(artifacts: str, within: str) -> tuple[str, ...]:
 
 
 def _things(top: int, within: str, most: int) -> Iterator[tuple[str, os.stat_result]]:
-    """Whatever is no directory below the directory `within` of `top`, the nearest first, by its path from `top`."""
+    """Whatever is not a directory below the directory `within` of `top`, the nearest first, by its path from `top`."""
     waiting = deque([(within, 0)])
     while waiting:
         way, depth = waiting.popleft()

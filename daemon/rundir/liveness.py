@@ -1,4 +1,4 @@
-"""Whether the process lives that writes a session of another tool, as far as the tool's own files name it."""
+"""Whether the process lives that writes a foreign session, as far as the tool's own files name it."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

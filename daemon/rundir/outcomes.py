@@ -30,7 +30,7 @@ MOST_BYTES: Final = 8 << 20
 
 _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_THERE: Final = ABSENT | REFUSED | {LINK, errno.ENAMETOOLONG, errno.EINVAL}
-"""Where no file can be read, whoever tries: a run that wrote there left no outcome, and its verdict does not wait."""
+"""Where no file can be read, no matter who tries: a run that wrote there left no outcome, and its verdict does not wait."""
 
 
 def outcomes_digest(path: str) -> str | None:

@@ -1,6 +1,6 @@
-"""The files of one session of another tool's: what of them is new, beginning at what is known of them.
+"""The files of one foreign session: what of them is new, beginning at what is known of them.
 
-What is new goes to whoever reads it, in the order in which it is found. Nothing here knows the scanners.
+What is new goes to anyone who reads it, in the order in which it is found. Nothing here knows the scanners.
 """
 
 import fnmatch
@@ -35,7 +35,7 @@ LONGEST_WAIT: Final = 300.0
 """Seconds until something that failed again and again is tried again, at most."""
 
 JUST_WRITTEN: Final = 2.0
-"""Seconds for which a document that is no JSON, or a last line that is none, may be one that is being written."""
+"""Seconds for which a document that is not JSON, or a last line that is none, may be one that is being written."""
 
 _MOST_UNPACKED: Final = 32 << 20
 """Bytes of a packed log that are given at a time, at most: all that was given before is unpacked again for them."""

@@ -1,4 +1,4 @@
-"""Looking at one session of another tool's: what is new in its files since they were last read."""
+"""Looking at one foreign session: what is new in its files since they were last read."""
 
 import os
 from collections.abc import Callable, Sequence

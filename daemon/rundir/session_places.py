@@ -1,4 +1,4 @@
-"""Where sessions of another tool's lie under a root: all its places with their signatures, and one's."""
+"""Where foreign sessions lie under a root: all its places with their signatures, and one's."""
 
 import os
 from typing import Final

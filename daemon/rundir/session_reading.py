@@ -1,4 +1,4 @@
-"""Reading a session of another tool's from its beginning to what is there now: all its files through its scanner."""
+"""Reading a foreign session from its beginning to what is there now: all its files through its scanner."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Reading the lines of a growing file from where the last reading ended, for whoever follows it.
+"""Reading the lines of a growing file from where the last reading ended, for anyone who follows it.
 
 The file may be an agent's: it is opened without following links or blocking, only regular files are read,
 and no line is kept longer than `MAXIMUM_LINE`. Nothing here writes.

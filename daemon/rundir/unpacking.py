@@ -16,7 +16,7 @@ _PIECE: Final = 1 << 17
 
 
 class CannotUnpack(Exception):
-    """The file is no whole zstd file, or a too large one; the message says which."""
+    """The file is not a whole zstd file, or a too large one; the message says which."""
 
 
 class _FromTheStart:

@@ -16,7 +16,7 @@ _LONGEST_ERROR: Final = 4000
 
 
 class Execution(NamedTuple):
-    """What became of one piece of code. `code` is None where it succeeded; `fix` is for whoever runs the machine.
+    """What became of one piece of code. `code` is None where it succeeded; `fix` is for anyone who runs the machine.
 
     `began` is whether any of it ran. `cpu_s` is what the kernel counted, `wall_ms` what the daemon's clock did.
     """

@@ -29,7 +29,7 @@ _ACTIVITY: Final = (
 fields 8 and 9 of what is remembered of its directory), on this host (10)."""
 
 _ABOUT: Final = "case when s.layout <> :native then json_extract(c.state, '$[10]') end"
-"""What is shown of a session of another tool: the field 10 of what is remembered of it."""
+"""What is shown of a foreign session: the field 10 of what is remembered of it."""
 
 _MIGRATIONS: Final = os.path.join(os.path.dirname(__file__), "migrations")
 

@@ -1,4 +1,4 @@
-"""What SQLite says of a store's own soundness, for whoever examines it: read-only, beside a daemon that writes."""
+"""What SQLite says of a store's own soundness, for anyone who examines it: read-only, beside a daemon that writes."""
 
 import sqlite3
 import time

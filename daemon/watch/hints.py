@@ -22,7 +22,7 @@ class Why:
 
 
 Target = tuple[str, str]
-"""A root's name and a place in it: the name of a run directory, or the path of a session of another tool's."""
+"""A root's name and a place in it: the name of a run directory, or the path of a foreign session."""
 
 ITSELF: Final = ""
 """What stands for a place where a root as a whole may hold others than before."""

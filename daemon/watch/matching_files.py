@@ -59,7 +59,7 @@ def _is_wild(name: str) -> bool:
 
 
 def _walk(base: str, pattern: tuple[str, ...], found: Matching) -> Iterator[tuple[str, bool]]:
-    """The paths of what is no directory below `base`, and whether each one matches the rest of the glob."""
+    """The paths of what is not a directory below `base`, and whether each one matches the rest of the glob."""
     waiting = [(base, frozenset(_after_any_depth(pattern, 0)))]
     while waiting:
         directory, places = waiting.pop()
@@ -100,7 +100,7 @@ def _after_any_depth(pattern: tuple[str, ...], at: int) -> Iterator[int]:
 
 def _add(found: Matching, path: str) -> None:
     if not is_storable(path):
-        return  # a name that is no text can't be told of
+        return  # a name that is not text can't be told of
     try:
         status = os.lstat(path)
     except FileNotFoundError:

@@ -18,7 +18,7 @@ Health: TypeAlias = Literal["unknown", "ok", "missing", "unreadable", "replaced"
 class WatchedRoot:
     """A root of the settings. `stands` is the directory at `path` when it was last checked, `identity` which one is it.
 
-    A native root has its runs in the directories inside it; `shape` says where the sessions of another tool's layout
+    A native root has its runs in the directories inside it; `shape` says where the foreign sessions layout
     are. `seen` has, for each such place that was looked at, the mark of its own signature: while that is unchanged a
     scan need not look again. It is `UNTRUSTED` where it may change again unnoticed.
     """

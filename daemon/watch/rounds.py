@@ -50,7 +50,7 @@ FLAT_LOOKED: Final = 20
 """Running sessions of such roots that are looked into in each beat, for not every change shows in their directory."""
 
 WRITERS_ASKED: Final = 250
-"""Running sessions of other tools that are looked at in each of these periods, for nothing tells who writes them."""
+"""Running foreign sessions that are looked at in each of these periods, for nothing tells who writes them."""
 
 PROCESS_PERIOD: Final = 5.0
 """Seconds between looks at the recorded processes of running sessions."""
@@ -305,7 +305,7 @@ class Rounds:
         return min((at - now for root in self._judged() for at in root.due.values()), default=None)
 
     def check_writers(self) -> None:
-        """Hint at running sessions of other tools, a part of them each time: only a look finds out who writes one."""
+        """Hint at running foreign sessions, a part of them each time: only a look finds out who writes one."""
         everyone = [(root.name, place) for root in self._judged() if root.shape for place in root.open]
         if not everyone:
             return

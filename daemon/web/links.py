@@ -80,5 +80,5 @@ def _key(state: Path) -> bytes:
     if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid != os.geteuid():
         raise CannotListen(f"others may read or change {path}: remove it, and links of old notices are void")
     if len(key) != _BYTES:
-        raise CannotListen(f"{path} is no key: remove it, and links of old notices are void")
+        raise CannotListen(f"{path} is not a key: remove it, and links of old notices are void")
     return key

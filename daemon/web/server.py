@@ -78,7 +78,7 @@ class _Server(uvicorn.Server):
 
 
 class _ToLog(logging.Handler):
-    """uvicorn's own words in the daemon's log; what clients do wrong is no warning there."""
+    """uvicorn's own words in the daemon's log; what clients do wrong is not a warning there."""
 
     def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ class Opened(NamedTuple):
         return next(iter(self.paths), None)
 
     def close(self) -> None:
-        """Close them, and remove those in the file system. Whoever served them may have closed them already."""
+        """Close them, and remove those in the file system. Anyone who served them may have closed them already."""
         for each in self.sockets:
             each.close()
         for path in self.paths:

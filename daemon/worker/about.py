@@ -1,4 +1,4 @@
-"""What a session of another tool is about, as lists show it: stored beside what is remembered of it, and small."""
+"""What a foreign session is about, as lists show it: stored beside what is remembered of it, and small."""
 
 from typing import Final, NamedTuple
 

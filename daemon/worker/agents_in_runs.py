@@ -1,4 +1,4 @@
-"""Agents inside launched runs: which sessions of other tools a run's end has to wait for."""
+"""Agents inside launched runs: which foreign sessions a run's end has to wait for."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

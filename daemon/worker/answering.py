@@ -42,7 +42,7 @@ Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
 """What a playbook and an agent of these names declare now."""
 
 Ruling: TypeAlias = Callable[[RuledPlaybook], Ruled]
-"""What a session of another tool falls under by the settings in force."""
+"""What a foreign session falls under by the settings in force."""
 
 Playable: TypeAlias = Callable[[str], Play]
 """What a playbook of this name would start now."""

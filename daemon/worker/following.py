@@ -1,4 +1,4 @@
-"""Looking at sessions of other tools: read what is new, feed it to the layout's scanner, follow what it tells.
+"""Looking at foreign sessions: read what is new, feed it to the layout's scanner, follow what it tells.
 
 Runs in a thread. Nothing here writes; what is returned becomes a transaction, the scanner's state with the events.
 """
@@ -289,7 +289,7 @@ def written_by(remembered: Remembered) -> tuple[RecordedProcess, ...]:
 
 
 def _nothing(hinted: Hinted) -> Looked:
-    """A look at what is no session."""
+    """A look at what is not a session."""
     return Looked(hinted.root, hinted.place, hinted.why, "none", (), False, (), (), None)
 
 

@@ -1,4 +1,4 @@
-"""What is remembered of a session of another tool between two looks, as it is stored."""
+"""What is remembered of a foreign session between two looks, as it is stored."""
 
 from typing import Final, NamedTuple
 

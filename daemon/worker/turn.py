@@ -243,7 +243,7 @@ class Worker:
         return [look for look in looked if look.root.path not in away]
 
     async def _follow(self, hints: Sequence[Hint]) -> list[Looked]:
-        """Looks at sessions of other tools; those that were not come to wait again."""
+        """Looks at foreign sessions; those that were not come to wait again."""
         roots = dict(self.roots)  # other settings may come meanwhile
         known = await known_places(self.store, self.files, [target for target, _ in hints], roots)
         alone = self.clock.monotonic() - self._native_at > ALONE_AFTER

@@ -53,7 +53,7 @@ OF_THE_DAEMON: Final = frozenset(
     }
 )
 """Variables that are the daemon's own business: with them a command could speak to systemd in its name, or would be
-in the trace of whoever started the daemon."""
+in the trace of anyone who started the daemon."""
 
 
 class StartingProcesses(RealProcesses):

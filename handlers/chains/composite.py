@@ -41,7 +41,7 @@ def fold(trigger: Trigger, seen: Sequence[Seen]) -> Folded:
         root = _node(trigger, math.inf, _Numbers())
         used = _completed(root, left)
         if not used:
-            root.take(Seen("", seen[-1].at, ()))  # that is no event: what is too old by now goes
+            root.take(Seen("", seen[-1].at, ()))  # that is not an event: what is too old by now goes
             keys = root.held()
             return Folded(fired, tuple(each for each in left if each.key in keys))
         if not fired and used[-1] == seen[-1]:

@@ -158,7 +158,7 @@ class SlotsStanding(NamedTuple):
 class SlotsNow(Question[SlotsStanding]):
     """Question: which steps of all chains run or wait for a slot. Answer: `SlotsStanding`.
 
-    It is asked last. What is decided by the answer is seen by whoever asks next, so no slot is taken twice.
+    It is asked last. What is decided by the answer is seen by anyone who asks next, so no slot is taken twice.
     """
 
 

@@ -19,7 +19,7 @@ FileProblem: TypeAlias = Literal[
 MEANINGS: Final[Mapping[str, str]] = {
     "gone": "is gone",
     "empty": "is empty",
-    "not_regular": "is no regular file",
+    "not_regular": "is not a regular file",
     "outside": "leads outside the root",
     "denied": "is not readable by the daemon",
     "unreadable": "can't be read",

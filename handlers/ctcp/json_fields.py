@@ -99,7 +99,7 @@ class Fields:
 
 
 def fields_of(documents: Documents, path: str, schema: str | None, report: Report) -> Fields | None:
-    """The document at `path`, whose `schema_version` must be `schema`; None, with a finding, where it is no object."""
+    """The document at `path`, whose `schema_version` must be `schema`; None, with a finding, where it is not an object."""
     content = content_of(documents, path, report)
     if content is None:
         return None

@@ -37,7 +37,7 @@ class Verified(NamedTuple):
 
 
 def named_bundle(documents: Documents) -> str | None:
-    """The file that the report names as its bundle, for whoever has to look whether it is there."""
+    """The file that the report names as its bundle, for anyone who has to look whether it is there."""
     found = check(documents, Report("I", PATH))
     return None if found is None else found.bundle
 

@@ -37,7 +37,7 @@ LOGS: Final = (REPLAY,)
 MARKERS: Final = (REPLAY, RECEIPT)
 
 _OF_NATIVE: Final = frozenset({"run.json", "exit.json", "process.json"})
-"""Runward writes a bundle of the same form into native runs: who has one of these files is no Adjutant session."""
+"""Runward writes a bundle of the same form into native runs: who has one of these files is not a Adjutant session."""
 
 _RECEIPT_KEYS: Final = (b'"plan_hash"', b'"trajectory_hash"')
 _LINES_LOOKED_AT: Final = 20

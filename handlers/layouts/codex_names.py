@@ -29,7 +29,7 @@ def thread_of(name: str) -> str | None:
 
 
 def lock_of(thread: str) -> str | None:
-    """The lock file that the thread's writer holds, relative to Codex's home; None for what is no thread's id.
+    """The lock file that the thread's writer holds, relative to Codex's home; None for what is not a thread's id.
 
     The file alone proves nothing: a killed writer leaves it behind, and the next start of Codex removes it.
     """

@@ -75,7 +75,7 @@ _DECODER: Final = msgspec.json.Decoder(_Record)
 def read_record(line: bytes) -> JsonValue:
     """The record of a line, without the fields that nobody asks for.
 
-    JSON of another shape, a bare record too, is given whole. Raises `ValueError` for what is no JSON.
+    JSON of another shape, a bare record too, is given whole. Raises `ValueError` for what is not JSON.
     """
     try:
         return cast("JsonValue", _DECODER.decode(line))  # what is parsed from JSON is nothing else

@@ -123,7 +123,7 @@ class Turns:
             self.answered, self.replied = False, True
 
     def compact(self) -> None:
-        """The history was summed up, at the cost of a reply. In a turn that was asked for something that is no answer."""
+        """The history was summed up, at the cost of a reply. In a turn that was asked for something that is not an answer."""
         self.asked = False
         if self.turn == "open":
             self.owes = self.prompted

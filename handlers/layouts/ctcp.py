@@ -43,7 +43,7 @@ _SCHEMA: Final = re.compile(rb'"schema_version"\s*:\s*"ctcp-(?:run|repo-ref)-v\d
 _EVENT_KEYS: Final = (b'"ts"', b'"role"', b'"event"', b'"path"')
 _OF_RUNWARD: Final = re.compile(rb'"role"\s*:\s*"runward"')
 _OF_NATIVE: Final = frozenset({"run.json", "exit.json", "process.json"})
-"""A native run's journal has lines of the same form: who has one of these files is no CTCP run."""
+"""A native run's journal has lines of the same form: who has one of these files is not a CTCP run."""
 
 _LINES_LOOKED_AT: Final = 20
 

@@ -20,7 +20,7 @@ LATEST: Final = 253_402_300_799.0
 
 @dataclass(frozen=True, slots=True)
 class NotJson:
-    """Why a document is no JSON that Runward reads, and the line if one can be named."""
+    """Why a document is not JSON that Runward reads, and the line if one can be named."""
 
     message: str
     line: int | None = None
@@ -49,7 +49,7 @@ def read_json(content: bytes) -> JsonValue | NotJson:
     if text.count("[") + text.count("{") > MAXIMUM_DEPTH and _depth(value) > MAXIMUM_DEPTH:
         return NotJson(f"nested more than {MAXIMUM_DEPTH} levels deep")
     if "\\u" in text and not _encodable(value):
-        return NotJson("holds a lone surrogate, which is no character")
+        return NotJson("holds a lone surrogate, which is not a character")
     return value
 
 

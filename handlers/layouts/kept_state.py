@@ -27,5 +27,5 @@ class KeepsState(Generic[State]):
         """The state that was dumped. Raises `ValueError` for what this program never wrote."""
         state = self._states.validate_json(text, strict=True)
         if self._is_exact and self.dump(state) != text:
-            raise ValueError("this is no state that the scanner wrote")
+            raise ValueError("this is not a state that the scanner wrote")
         return state

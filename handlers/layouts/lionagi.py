@@ -6,11 +6,11 @@ into place, so its word counts at once. The words, and what they become:
 - `running`: an open turn. The file names no process, so nobody can judge one that stays.
 - `completed`: `completed`, `run.completed.ok`.
 - `completed_empty`: `failed`, `run.failed.exception`: its exit code is 1, and to lionagi an end without an artifact, a
-  commit or an answer is no success. `missing_artifact` is kept for what a contract requires.
+  commit or an answer is not a success. `missing_artifact` is kept for what a contract requires.
 - `failed`: `failed`, `run.failed.exception`; `run.failed.api_error` where `error` names a provider's error.
 - `timed_out`: `timed_out`, `run.timed_out.deadline`: the deadline was lionagi's, its meaning is the same.
 - `aborted`: `aborted`, `run.aborted.user`: a person pressed Ctrl-C.
-- `cancelled`: `cancelled`, `run.cancelled.sigterm`: its exit code is 143, whoever sent the signal.
+- `cancelled`: `cancelled`, `run.cancelled.sigterm`: its exit code is 143, no matter who sent the signal.
 - no word, as in early versions, or another one: an open turn, and for another one a complaint.
 
 A branch is one agent's conversation. That which `run.json` names is the run's own, the others are its sub-agents; a

@@ -49,7 +49,7 @@ def tally_of_messages(messages: Sequence[dict[str, JsonValue]]) -> Tally:
 
 
 def tally_of_chunks(chunks: Iterable[JsonValue]) -> Tally:
-    """What the chunks of a reply that streams amount to; the end of a resumed stream is no error."""
+    """What the chunks of a reply that streams amount to; the end of a resumed stream is not an error."""
     count, calls, errors, spent = 0, 0, 0, NOTHING
     for chunk in chunks:
         if not isinstance(chunk, dict):

@@ -179,7 +179,7 @@ def _started_at(value: JsonValue, document: Document, complaints: list[Complaint
         return at
     if value is not None:
         fix = "write ISO 8601 with a zone: 2026-01-31T12:00:00Z"
-        complaints.append(Complaint(RUN, None, "started_at is no time", fix))
+        complaints.append(Complaint(RUN, None, "started_at is not a time", fix))
     return sane_time(document.modified_at)
 
 

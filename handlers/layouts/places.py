@@ -106,7 +106,7 @@ class MixedShape(NamedTuple):
         return self.logs.place_of(path)
 
     def directories(self) -> DirectoryShape:
-        """The shape of a directory that is no session's, but may become one of any layout."""
+        """The shape of a directory that is not a session's, but may become one of any layout."""
         return _any_directory(self.layouts)
 
     def telling_names(self) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def told_by_events(
         if isinstance(value, NotJson):
             yield Unusable(line.place(source), value.message)
         elif not isinstance(value, dict):
-            yield Unusable(line.place(source), "is no JSON object")
+            yield Unusable(line.place(source), "is not JSON object")
         else:
             yield from _event(line.place(source), value, hashes_alone)
 
@@ -74,7 +74,7 @@ def _returned(
     exit_code = whole_in(record.get("exit_code"))
     utility = number_in(record.get("step_utility"), -1, 1)
     if utility is None and record.get("step_utility") is not None:
-        yield Unusable(place, "step_utility is no number from -1 to 1: it is left out")
+        yield Unusable(place, "step_utility is not a number from -1 to 1: it is left out")
     content, error, success = _output(record, exit_code)
     problem = hashes_alone if "output" not in record else None
     yield Returned(place, at, call, content, error, success, exit_code, utility, problem=problem)
@@ -114,7 +114,7 @@ def _step(place: Place, at: float | None, record: dict[str, JsonValue]) -> Itera
 def _started(place: Place, record: dict[str, JsonValue]) -> Iterator[Told]:
     issue = whole_in(record.get("issue_number"))
     if issue is None and record.get("issue_number") is not None:
-        yield Unusable(place, "issue_number is no whole number: it is left out")
+        yield Unusable(place, "issue_number is not a whole number: it is left out")
     policy = whole_text_in(record.get("policy_bundle_id")) or whole_text_in(record.get("policy_version"))
     if issue is not None or policy is not None:
         yield Stated(place, issue_number=issue, policy_bundle_id=policy)
@@ -125,7 +125,7 @@ def _ended(place: Place, record: dict[str, JsonValue]) -> Iterator[Told]:
     if confidence is not None:
         yield Stated(place, confidence=confidence)
     elif record.get("confidence") is not None:
-        yield Unusable(place, "confidence is no number from 0 to 1: it is left out")
+        yield Unusable(place, "confidence is not a number from 0 to 1: it is left out")
 
 
 def _count(value: JsonValue) -> int | None:

@@ -99,7 +99,7 @@ def records(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iter
         if is_cut:
             opening = _opening(content)
             if opening is None:
-                unreadable.add(file, number, "too long, and its beginning is no JSON object")
+                unreadable.add(file, number, "too long, and its beginning is not JSON object")
             else:
                 yield opening
             continue
@@ -114,7 +114,7 @@ def records(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iter
 
 
 def _fixed(file: str, number: int, content: bytes, why: str, unreadable: Unreadable) -> Iterator[JsonValue]:
-    """The objects in a line that is no JSON: without its NULs, and one by one where some are glued."""
+    """The objects in a line that is not JSON: without its NULs, and one by one where some are glued."""
     text = content.replace(b"\0", b"").decode(errors="replace")
     place, found, torn = 0, 0, 0
     while (place := _skip_blank(text, place)) < len(text):

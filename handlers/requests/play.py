@@ -39,7 +39,7 @@ def run(event: PlayRunRequested, given: Given) -> Deciding:
     if play.problem is not None or play.playbook is None:
         return _refused(event, play.problem or "there is no such playbook")
     if not event.cwd.startswith("/") or "\0" in event.cwd:
-        return _refused(event, "the directory to start it in is no absolute path")
+        return _refused(event, "the directory to start it in is not an absolute path")
     filled = fill_command(play.playbook, event.given)
     if filled.value is None:
         return _refused(event, "; ".join(problem.render() for problem in filled.problems))

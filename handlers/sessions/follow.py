@@ -1,4 +1,4 @@
-"""Following a session of another tool: from what its files and the machine say to the events that follow.
+"""Following a foreign session: from what its files and the machine say to the events that follow.
 
 The daemon remembers a `Followed` for each session, stored with the scanner's state and the events in one transaction.
 Everything here is pure. `over.judge` says where a session stands; here its attempts are told apart. Each boundary lies

@@ -1,4 +1,4 @@
-"""Sessions of other tools inside a launcher's run: whose they are, and what they mean for its end.
+"""Foreign sessions inside a launcher's run: whose they are, and what they mean for its end.
 
 Only the launcher's session has a contract. A command that ended well although an agent in it didn't has not ended well:
 agents exit 0 after errors.

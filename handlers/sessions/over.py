@@ -1,6 +1,6 @@
 """Over or not: what follows from what a session's files say and from what the machine says of its process.
 
-Pure, and without memory: whoever waits asks again when `again_in` has passed or something has changed.
+Pure, and without memory: anyone who waits asks again when `again_in` has passed or something has changed.
 `runward inspect` takes the answer as it is.
 """
 
@@ -20,7 +20,7 @@ WriterStatus: TypeAlias = Literal["busy", "idle", "waiting"]
 class Writer(NamedTuple):
     """The process that writes a session: whether it lives, what it says of itself, and who it is where that is known.
 
-    `process` is whom `liveness` is about. Without one, it is about whoever writes the files now.
+    `process` is whom `liveness` is about. Without one, it is about anyone who writes the files now.
     """
 
     liveness: Liveness
@@ -68,7 +68,7 @@ _Verdict: TypeAlias = Literal["goes on", "is idle", "is over", "was left", "was 
 
 
 class Row(NamedTuple):
-    """What follows for a turn, whoever sits before it (None: not known), and its process."""
+    """What follows for a turn, no matter who sits before it (None: not known), and its process."""
 
     turns: tuple[_Turn, ...]
     headless: tuple[bool | None, ...]

@@ -32,7 +32,7 @@ class TimerSet:
 
 @dataclass(frozen=True, slots=True)
 class TimerRang(AfterTime):
-    """The time of a timer has come. Whoever set it finds nothing to do if it does not matter any more."""
+    """The time of a timer has come. Anyone who set it finds nothing to do if it does not matter any more."""
 
     type: ClassVar[str] = "TimerRang"
     version: ClassVar[int] = 1

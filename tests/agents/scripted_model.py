@@ -67,7 +67,7 @@ class Model:
         return self._stalled.acquire(timeout=within)
 
     def reply_to(self, asked: Asked) -> Reply:
-        """What the script says to it; what is no turn of an agent gets an aside."""
+        """What the script says to it; what is not a turn of an agent gets an aside."""
         name, results = "", 0
         for text in asked.heard:
             if text is None:

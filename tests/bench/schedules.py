@@ -109,7 +109,7 @@ def _wait(place: Scratch, sql: str, count: int) -> None:
 
 
 def _settle(running: Daemon) -> None:
-    """Until its processor time stands still: that timers wait is no work that is left."""
+    """Until its processor time stands still: that timers wait is not a work that is left."""
     for _ in range(int(_STALLED_S)):
         before = running.cpu_s()
         time.sleep(0.5)

@@ -105,7 +105,7 @@ def test_a_daemon_tells_how_far_it_has_read_and_what_it_took(tmp_path: Path) -> 
             assert running.started_at < running.ready_at < scan.last_scan_at < time.time()
         assert running.record.transcript_problems(1) == []
         assert running.record.transcript_problems(2) != []
-        assert running.record.problems([]) == []  # it is no native run
+        assert running.record.problems([]) == []  # it is not a native run
 
 
 def test_a_daemon_with_a_heartbeat_is_the_daemon(tmp_path: Path) -> None:

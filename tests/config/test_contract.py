@@ -144,12 +144,12 @@ def test_a_path_is_kept_as_it_was_written_and_its_plain_form_is_advised() -> Non
         ({"expected": [{"id": "a", "path": "a"}] * 1001}, "contract.expected: has more than 1000 entries"),
         ({"expected": [{"path": "a"}]}, "contract.expected[0]: has no 'id'"),
         ({"expected": [{"id": "a"}]}, "contract.expected[0]: has no 'path'"),
-        ({"expected": [{"id": "", "path": "a"}]}, "contract.expected[0].id: '' is no id"),
-        ({"expected": [{"id": "-_", "path": "a"}]}, "contract.expected[0].id: '-_' is no id"),
-        ({"expected": [{"id": "é", "path": "a"}]}, "contract.expected[0].id: 'é' is no id"),
-        ({"expected": [{"id": "a b", "path": "a"}]}, "contract.expected[0].id: 'a b' is no id"),
-        ({"expected": [{"id": "a\n", "path": "a"}]}, "contract.expected[0].id: 'a\\n' is no id"),
-        ({"expected": [{"id": "²", "path": "a"}]}, "contract.expected[0].id: '²' is no id"),
+        ({"expected": [{"id": "", "path": "a"}]}, "contract.expected[0].id: '' is not an id"),
+        ({"expected": [{"id": "-_", "path": "a"}]}, "contract.expected[0].id: '-_' is not an id"),
+        ({"expected": [{"id": "é", "path": "a"}]}, "contract.expected[0].id: 'é' is not an id"),
+        ({"expected": [{"id": "a b", "path": "a"}]}, "contract.expected[0].id: 'a b' is not an id"),
+        ({"expected": [{"id": "a\n", "path": "a"}]}, "contract.expected[0].id: 'a\\n' is not an id"),
+        ({"expected": [{"id": "²", "path": "a"}]}, "contract.expected[0].id: '²' is not an id"),
         (
             {"expected": [{"id": "a" * 201, "path": "a"}]},
             "contract.expected[0].id: is longer than 200 characters",
@@ -185,7 +185,7 @@ def test_a_path_is_kept_as_it_was_written_and_its_plain_form_is_advised() -> Non
         ),
         (
             {"expected": [{"id": "a", "path": "a", "source": "me"}]},
-            "contract.expected[0].source: 'me' is no source",
+            "contract.expected[0].source: 'me' is not a source",
         ),
         (
             {"expected": [{"id": "a", "path": "a"}, {"id": "a", "path": "b"}]},

@@ -10,13 +10,13 @@ from runward.config.json_document import read_json
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "V:1:1: is no JSON: Expecting value"),
-        ('{"a": 1,\n "b"}', "V:2:5: is no JSON: Expecting ':' delimiter"),
+        ("", "V:1:1: is not JSON: Expecting value"),
+        ('{"a": 1,\n "b"}', "V:2:5: is not JSON: Expecting ':' delimiter"),
         ('{"a": 1, "a": 1}', "V: key 'a' stands there twice"),
         ('[{"b": {"a": 1, "a": 1}}]', "V: key 'a' stands there twice"),
-        ("[NaN]", "V: NaN is no JSON"),
-        ("-Infinity", "V: -Infinity is no JSON"),
-        ("[1e999]", "V: [0]: is no finite number"),
+        ("[NaN]", "V: NaN is not JSON"),
+        ("-Infinity", "V: -Infinity is not JSON"),
+        ("[1e999]", "V: [0]: is not a finite number"),
         ("9223372036854775808", "V: is a whole number of more than 64 bits"),
         ("9" * 5000, "V: is a whole number of more than 64 bits"),
         ('{"a": "\\ud800"}', "V: a: has a lone surrogate in it"),

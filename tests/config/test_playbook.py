@@ -82,9 +82,9 @@ def test_what_is_left_out_has_its_default(text: str, playbook: Playbook) -> None
         ("", ["1:1: a playbook must be a table of keys (write at least 'command:' or 'artifacts:')"]),
         ("- a\n", ["1:1: a playbook must be a table of keys (write at least 'command:' or 'artifacts:')"]),
         ("name: 3\n", ["1:7: name: must be a text, not a number (put it in quotes)"]),
-        ("name: a/b\n", ["1:7: name: is no name (write a name without '/')"]),
-        ("agent: ''\n", ["1:8: agent: is no name (write a name without '/')"]),
-        ("agent: ../x\n", ["1:8: agent: is no name (write a name without '/')"]),
+        ("name: a/b\n", ["1:7: name: is not a name (write a name without '/')"]),
+        ("agent: ''\n", ["1:8: agent: is not a name (write a name without '/')"]),
+        ("agent: ../x\n", ["1:8: agent: is not a name (write a name without '/')"]),
         ("command: ls -l\n", ["1:10: command: must be a list, not a text (make it a list)"]),
         (
             "command: []\n",
@@ -104,7 +104,7 @@ def test_what_is_left_out_has_its_default(text: str, playbook: Playbook) -> None
             "timeout: '90'\n",
             [
                 (
-                    "1:10: timeout: is no duration: '90' has no unit "
+                    "1:10: timeout: is not a duration: '90' has no unit "
                     "(write a number with its unit, as in 30s, 5min, 1h30m or 2d)"
                 )
             ],
@@ -139,7 +139,7 @@ def test_what_is_left_out_has_its_default(text: str, playbook: Playbook) -> None
         (
             "a: [\n",
             [
-                "2:1: is no YAML: while parsing a flow node: expected the node content, but found '<stream end>' (check the indentation and quotes here)"
+                "2:1: is not YAML: while parsing a flow node: expected the node content, but found '<stream end>' (check the indentation and quotes here)"
             ],
         ),
     ],
@@ -266,7 +266,7 @@ def test_any_text_is_a_playbook_or_complaints_each_with_its_fix(text: str) -> No
 def test_a_command_that_is_no_template_is_refused_at_its_word() -> None:
     parsed = read_playbook('command: ["gh", "{{ pr }}", "{{ with.pr"]\n', FILE)
     assert [(problem.line, problem.column, problem.message) for problem in parsed.errors] == [
-        (1, 17, "command[1]: 'pr' between braces is no look-up"),
+        (1, 17, "command[1]: 'pr' between braces is not a look-up"),
         (1, 29, "command[2]: has a '{{' without its '}}'"),
     ]
 

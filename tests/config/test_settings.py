@@ -217,7 +217,7 @@ def test_an_own_state_directory_brings_its_runs_along() -> None:
         ("[watch]\nstpe = 3", "2:1: watch.stpe: unknown key (did you mean 'step'?)"),
         ("[watch]\nlimit_share = 1.5", "2:15: watch.limit_share: must be above 0 and at most 1, not 1.5 (write a number within these bounds)"),
         ("[scan]\nperiod = 30", '2:10: scan.period: must be a duration, not a number (write it with its unit and in quotes: "30s")'),
-        ('[scan]\nperiod = "30"', "2:10: scan.period: is no duration: '30' has no unit (write a number with its unit, as in 30s, 5min, 1h30m or 2d)"),
+        ('[scan]\nperiod = "30"', "2:10: scan.period: is not a duration: '30' has no unit (write a number with its unit, as in 30s, 5min, 1h30m or 2d)"),
         ('[scan]\nperiod = "1ms"', "2:10: scan.period: must be at least 1s, not '1ms' (write \"1s\" or more)"),
         ("plabooks = []", "1:1: plabooks: unknown key (did you mean 'playbooks'?)"),
         ("roots = 3", "1:9: roots: must be a list, not a number (put it in square brackets)"),
@@ -236,7 +236,7 @@ def test_an_own_state_directory_brings_its_runs_along() -> None:
         ('[[roots]]\npath = "a"\nhistory = "none"', "3:11: roots[0].history: 'none' is not known (one of: live, record)"),
         ('[[roots]]\npath = "a"\nignore = ["a/b"]', "3:11: roots[0].ignore[0]: 'a/b' has '/' in it (write it without /)"),
         ("steps_at_once = 1001", "1:17: steps_at_once: must be a whole number from 1 to 1000, not 1001 (write a number within these bounds)"),
-        ("batch = 1\nbatch = 2", "2:10: is no TOML: cannot overwrite a value (correct it; texts and durations stand in quotes)"),
+        ("batch = 1\nbatch = 2", "2:10: is not a TOML: cannot overwrite a value (correct it; texts and durations stand in quotes)"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_at_its_place_with_its_fix(text: str, complaint: str) -> None:
@@ -248,7 +248,7 @@ def test_what_is_wrong_is_said_at_its_place_with_its_fix(text: str, complaint: s
     [
         ("", "1:10: actions.merge: has no 'command' (add command = …)"),
         ("command = []", "2:11: actions.merge.command: names no program"),
-        ('command = ["gh", "{{ who }}"]', "2:18: actions.merge.command[1]: 'who' between braces is no look-up"),
+        ('command = ["gh", "{{ who }}"]', "2:18: actions.merge.command[1]: 'who' between braces is not a look-up"),
         ('command = "gh pr merge"', "2:11: actions.merge.command: is one text, and no shell is to read it"),
         ('command = ["gh"]\nshell = true', "2:11: actions.merge.command: is a list of words, and a shell reads one"),
         ('command = "gh {{ with.pr }}"\nshell = true', "2:11: actions.merge.command: has a template in it, and a shell"),
@@ -274,7 +274,7 @@ def test_an_action_is_a_command_under_a_name() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "complaint"),
     [
-        ("RUNWARD_BATCH", "many", "RUNWARD_BATCH:1:1: is no JSON: Expecting value (write it as JSON)"),
+        ("RUNWARD_BATCH", "many", "RUNWARD_BATCH:1:1: is not JSON: Expecting value (write it as JSON)"),
         ("RUNWARD_BATCH", "0", "RUNWARD_BATCH: batch: must be a whole number from 1 to 256, not 0 (write a number within these bounds)"),
         ("RUNWARD_STATE_DIR", "~you", "RUNWARD_STATE_DIR: state_dir: '~you' names the home of another user (write the whole path)"),
         ("RUNWARD_ROOTS", '[{"path": 1}]', "RUNWARD_ROOTS: roots[0].path: must be a text, not a number (put it in quotes)"),

@@ -98,13 +98,13 @@ def test_keys_that_yaml_1_1_would_turn_stay_texts() -> None:
             "f.yaml:1:4: 'tag:yaml.org,2002:python/object:os.system': tags are not supported (remove the tag)",
         ),
         ("a: ! b\n", "f.yaml:1:4: '!': tags are not supported (remove the tag)"),
-        ("1: a\n", "f.yaml:1:1: key '1' is no text (put it in quotes: \"1\")"),
-        ("true: a\n", "f.yaml:1:1: key 'true' is no text (put it in quotes: \"true\")"),
-        ("~: a\n", "f.yaml:1:1: key '~' is no text (put it in quotes: \"~\")"),
+        ("1: a\n", "f.yaml:1:1: key '1' is not text (put it in quotes: \"1\")"),
+        ("true: a\n", "f.yaml:1:1: key 'true' is not text (put it in quotes: \"true\")"),
+        ("~: a\n", "f.yaml:1:1: key '~' is not text (put it in quotes: \"~\")"),
         ("? [a]\n: b\n", "f.yaml:1:3: a key must be a text (write it as one word)"),
         ("*x : 1\n", "f.yaml:1:1: a key must be a text (write it as one word)"),
-        ("a: .inf\n", "f.yaml:1:4: '.inf' is no finite number (put it in quotes if it is a text)"),
-        ("a: 1e999\n", "f.yaml:1:4: '1e999' is no finite number (put it in quotes if it is a text)"),
+        ("a: .inf\n", "f.yaml:1:4: '.inf' is not a finite number (put it in quotes if it is a text)"),
+        ("a: 1e999\n", "f.yaml:1:4: '1e999' is not a finite number (put it in quotes if it is a text)"),
         ("a: 9223372036854775808\n", "f.yaml:1:4: is a whole number of more than 64 bits (put it in quotes)"),
         ("a: " + "9" * 5000, "f.yaml:1:4: is a whole number of more than 64 bits (put it in quotes)"),
         ('"\\udc00": 1\n', "f.yaml:1:1: has a lone surrogate in it (write the character itself)"),
@@ -112,7 +112,7 @@ def test_keys_that_yaml_1_1_would_turn_stay_texts() -> None:
         ("--- 1\n--- 2\n", "f.yaml:2:1: a second document begins here (write one document a file)"),
         (
             'a: "\\UFFFFFFFF"\n',
-            "f.yaml:1:7: is no YAML: a number here is out of bounds (correct the escape or the directive)",
+            "f.yaml:1:7: is not YAML: a number here is out of bounds (correct the escape or the directive)",
         ),
         (
             "a\0b",
@@ -131,13 +131,13 @@ def test_keys_that_yaml_1_1_would_turn_stay_texts() -> None:
         (
             "a:\n\tb: 1\n",
             (
-                "f.yaml:2:1: is no YAML: while scanning for the next token: found character '\\t' that cannot "
+                "f.yaml:2:1: is not YAML: while scanning for the next token: found character '\\t' that cannot "
                 "start any token (a tab can't indent: use spaces)"
             ),
         ),
         (
             "a: b: c\n",
-            "f.yaml:1:5: is no YAML: mapping values are not allowed here (check the indentation and quotes here)",
+            "f.yaml:1:5: is not YAML: mapping values are not allowed here (check the indentation and quotes here)",
         ),
         ("[" * 20_000, "f.yaml:1:51: is nested more than 50 deep (nest less)"),
         ("- " * 20_000, "f.yaml:1:101: is nested more than 50 deep (nest less)"),

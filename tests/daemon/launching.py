@@ -41,7 +41,7 @@ class Launcher:
         self._started: list[subprocess.Popen[bytes]] = []
 
     def argv(self, *arguments: str) -> list[str]:
-        """The words to start it with, for whoever starts it in a special way."""
+        """The words to start it with, for anyone who starts it in a special way."""
         return [*self._interpreter, "-c", _ENTRY, "run", *arguments]
 
     def shell_words(self, *arguments: str) -> str:

@@ -109,7 +109,7 @@ class Story:
 
 @dataclass(frozen=True)
 class SessionStory:
-    """A session of another tool, and the verdict that it must get. Without an `artifact` it is killed."""
+    """A foreign session, and the verdict that it must get. Without an `artifact` it is killed."""
 
     session_id: str
     says: str

@@ -23,7 +23,7 @@ NEVER_SCANNED = 'scan.period = "1h"'
 """Settings under which whatever is found is found by the watch, or by a scan that it asked for."""
 
 TORN = "torn"
-"""The event of a line that is no JSON: no line has it, so whoever expects certain events waits on, or fails."""
+"""The event of a line that is not JSON: no line has it, so anyone who expects certain events waits on, or fails."""
 
 EXITED = {"exit_code": 0, "signal": None, "cause": "exited", "finished_at": FINISHED_AT}
 

@@ -1,4 +1,4 @@
-"""The daemon follows sessions of other tools, as a user sees it: real files, real processes, a real daemon."""
+"""The daemon follows foreign sessions, as a user sees it: real files, real processes, a real daemon."""
 
 import json
 import os
@@ -607,7 +607,7 @@ def test_a_packed_transcript_that_is_broken_is_shown_and_harms_no_other(homes: H
     packed = zstandard.compress(b"".join(line + b"\n" for line in rollout(THREAD)) + os.urandom(100_000))
     log.with_name(log.name + ".zst").write_bytes(packed[: len(packed) // 2])
     nonsense = homes.rollout_of("01a1fd0b-54e7-7290-883d-4a336c7e24d9")
-    nonsense.with_name(nonsense.name + ".zst").write_bytes(b"this is no zstd file at all")
+    nonsense.with_name(nonsense.name + ".zst").write_bytes(b"this is not a zstd file at all")
     with homes.place.serving():
         add(homes.log_of(SESSION), good(homes).lines)
         homes.wait_standing(SESSION, *OK, 1)

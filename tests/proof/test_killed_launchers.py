@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE_S, wait_for
 from runward.daemon.processes.tree import send_signal
 
 NO_SESSION: Final = ("launch.directory", "launch.forked", "launch.contained", "launch.announced")
-"""Points before `run.json`: what is left is no session."""
+"""Points before `run.json`: what is left is not a session."""
 
 GONE: Final = ("launch.run_json", "launch.process_json", "launch.ended", "launch.announced_again")
 """Points at which nobody lives and no end is written."""

@@ -46,7 +46,7 @@ def test_a_state_directory_that_its_user_may_not_write_is_refused(place: Place) 
 
 def test_a_store_that_is_no_database_is_refused(place: Place) -> None:
     place.state.mkdir()
-    (place.state / "runward.db").write_text("this is no database, " * 100)
+    (place.state / "runward.db").write_text("this is not a database, " * 100)
     assert "file is not a database" in _refused(place)
 
 

@@ -1,4 +1,4 @@
-"""A store is restored that knows sessions of other tools, whose journals lie among Runward's own state."""
+"""A store is restored that knows foreign sessions, whose journals lie among Runward's own state."""
 
 import json
 import shutil

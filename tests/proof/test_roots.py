@@ -261,7 +261,7 @@ def test_a_root_that_may_not_be_read_ends_nothing_and_is_scanned_when_it_may(pla
 
 @pytest.mark.parametrize("when", ["before", "moved in", "made later"])
 def test_a_run_with_a_link_to_the_whole_machine_does_not_have_it_watched(place: Place, when: str) -> None:
-    """Whoever makes runs may make a link to anywhere."""
+    """Anyone who makes runs may make a link to anywhere."""
     place.set_up(further='scan.period = "1s"')  # as often it is asked whether the watch is still right
     machine = place.directory / "machine"
     for number in range(300):

@@ -14,7 +14,7 @@ PROGRAM = "from runward.daemon.cli import main; main()"
 
 
 def _shell(place: Place, script: str) -> int:
-    """A terminal in which a shell runs the script, and in it `$runward`; returns the near end, for whoever looks at it."""
+    """A terminal in which a shell runs the script, and in it `$runward`; returns the near end, for anyone who looks at it."""
     environment = {
         "HOME": str(place.directory),
         "PATH": os.environ["PATH"],

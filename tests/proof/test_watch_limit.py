@@ -1,6 +1,6 @@
 """Over more directories than may be watched: it is said, scans stand in, and nothing is lost.
 
-The limit is a real one: a user namespace has its own, and whoever makes it may lower that.
+The limit is a real one: a user namespace has its own, and anyone who makes it may lower that.
 """
 
 import json

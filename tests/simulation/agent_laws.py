@@ -39,7 +39,7 @@ def check_agents(universe: "Universe") -> None:
     for key, agent in universe.errands.by_key.items():
         _session(universe, agent, rows.pop(key, None))
     if rows:
-        raise Broken(f"sessions of other tools that nobody began: {sorted(rows)}")
+        raise Broken(f"foreign sessions that nobody began: {sorted(rows)}")
     mistakes = universe.peek(
         "select path, message from problems where message like '%by a mistake in Runward%'"
     )
@@ -107,7 +107,7 @@ def _untouched(universe: "Universe") -> None:
 
 
 def _journals(universe: "Universe") -> None:
-    """What is history has no journal, and every other session of another tool has one among our own state.
+    """What is history has no journal, and every other foreign session has one among our own state.
 
     After a restore, with their disk lost, nobody knows what stood in those of sessions whose record was pruned.
     """
@@ -130,7 +130,7 @@ def _journals(universe: "Universe") -> None:
 
 
 def count_rare_sessions(universe: "Universe") -> None:
-    """Note which rare paths the sessions of other tools took."""
+    """Note which rare paths the foreign sessions took."""
     count_hooks(universe)
     for path, question in RARE_ROWS.items():
         universe.tally.reached[path] += universe.peek(question)[0][0]

@@ -70,7 +70,7 @@ class Fair(NamedTuple):
 
 
 class Agent:
-    """One session of another tool's, and who writes it. Every method is a deed that the story may order.
+    """One foreign session, and who writes it. Every method is a deed that the story may order.
 
     `reopened` counts what may have begun a further attempt. `died`: a process of its own ended. `shaken`: its files may
     have been away when somebody looked. `cut`: the machine lost its power while it was there. `stayed_at`: nothing was
@@ -276,7 +276,7 @@ class Agent:
         self._machine.meanings.update(lines)
 
     def _append(self, content: bytes) -> None:
-        """Write; whoever can't gives up."""
+        """Write; anyone who can't gives up."""
         try:
             self._kernel.append(self.path, self._rest + content)
             if self._machine.dice.random() < 0.7:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.simulation.universe import Universe
 
 ERRANDS: Final = 9
-"""Sessions of other tools in a history."""
+"""Foreign sessions in a history."""
 
 LENGTH: Final = 150.0
 

@@ -242,7 +242,7 @@ class Laws:
             raise Broken(f"two daemons had the same epoch: {epochs}")
 
     def _orders(self) -> None:
-        """Whoever is said to have been told was told; then the attempt is over, and if nobody said how, by that order."""
+        """Anyone who is said to have been told was told; then the attempt is over, and if nobody said how, by that order."""
         heard = {process.pid for process in self._universe.table.told}
         orders = [
             (key, {each[0] for each in json.loads(named).values() if isinstance(each, list)}, told, *rest)
@@ -330,7 +330,7 @@ class Laws:
         """Each line of ours stands exactly once where it was said to be, in order, and all else is foreign.
 
         In a store that was restored a line is the one that was adopted; what is owed then may say something else
-        than stands there, and comes behind it, so the order is no law where lines stood at a restore. And nobody
+        than stands there, and comes behind it, so the order is not a law where lines stood at a restore. And nobody
         knows any more of a line that only the forgotten store knew: it isn't written again where it was lost.
         """
         data = bytes(node.data)

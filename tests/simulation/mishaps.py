@@ -113,7 +113,7 @@ class Mishaps:
         """A daemon is killed, and before the next one starts a journal loses its end or somebody edits it."""
         universe, dice = self._scene.universe, self._scene.dice
         if universe.frozen():
-            return  # whoever wakes up with a journal's lock knows nothing of it
+            return  # anyone who wakes up with a journal's lock knows nothing of it
         self.kill_daemon()
         if universe.peek("select stopped_cleanly from daemon") != [(0,)]:
             return  # after a stop in order the next daemon compares nothing

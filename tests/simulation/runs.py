@@ -156,7 +156,7 @@ class Run:
         self._forget_early_work()
 
     def _forget_early_work(self) -> None:
-        """Where all early work is gone or written anew, whoever looks only now can't know that a plan came after it."""
+        """Where all early work is gone or written anew, no matter who looks only now can't know that a plan came after it."""
         left = [node.changed_ns for each in self.place.worked for node in self._work_of(each)]
         self.place.plans = [
             replace(plan, early=plan.early and any(each < plan.stamp for each in left))

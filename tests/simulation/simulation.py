@@ -94,7 +94,7 @@ class Ending:
             self._universe.timeline.after(STEP, self.watch)
 
     def begin(self) -> None:
-        """All faults are off; what was broken is fixed; whoever is frozen goes on."""
+        """All faults are off; what was broken is fixed; anyone who is frozen goes on."""
         universe = self._universe
         universe.say("calm")
         universe.chaos.calm = True
@@ -138,7 +138,7 @@ class Ending:
     def _recorded(self) -> int:
         """How many events were ever recorded.
 
-        Where the clock was stepped, of native runs only: whoever starts anew has nothing but the clock to say when this
+        Where the clock was stepped, of native runs only: anyone who starts anew has nothing but the clock to say when this
         machine started, and what is older than that, and of which no process is known, is over. Time goes on, so that a
         timer of what is over may ring.
         """

@@ -33,7 +33,7 @@ class Weather(Protocol):
 
 
 class Disk:
-    """The database itself. It lives as long as this object, whoever opens it."""
+    """The database itself. It lives as long as this object, no matter who opens it."""
 
     def __init__(self) -> None:
         self.full = False
@@ -54,7 +54,7 @@ class Disk:
             self._uri, uri=True, isolation_level="IMMEDIATE", check_same_thread=False, cached_statements=256
         )
         connection.execute("pragma foreign_keys = on")
-        # Waiting for a lock would be real time; in virtual time whoever is refused comes again.
+        # Waiting for a lock would be real time; in virtual time anyone who is refused comes again.
         connection.execute("pragma busy_timeout = 0")
         return connection
 
@@ -72,7 +72,7 @@ class Disk:
             self.world.rollback()
 
     def replace(self, made: sqlite3.Connection) -> None:
-        """Put `made` in its place. Whoever has the old one open goes on with that."""
+        """Put `made` in its place. Anyone who has the old one open goes on with that."""
         self.world.close()
         self.world = self._make()
         made.backup(self.world)

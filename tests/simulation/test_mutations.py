@@ -56,7 +56,7 @@ def without_the_journals_identity_check(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_the_journals_epoch(patch: pytest.MonkeyPatch) -> None:
-    """Whoever has the lock may append, whatever its epoch."""
+    """Anyone who has the lock may append, whatever its epoch."""
     locked = journals._locked
 
     def any_epoch(descriptor: int, line: Any, epoch: int, current_epoch: Callable[[], int]) -> Any:

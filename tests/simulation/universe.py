@@ -43,7 +43,7 @@ PATHS_IN_THE_LOG: Final = {
 
 
 class Universe:
-    """Everything of one history but its story. `trace` is what happened, for whoever reads a failure."""
+    """Everything of one history but its story. `trace` is what happened, for anyone who reads a failure."""
 
     def __init__(self, seed: str, tally: Tally) -> None:
         self.seed = seed
@@ -117,7 +117,7 @@ class Universe:
         )
 
     def say(self, what: str) -> None:
-        """Keep what happened for whoever reads a failure."""
+        """Keep what happened for anyone who reads a failure."""
         self.trace.append(f"{self.timeline.time:9.3f} {what}")
 
     @contextmanager
@@ -314,7 +314,7 @@ class Universe:
                 node.synced = kept
 
     def thaw(self) -> None:
-        """Whoever is frozen goes on now."""
+        """Anyone who is frozen goes on now."""
         for daemon in self.daemons:
             if daemon.process.frozen_until is not None:
                 daemon.process.wakes_at = self.timeline.time

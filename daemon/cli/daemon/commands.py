@@ -121,7 +121,7 @@ def _be(
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """What keeps a daemon from its state directory, and is no crash: it says itself what it is."""
+    """What keeps a daemon from its state directory, and is not a crash: it says itself what it is."""
     from runward.daemon.disk.state_rights import StateDirectoryUnsafe
     from runward.daemon.ports.journals import EpochPassed
     from runward.daemon.store.ownership import StateDirectoryHeld

@@ -52,7 +52,7 @@ def stop(context: click.Context, timeout: float) -> None:
 def reload(context: click.Context, timeout: float) -> None:
     """Have the daemon read its settings again, and say whether they are in force.
 
-    Exit code 1: they were refused, and the old ones hold. 3: no daemon is running. 124: it took too long.
+    Exit code 1: they were refused, and the old settings stay in force. 3: no daemon is running. 124: it took too long.
 
     \b
     Example:

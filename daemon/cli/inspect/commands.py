@@ -96,4 +96,4 @@ def _native(place: Place) -> Iterator[Found]:
         yield Found(inspected, place.path)
         return
     for problem in inspected:
-        note(f"{place.path} is no session: {told(problem)}")
+        note(f"{place.path} is not a session: {told(problem)}")

@@ -38,7 +38,7 @@ class NativeRun(NamedTuple):
 
 
 def inspect_native(path: str) -> InspectedSession | tuple[Complaint, ...]:
-    """What the run directory at `path` (absolute) says; where that is no session, what is wrong with its files."""
+    """What the run directory at `path` (absolute) says; where that is not a session, what is wrong with its files."""
     run = read_native(path)
     if not isinstance(run, NativeRun):
         return run
@@ -63,7 +63,7 @@ def read_native(path: str) -> NativeRun | tuple[Complaint, ...]:
     place, directory = os.path.split(path)
     sight = look(place, directory, native.DOCUMENTS, {})
     if isinstance(sight, Unreadable | Gone):
-        why = sight.why if isinstance(sight, Unreadable) else "it is no directory of its own"
+        why = sight.why if isinstance(sight, Unreadable) else "it is not a directory of its own"
         return (Complaint(directory, None, why, None),)
     items = list(native.scan("", path, sight.documents))
     problems = tuple(each for each in items if isinstance(each, Complaint))

@@ -1,4 +1,4 @@
-"""What a session of another tool says by itself: its files through their scanner, and its process where they name one.
+"""What a foreign session says by itself: its files through their scanner, and its process where they name one.
 
 No daemon, no store. The conclusion is that of the daemon's own function, taken at this moment and not waited for.
 """

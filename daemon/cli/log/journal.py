@@ -1,4 +1,4 @@
-"""The daemon's log in the systemd journal, as journalctl(1) gives it to whoever may read it."""
+"""The daemon's log in the systemd journal, as journalctl(1) gives it to anyone who may read it."""
 
 import json
 import os

@@ -70,7 +70,7 @@ def ask(settings: Settings, name: str, words: Sequence[str]) -> Asked:
 
 
 def _working_directory() -> str:
-    """The directory that the command will run in: that of whoever asks."""
+    """The directory that the command will run in: that of anyone who asks."""
     try:
         return _text(os.getcwd(), "the working directory")
     except FileNotFoundError:
@@ -115,7 +115,7 @@ def values_of(words: Sequence[str]) -> dict[str, JsonValue]:
     for word in words:
         match = _VALUE.fullmatch(_text(word, "a value"))
         if match is None:
-            _refuse(f"{word!r} is no value: write KEY=TEXT or KEY:=JSON")
+            _refuse(f"{word!r} is not a value: write KEY=TEXT or KEY:=JSON")
         key, sign, text = match.groups()
         if key in given:
             _refuse(f"{key!r} is given twice")
@@ -153,7 +153,7 @@ def _text(word: str, what: str) -> str:
 
 
 def _trace(environment: Mapping[str, str]) -> str:
-    """The caller's trace; one that is no text is none."""
+    """The caller's trace; one that is not text is none."""
     trace = environment.get("TRACEPARENT", "")
     return trace if trace.isascii() else ""
 

@@ -120,7 +120,7 @@ def run_and_end(arguments: Sequence[str]) -> NoReturn:
             if stream is not None:
                 stream.flush()
         except BrokenPipeError:
-            pass  # whoever asked for it went away
+            pass  # anyone who asked for it went away
         except OSError as error:
             if stream is sys.stdout:  # the usage: a command writes its output itself
                 _complain(f"can't write to stdout: {error.strerror}")
@@ -308,7 +308,7 @@ def _size(options: Mapping[str, str], name: str) -> int | None:
     if found is None:
         raise Refusal(
             WRONG_USAGE,
-            f"--{name} is no size: {options[name]!r}; write a whole number with its unit, as in 512KB, 256MB or 2GB",
+            f"--{name} is not a size: {options[name]!r}; write a whole number with its unit, as in 512KB, 256MB or 2GB",
         )
     return found
 
@@ -330,7 +330,7 @@ def _artifacts(path: str | None) -> str | None:
         raise Refusal(WRONG_USAGE, f"--artifacts is not valid UTF-8: {path!r}") from None
     absolute = os.path.abspath(path)
     if os.path.exists(absolute) and not os.path.isdir(absolute):
-        raise Refusal(WRONG_USAGE, f"--artifacts is no directory: {absolute}")
+        raise Refusal(WRONG_USAGE, f"--artifacts is not a directory: {absolute}")
     return absolute
 
 

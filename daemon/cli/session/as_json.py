@@ -48,7 +48,7 @@ def summary_of(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, JsonValue
 
 
 class About(NamedTuple):
-    """What a session of another tool is about. `usage` has `input_tokens` and `output_tokens`."""
+    """What a foreign session is about. `usage` has `input_tokens` and `output_tokens`."""
 
     cwd: str | None = None
     prompt: str | None = None
@@ -57,7 +57,7 @@ class About(NamedTuple):
 
 
 def about_of(row: SessionRow) -> About:
-    """Where a session of another tool works, what it was asked for first, its model and its tokens."""
+    """Where a foreign session works, what it was asked for first, its model and its tokens."""
     if row.about is None:
         return About()
     cwd, prompt, model, given, made = json.loads(row.about)
@@ -66,7 +66,7 @@ def about_of(row: SessionRow) -> About:
 
 
 def tokens_of(told: About) -> str | None:
-    """The tokens of a session of another tool, where they are known."""
+    """The tokens of a foreign session, where they are known."""
     usage = told.usage
     return f"{usage['input_tokens']} in, {usage['output_tokens']} out" if isinstance(usage, dict) else None
 

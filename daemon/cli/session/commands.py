@@ -31,7 +31,7 @@ FAILED: Final = ("failed", "timed_out", "aborted")
 
 _HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
 _ABOUT_HEADS: Final = ("CWD", "MODEL", "TOKENS", "PROMPT")
-"""What is shown as well where a session of another tool is among them."""
+"""What is shown as well where a foreign session is among them."""
 _CONTRACT_PROBLEM: Final = "contract?"
 _SHOWN: Final = 32
 """Characters of a prompt, and of a directory before only its last two names are shown."""
@@ -391,7 +391,7 @@ def logs(
 def tail(context: click.Context, identifier: str, follow: bool, count: int | None, as_json: bool) -> None:
     """The journal of a session, as it lies in its run directory.
 
-    A line that is no JSON is shown as it is, and with --json named on stderr.
+    A line that is not JSON is shown as it is, and with --json named on stderr.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""What is said of a running session of which nobody can tell whether it still runs."""
+"""What is said of a running session that may or may not be running."""
 
 from typing import Final
 

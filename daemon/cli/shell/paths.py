@@ -1,4 +1,4 @@
-"""Paths on the command line: whether one can be read is said by whoever reads it, with the exit code for that."""
+"""Paths on the command line: whether one can be read is said by anyone who reads it, with the exit code for that."""
 
 import os
 from os import PathLike

@@ -94,7 +94,7 @@ def _is_of_the_store(target: Path, store: Path) -> bool:
 
 
 class _Shown:
-    """How far it is, in place, on the terminal of whoever waits."""
+    """How far it is, in place, on the terminal of anyone who waits."""
 
     def __init__(self, is_shown: bool) -> None:
         self._next = time.monotonic() + _EVERY if is_shown else float("inf")

@@ -68,7 +68,7 @@ def print_json_line(value: JsonValue) -> None:
 def _json_text(value: JsonValue, indent: int | None = None) -> str:
     """The value as JSON in which everything that a terminal might obey is escaped, as JSON may escape it.
 
-    A byte of a path that is no UTF-8 is U+0000 and its two hexadecimal digits: no path has a U+0000, and half a
+    A byte of a path that is not UTF-8 is U+0000 and its two hexadecimal digits: no path has a U+0000, and half a
     surrogate pair, which Python has there, is refused by strict readers.
     """
     text = json.dumps(value, ensure_ascii=False, indent=indent)

@@ -1,4 +1,4 @@
-"""How far a long reading is, on the terminal of whoever waits for it, and nowhere else."""
+"""How far a long reading is, on the terminal of anyone who waits for it, and nowhere else."""
 
 import sys
 import time

@@ -189,7 +189,7 @@ def _of_job(connection: sqlite3.Connection, text: str, is_up: bool, now: float) 
 
 
 def _of_start(connection: sqlite3.Connection, name: str, is_up: bool) -> Story:
-    """A run that somebody asked for and that is no session: refused, or not begun."""
+    """A run that somebody asked for and that is not a session: refused, or not begun."""
     start = reading_starts.start_called(connection, name)
     decided = reading_causes.decisions_about(connection, of_start(name))
     if not decided:
@@ -277,12 +277,12 @@ def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: f
     problems = hindrances.of_directory(connection, directory.path)
     if not problems:
         why_none = "there was no run.json in it at the last look"
-        problems = [Hindrance("it is no session", why_none, "write one, or start it with `runward run`")]
+        problems = [Hindrance("it is not a session", why_none, "write one, or start it with `runward run`")]
     return Story(
         "directory",
         directory.path,
         None,
-        "a run directory that is no session",
+        "a run directory that is not a session",
         causes.causes_of_session(connection, directory.session_key),
         problems,
     )

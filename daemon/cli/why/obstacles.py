@@ -69,7 +69,7 @@ def of_start(start: StartRow, is_up: bool) -> list[Hindrance]:
         return [Hindrance(what, start.why or "it could not", "ask for it again")]
     if start.state == "begun":
         fix = None if is_up else _START
-        return [Hindrance("it is no session yet", f"no run.json was seen in {start.directory}", fix)]
+        return [Hindrance("it is not a session yet", f"no run.json was seen in {start.directory}", fix)]
     if not is_up:
         return [Hindrance("it has not begun", "no daemon is running", _START)]
     fix = "`runward status` says what keeps it back"

@@ -1,4 +1,4 @@
-"""Backups: whole, consistent and checked, beside whoever writes; or not there at all."""
+"""Backups: whole, consistent and checked, beside anyone who writes; or not there at all."""
 
 import os
 import sqlite3

@@ -203,7 +203,7 @@ class Place:
         return Result(code, out.text(), err.text())
 
     def argv(self, *arguments: str) -> list[str]:
-        """The words to start the command with, for whoever starts it in a special way."""
+        """The words to start the command with, for anyone who starts it in a special way."""
         return [sys.executable, "-c", _ENTRY, *arguments]
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:

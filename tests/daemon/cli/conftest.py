@@ -19,7 +19,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A place with one recorded run of each kind, for tests that only read.
 
     `silent` exited with 0 without its review, `crashed` with 3 (its notes missing), `careless` left only
-    its optional notes out, `open` still runs, `broken` is a directory whose run.json is no JSON.
+    its optional notes out, `open` still runs, `broken` is a directory whose run.json is not JSON.
     """
     made = Place(tmp_path_factory.mktemp("recorded"))
     made.furnish()

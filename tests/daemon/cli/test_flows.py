@@ -156,11 +156,11 @@ def test_a_plan_that_is_refused_is_said_and_holds_nobody_to_anything(flows: Plac
 def test_a_plan_that_is_none_is_said_by_both(flows: Place) -> None:
     result = run(flows, WRITE_PLAN.replace("first", "a b"), GO)
     assert result.code == 0
-    assert "flow.json: its legs are not in the contract: legs[0].id: 'a b' is no id (use " in result.err
+    assert "flow.json: its legs are not in the contract: legs[0].id: 'a b' is not an id (use " in result.err
     assert shown(flows)["contract"] is None
     (problem,) = flows.call("why", "flow", "--json").items("not_done")
     assert str(problem["what"]).endswith("/flow/flow.json")
-    assert problem["why"] == "legs[0].id: 'a b' is no id"
+    assert problem["why"] == "legs[0].id: 'a b' is not an id"
 
 
 def test_settings_that_became_wrong_meanwhile_are_said_and_the_snapshot_holds(flows: Place) -> None:

@@ -1,4 +1,4 @@
-"""`runward inspect` on sessions of other tools: what it finds, and what it says of each."""
+"""`runward inspect` on foreign sessions: what it finds, and what it says of each."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Commands among what is no file where a file should be, and in a directory that is not there any more."""
+"""Commands among what is not a file where a file should be, and in a directory that is not there any more."""
 
 import os
 import subprocess

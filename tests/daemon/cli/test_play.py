@@ -52,9 +52,9 @@ def test_a_wrong_playbook_exits_2_with_file_line_column_and_fix(place: Place) ->
 
 
 WRONG_ENTRIES = [
-    ("{id: a b, path: a.md}", "id: 'a b' is no id"),
-    ("{id: --_, path: a.md}", "id: '--_' is no id"),
-    ("{id: é, path: a.md}", "id: 'é' is no id"),
+    ("{id: a b, path: a.md}", "id: 'a b' is not an id"),
+    ("{id: --_, path: a.md}", "id: '--_' is not an id"),
+    ("{id: é, path: a.md}", "id: 'é' is not an id"),
     ("{id: other, path: a.md}", "id: 'other' is the id of entry 0 already"),
     ("{id: a, path: /a.md}", "path: '/a.md' is an absolute path"),
     ("{id: a, path: x/../a.md}", "path: 'x/../a.md' has a '..' in it"),

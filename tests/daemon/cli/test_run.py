@@ -126,9 +126,9 @@ def test_help_shows_an_example_and_the_codes(launcher: Launcher) -> None:
     ("words", "complaint"),
     [
         ([], b"no command given"),
-        (["--timeout", "soon", "--", "true"], b"--timeout is no duration"),
+        (["--timeout", "soon", "--", "true"], b"--timeout is not a duration"),
         (["--timeout", "90", "--", "true"], b"has no unit"),
-        (["--grace", "-1s", "--", "true"], b"--grace is no duration"),
+        (["--grace", "-1s", "--", "true"], b"--grace is not a duration"),
         (["--containment", "glue", "--", "true"], b"write one of auto, none"),
         (["--name", "a/b", "--", "true"], b"more than one path segment"),
         (["--name", "..", "--", "true"], b"begins with a dot"),

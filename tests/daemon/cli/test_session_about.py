@@ -1,4 +1,4 @@
-"""What a session of another tool is about: its directory, first prompt, model and tokens, wherever it is shown."""
+"""What a foreign session is about: its directory, first prompt, model and tokens, wherever it is shown."""
 
 import json
 import sqlite3

@@ -263,4 +263,4 @@ def test_a_wrong_setting_of_bundles_is_told_with_its_place(place: Place) -> None
     said = place.call("daemon", "--check")
     assert said.code != 0
     assert "runward.toml:2" in said.err + said.out
-    assert "is no regular expression" in said.err + said.out
+    assert "is not a regular expression" in said.err + said.out

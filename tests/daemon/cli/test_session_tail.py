@@ -1,4 +1,4 @@
-"""`runward session tail`: the journal as it lies there, once and followed, whoever wrote it."""
+"""`runward session tail`: the journal as it lies there, once and followed, no matter who wrote it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A session of which nobody can tell whether it still runs: no command says that it is at work."""
+"""A session that may or may not be running: no command says that it is at work."""
 
 import json
 import os

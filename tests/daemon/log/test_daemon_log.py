@@ -86,7 +86,7 @@ def _lines(tmp_path: Path) -> list[dict[str, object]]:
         float("-inf"),
         "a lone \udc80 surrogate",
         b"\xff\xfe",
-        {1: "a key that is no text", None: 2, (1, 2): 3},
+        {1: "a key that is not text", None: 2, (1, 2): 3},
         {"\ud800": "a key that is none"},
         {1, 2},
         object(),

@@ -19,7 +19,9 @@ from runward.daemon.ports.session_reads import (
         NOTHING_READ,
         FilesRead(
             logs=(
-                LogRead("a.jsonl", Cursor(1, 2, 300, 4, "ab", True, 5), (2, 300, 10**18), "is no file", True),
+                LogRead(
+                    "a.jsonl", Cursor(1, 2, 300, 4, "ab", True, 5), (2, 300, 10**18), "is not a file", True
+                ),
             ),
             documents=(("run.json", (3, 20, 10**18)), ("branches/é.json", (4, 0, -1))),
             listed=(("branches/*.json", (5, 4096, 10**18)),),

@@ -76,7 +76,7 @@ def test_the_limit_is_a_setting_and_none_is_none(launcher: Launcher) -> None:
 def test_a_limit_that_is_no_size_is_refused(launcher: Launcher) -> None:
     ran = launcher.run("--log-limit", "10", "--", "true")
     assert ran.returncode == 2
-    assert b"--log-limit is no size: '10'" in ran.stderr
+    assert b"--log-limit is not a size: '10'" in ran.stderr
 
 
 def test_a_launcher_that_is_killed_leaves_no_more_than_the_limit(launcher: Launcher) -> None:

@@ -1,4 +1,4 @@
-"""Looks at sessions of other tools, on a real file system: everything once, whatever happens to their files."""
+"""Looks at foreign sessions, on a real file system: everything once, whatever happens to their files."""
 
 import json
 import os

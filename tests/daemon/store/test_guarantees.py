@@ -1,4 +1,4 @@
-"""What the database itself refuses, whoever asks, by plain SQL."""
+"""What the database itself refuses, no matter who asks, by plain SQL."""
 
 import sqlite3
 

@@ -210,6 +210,6 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(
 
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "runward.db"
-    path.write_bytes(b"this is no database, whatever its name says" * 100)
+    path.write_bytes(b"this is not a database, whatever its name says" * 100)
     with pytest.raises(sqlite3.DatabaseError):
         migrate(path)

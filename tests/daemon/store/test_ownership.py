@@ -1,4 +1,4 @@
-"""One daemon a state directory: the lock for the living, the epoch for whoever wakes up late."""
+"""One daemon a state directory: the lock for the living, the epoch for anyone who wakes up late."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""Whoever changes what was recorded is told by the chain, or by the lines that lie with the run."""
+"""Anyone who changes what was recorded is told by the chain, or by the lines that lie with the run."""
 
 import sqlite3
 from collections.abc import Iterator

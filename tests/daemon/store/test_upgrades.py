@@ -62,7 +62,7 @@ def schema(path: Path) -> list[tuple[object, ...]]:
 
 
 def test_there_is_a_store_of_every_version_that_a_program_ever_wrote() -> None:
-    """2 and 3 came into being together with 4. Whoever adds a migration makes the one before it."""
+    """2 and 3 came into being together with 4. Anyone who adds a migration makes the one before it."""
     assert {*VERSIONS[:-1]} - {2, 3} <= STORES.keys()
 
 

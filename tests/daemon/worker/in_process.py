@@ -88,7 +88,7 @@ class ToldProcesses:
     """Seconds since processes started, by pid."""
     boot: str = "this boot"
     writing: dict[str, Writer] = field(default_factory=dict)
-    """Who writes sessions of other tools, by the session's id; of the others nobody knows."""
+    """Who writes foreign sessions, by the session's id; of the others nobody knows."""
     launchers: dict[int, str] = field(default_factory=dict)
     """The launchers' sessions that processes were started in, by pid."""
 

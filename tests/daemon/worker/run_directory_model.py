@@ -31,7 +31,7 @@ class ExitSays:
 
 @dataclass(frozen=True)
 class Doc:
-    """A document as it was last written. `says` is None where it is no document that counts."""
+    """A document as it was last written. `says` is None where it is not a document that counts."""
 
     version: int
     says: RunSays | ExitSays | int | None

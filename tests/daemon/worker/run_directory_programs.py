@@ -351,7 +351,7 @@ class Machine:
         self.write(name, "exit.json", end, "renamed")
 
     def complete(self, name: str, file: str) -> None:
-        """Rewrite in place what is no document yet: the directory itself doesn't change, and a scan finds it all the same."""
+        """Rewrite in place what is not a document yet: the directory itself doesn't change, and a scan finds it all the same."""
         path = self.root / name / file
         doc = self.places[name].docs.get(file)
         if doc is not None and doc.says is None and path.is_file() and not path.is_symlink():
@@ -423,7 +423,7 @@ def copy_anything(source: str, target: str) -> None:
 
 
 def only_plain(directory: str, names: list[str]) -> set[str]:
-    """What a copy leaves out: FIFOs, and what is no regular file under a document's name."""
+    """What a copy leaves out: FIFOs, and what is not a regular file under a document's name."""
     left_out = set()
     for name in names:
         path = Path(directory, name)

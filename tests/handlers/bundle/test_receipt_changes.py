@@ -199,14 +199,14 @@ def test_a_receipt_that_lacks_one_of_its_fields_is_refused_by_name(tmp_path: Pat
 
 
 WRONG_FIELDS: dict[str, tuple[str, JsonValue]] = {
-    "an issue that is no number": ("issue_number", "42"),
+    "an issue that is not a number": ("issue_number", "42"),
     "an issue that is true": ("issue_number", True),
     "a hash in capitals": ("plan_hash", "sha256:" + "A" * 64),
     "a confidence above 1": ("final_confidence", 1.01),
     "a time that is none": ("started_at", "yesterday"),
     "a utility below -1": ("step_utility", -1.5),
     "a negative latency": ("latency_ms", -1),
-    "a signature that is no text": ("signature", 7),
+    "a signature that is not text": ("signature", 7),
 }
 
 

@@ -69,7 +69,7 @@ WRONG: dict[str, tuple[tuple[str | bytes | None, ...], int | None, str]] = {
     "too deep": ((START, '{"event":"X","a":' + "[" * 64 + "]" * 64 + "}", END), 2, "deeper than 64"),
     "a key twice": ((START, '{"event":"X","a":1,"a":1}', END), 2, "'a' appears twice"),
     "no event": ((START, '{"a":1}', END), 2, "no `event`"),
-    "an event that is no text": ((START, '{"event":1}', END), 2, "`event` is not a text"),
+    "an event that is not text": ((START, '{"event":1}', END), 2, "`event` is not a text"),
     "another first event": ((CALL, START, RESULT, END), 1, "not SessionStart"),
     "a late header": ((START, HEADER, END), 2, "not the first line"),
     "a header of version 2": ((HEADER.replace(":1", ":2", 1), START, END), 1, "version"),

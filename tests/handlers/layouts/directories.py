@@ -82,7 +82,7 @@ ANYTHING = st.recursive(
 
 
 def _swapped(draw: st.DrawFn, line: bytes) -> bytes:
-    """The record with some fields of another type: whoever reads one must look at what it holds."""
+    """The record with some fields of another type: anyone who reads one must look at what it holds."""
     record = json.loads(line)
     for key in draw(st.lists(st.sampled_from(sorted(record)), min_size=1, max_size=3)):
         record[key] = draw(ANYTHING)

@@ -432,7 +432,7 @@ def test_an_old_rollout_that_stops_between_the_two_records_of_a_prompt_is_open(e
     log = log.say().tokens() if ended_well else log.event("turn_aborted", reason="interrupted")
     end = code(log)
     assert end == ("run.completed.ok" if ended_well else "run.aborted.user")
-    assert code(log.setting()) == end, "what Codex itself tells the model is no prompt"
+    assert code(log.setting()) == end, "what Codex itself tells the model is not a prompt"
     whole = log.prompt("write more").say().tokens()
     *before, _context, _said, _tokens = whole.records
     cut = replace(whole, records=before[:-1])

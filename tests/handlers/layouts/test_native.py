@@ -366,7 +366,7 @@ def test_a_plan_that_is_none_is_complained_about_with_its_fix() -> None:
     assert all(isinstance(each, Complaint) and each.file == "flow.json" and each.fix for each in found)
     assert complaints_in(found) == [
         "legs[0].agent: must be a text, not an empty one",
-        "legs[0].id: 'a b' is no id",
+        "legs[0].id: 'a b' is not an id",
     ]
     assert refused("flow.json", b'{"legs": 1, "legs": 2}').message.startswith("the key 'legs' stands twice")
     assert refused("flow.json", b"[]").message == "holds no JSON object"

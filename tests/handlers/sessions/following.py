@@ -1,4 +1,4 @@
-"""A session of another tool that is written, looked at and lost in virtual time, and the events that come of it."""
+"""A foreign session that is written, looked at and lost in virtual time, and the events that come of it."""
 
 from dataclasses import dataclass, field
 

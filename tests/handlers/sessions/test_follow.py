@@ -1,4 +1,4 @@
-"""Following a session of another tool: which attempts it has, when each begins and ends, and what is history."""
+"""Following a foreign session: which attempts it has, when each begins and ends, and what is history."""
 
 import pytest
 from pydantic import ValidationError
