@@ -13,7 +13,8 @@ from runward.handlers.unreadable import Unreadable
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
     from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
     from runward.handlers.bundle.calls import Told
-    from runward.handlers.bundle.facts import NoDraft, Part
+    from runward.handlers.bundle.facts import NoDraft
+    from runward.handlers.bundle.part import Part
     from runward.handlers.facts import EarlyLegs, LegsBefore
     from runward.handlers.layouts.places import Shape
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout

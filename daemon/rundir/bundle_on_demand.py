@@ -9,8 +9,9 @@ from typing import NamedTuple
 from runward.daemon.ports.files import Gone
 from runward.daemon.rundir.bundle_parts import clear_parts, write_part
 from runward.daemon.rundir.session_calls import told_by
-from runward.handlers.bundle.facts import NoDraft, Part
+from runward.handlers.bundle.facts import NoDraft
 from runward.handlers.bundle.order import BundleOrder
+from runward.handlers.bundle.part import Part
 from runward.handlers.bundle.parts import PARTS, RECEIPT, REPLAY, SUMMARY
 from runward.handlers.bundle.receipt import sealed
 from runward.handlers.bundle.receipt_body import receipt_body

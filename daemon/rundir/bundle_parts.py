@@ -15,7 +15,9 @@ from runward.daemon.disk.durable import sync_directory
 from runward.daemon.faults import point
 from runward.daemon.ports.files import Gone, PartMissing, PartsPlaced
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, REGULAR, opened, unreadable
-from runward.handlers.bundle.facts import NoDraft, Part
+from runward.daemon.rundir.parts_standing import is_part
+from runward.handlers.bundle.facts import NoDraft
+from runward.handlers.bundle.part import Part
 from runward.handlers.unreadable import Unreadable
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -83,10 +85,10 @@ def place_parts(directory: str, parts: Sequence[Part]) -> PartsPlaced | PartMiss
     try:
         aside: list[str] = []
         for part in parts:
-            if _is_part(descriptor, part.name, part):
+            if is_part(descriptor, part.name, part):
                 _remove(descriptor, part.temporary)
                 continue
-            if not _is_part(descriptor, part.temporary, part):
+            if not is_part(descriptor, part.temporary, part):
                 return PartMissing(part.name)
             kept = _keep_aside(descriptor, part.name)
             if kept is not None:
@@ -116,15 +118,6 @@ def remove_parts(directory: str, names: Sequence[str]) -> Unreadable | None:
     return None
 
 
-def parts_stand(directory: str, parts: Sequence[Part]) -> bool | None:
-    """Whether each part has its name and its bytes; None where the directory can't be read."""
-    try:
-        with opened(directory, DIRECTORY) as descriptor:
-            return all(_is_part(descriptor, part.name, part) for part in parts)
-    except OSError as error:
-        return False if error.errno in ABSENT else None
-
-
 def copy_part(source: str, name: str, directory: str, plain: str) -> Part | Unreadable | NoDraft | Gone:
     """Write what the part `name` of one directory is now into another one, under a temporary name for `plain`."""
     try:
@@ -142,7 +135,7 @@ def exists_otherwise(directory: str, parts: Sequence[Part]) -> list[str]:
         return [
             part.name
             for part in parts
-            if _exists(descriptor, part.name) and not _is_part(descriptor, part.name, part)
+            if _exists(descriptor, part.name) and not is_part(descriptor, part.name, part)
         ]
 
 
@@ -179,30 +172,6 @@ def _write(descriptor: int, chunks: Iterable[bytes]) -> tuple[int, str]:
         while rest:
             rest = rest[os.write(descriptor, rest) :]
     return size, digest.hexdigest()
-
-
-def _is_part(directory: int, name: str, part: Part) -> bool:
-    """Whether the file of this name has the part's bytes."""
-    try:
-        descriptor = os.open(name, REGULAR, dir_fd=directory)
-    except OSError as error:
-        if error.errno in ABSENT or error.errno in (LINK, errno.ENXIO, errno.EACCES):
-            return False
-        raise
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size != part.size:
-            return False
-        digest, position = hashlib.sha256(), 0
-        while position < part.size:
-            piece = os.pread(descriptor, _CHUNK, position)
-            if not piece:
-                return False
-            digest.update(piece)
-            position += len(piece)
-        return digest.hexdigest() == part.sha256
-    finally:
-        os.close(descriptor)
 
 
 def _keep_aside(directory: int, name: str) -> str | None:

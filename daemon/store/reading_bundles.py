@@ -4,9 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from runward.daemon.store.tables.receipts import load_parts
-from runward.handlers.bundle.facts import Part
-from runward.handlers.bundle.stretches import BeganAndEnded
+from runward.handlers.bundle.part import Part, load_parts
 
 
 class BundleRow(NamedTuple):
@@ -44,14 +42,6 @@ def chain(connection: sqlite3.Connection) -> Iterator[BundleRow]:
         yield _row(row)
 
 
-def finished_hash(connection: sqlite3.Connection, key: str, attempt: int) -> str | None:
-    """The hash of the event of an attempt's verdict; None where its record is pruned."""
-    row = connection.execute(
-        "select hash from events where key = ? || '#' || ? || '/finished'", (key, attempt)
-    ).fetchone()
-    return None if row is None else str(row[0])
-
-
 def job_state(connection: sqlite3.Connection, key: str, attempt: int) -> str | None:
     """The state of the job that writes the bundle of this attempt; None where none is owed."""
     row = connection.execute(
@@ -60,17 +50,6 @@ def job_state(connection: sqlite3.Connection, key: str, attempt: int) -> str | N
         (key, attempt),
     ).fetchone()
     return None if row is None else str(row[0])
-
-
-def attempts_of(connection: sqlite3.Connection, key: str) -> list[BeganAndEnded]:
-    """The attempts of a session, in order."""
-    rows = connection.execute(
-        "select a.attempt, a.started_at, a.ended_at, e.hash from attempts a"
-        " left join events e on e.key = a.session_key || '#' || a.attempt || '/started'"
-        " where a.session_key = ? order by a.attempt",
-        (key,),
-    )
-    return [BeganAndEnded(*row) for row in rows]
 
 
 def _row(row: tuple[object, ...]) -> BundleRow:

@@ -30,8 +30,8 @@ from runward.daemon.worker.deciding import FIRST_WAIT, LONGEST_WAIT
 from runward.daemon.worker.part import Part
 from runward.handlers.bundle.effects import RecordReceipt, Sealed
 from runward.handlers.bundle.facts import Draft, DraftOf, NoDraft
-from runward.handlers.bundle.facts import Part as BundlePart
 from runward.handlers.bundle.order import BundleOrder, load_order
+from runward.handlers.bundle.part import Part as BundlePart
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name, part_names
 from runward.handlers.bundle.receipt import sealed
 from runward.handlers.bundle.receipt_body import receipt_body

@@ -34,7 +34,8 @@ from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
 from runward.daemon.rundir.session_calls import told_by
 from runward.daemon.rundir.session_looking import look_at_session
 from runward.handlers.bundle.calls import Told
-from runward.handlers.bundle.facts import NoDraft, Part
+from runward.handlers.bundle.facts import NoDraft
+from runward.handlers.bundle.part import Part
 from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
 from runward.handlers.contracts.file_hashes import RootHashes
 from runward.handlers.facts import EarlyLegs, LegsBefore

@@ -2,8 +2,9 @@
 
 from typing import NamedTuple, TypeAlias
 
-from runward.handlers.bundle.facts import Draft, Part
+from runward.handlers.bundle.facts import Draft
 from runward.handlers.bundle.order import BundleOrder
+from runward.handlers.bundle.part import Part
 
 
 class Sealed(NamedTuple):

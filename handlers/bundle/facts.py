@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from runward.config.bundle import BundleRules  # noqa: F401 - in the types of answers
 from runward.handlers.asking import Question
 from runward.handlers.bundle.order import BundleOrder, Stretch  # noqa: F401 - in the types of answers
+from runward.handlers.bundle.part import Part
 from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
 
 
@@ -47,15 +48,6 @@ class DraftOf(Question["Draft | NoDraft | Unreadable"]):
     """Question: the bundle to this order. Answer: `Draft`, `NoDraft` or `Unreadable`. Only a background job may ask."""
 
     order: BundleOrder
-
-
-class Part(NamedTuple):
-    """A part of a bundle that lies under a `temporary` name, beside the place that its `name` is to have."""
-
-    name: str
-    size: int
-    sha256: str
-    temporary: str
 
 
 class Draft(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.facts import Part
+from runward.handlers.bundle.part import Part
 from runward.handlers.bundle.receipt import file_entry
 from runward.handlers.bundle.replay import CallRecord, Replay
 from runward.handlers.journal.lines import iso_time

@@ -1,24 +1,20 @@
 """The bundle of a session as commands find it: written by the daemon, still being made, or to be made on demand."""
 
-import json
 import os
 import sqlite3
 from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.configuration.covering_root import bundle_rules
-from runward.daemon.rundir.bundle_parts import parts_stand
-from runward.daemon.store.reading import SessionRow, status_history
-from runward.daemon.store.reading_artifacts import Wanted, artifacts
-from runward.daemon.store.reading_bundles import BundleRow, attempts_of, bundle_of, finished_hash, job_state
-from runward.handlers.bundle.next_steps import next_steps
-from runward.handlers.bundle.order import BundleOrder, Verdict
-from runward.handlers.bundle.stretches import stretch_of
-from runward.handlers.bundle.summary import load_summary, summary_json
-from runward.handlers.bundle.verify import SignatureState
+from runward.daemon.rundir.parts_standing import parts_stand
+from runward.daemon.store.reading import SessionRow
+from runward.daemon.store.reading_bundles import BundleRow, bundle_of, job_state
 from runward.handlers.journal.place import journal_directory
+
+if TYPE_CHECKING:
+    from runward.handlers.bundle.verify import SignatureState
 
 BundleState: TypeAlias = Literal["on_demand", "pending", "written", "failed"]
 
@@ -109,61 +105,7 @@ def is_valid(bundle: SessionBundle) -> bool | None:
     return parts_stand(bundle.directory, row.parts)
 
 
-def order_on_demand(
-    connection: sqlite3.Connection, settings: Settings, row: SessionRow, attempt: int
-) -> BundleOrder | None:
-    """What a bundle is made from that the daemon doesn't write; None where there is no such attempt."""
-    attempts = attempts_of(connection, row.key)
-    stretch = stretch_of(attempts, attempt)
-    if stretch is None:
-        return None
-    changes = tuple(
-        each.summary for each in reversed(artifacts(connection, Wanted(session=row.key))) if each.summary
-    )
-    cwd, usage = _about(row)
-    status, code, summary = _end_of(connection, row, attempt)
-    ended_at = stretch.ended_at if stretch.ended_at is not None else stretch.started_at
-    return BundleOrder(
-        row.key,
-        row.session_id,
-        row.layout,
-        row.path,
-        "",
-        attempt,
-        stretch,
-        Verdict(
-            ended_at,
-            status,  # type: ignore[arg-type] # the schema's own words
-            code,
-            summary,
-            row.delivery if attempt == row.attempt else None,  # type: ignore[arg-type] # likewise
-            finished_hash(connection, row.key, attempt),
-        ),
-        settings.bundle,
-        changes,
-        next_steps(status, code, row.session_id),  # type: ignore[arg-type] # likewise
-        usage,
-        None,
-        cwd,
-    )
-
-
-def _end_of(connection: sqlite3.Connection, row: SessionRow, attempt: int) -> tuple[str, str, str]:
-    """Status, reason and its summary of an attempt."""
-    if attempt == row.attempt:
-        return row.status, row.reason_code, row.reason_summary
-    found = [each for each in status_history(connection, row.key) if each.attempt == attempt]
-    return found[-1].status, found[-1].reason_code, found[-1].reason_summary
-
-
-def _about(row: SessionRow) -> tuple[str | None, tuple[int, int] | None]:
-    if row.about is None:
-        return None, None
-    cwd, _, _, given, made = json.loads(row.about)
-    return cwd, None if given is None or made is None else (given, made)
-
-
-def _signature(bundle: SessionBundle, state: str) -> SignatureState | None:
+def _signature(bundle: SessionBundle, state: str) -> "SignatureState | None":
     """What the signature of the receipt that lies there is worth; None without a receipt, or a library that checks it."""
     from runward.daemon.cli.bundle.own_keys import own_keys_that_count
     from runward.daemon.rundir.bundle_verifying import receipt_fields
@@ -184,6 +126,9 @@ def _signature(bundle: SessionBundle, state: str) -> SignatureState | None:
 def _summary(row: BundleRow | None) -> JsonValue:
     if row is None or row.summary is None:
         return None
+
+    from runward.handlers.bundle.summary import load_summary, summary_json
+
     try:
         return summary_json(load_summary(row.summary))
     except ValueError:

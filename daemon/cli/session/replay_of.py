@@ -7,7 +7,8 @@ from typing import BinaryIO, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.session.bundle_of import order_on_demand, session_bundle
+from runward.daemon.cli.session.bundle_of import session_bundle
+from runward.daemon.cli.session.bundle_on_demand import order_on_demand
 from runward.daemon.rundir.bundle_on_demand import lines_on_demand
 from runward.daemon.rundir.opening import DIRECTORY, REGULAR, opened
 from runward.daemon.store.reading import SessionRow

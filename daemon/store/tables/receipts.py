@@ -11,8 +11,9 @@ from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import as_int, listed
 from runward.handlers.bundle.effects import RecordReceipt
-from runward.handlers.bundle.facts import Part, Reported, ReportedOf, StretchOf
+from runward.handlers.bundle.facts import Reported, ReportedOf, StretchOf
 from runward.handlers.bundle.order import Stretch, dump_order
+from runward.handlers.bundle.part import Part, load_parts
 from runward.handlers.bundle.stretches import BeganAndEnded, stretch_of
 
 if TYPE_CHECKING:
@@ -77,11 +78,6 @@ async def own_places(store: Store, keys: Sequence[str]) -> list[tuple[str, tuple
     return [
         (str(directory), tuple(part.name for part in load_parts(str(parts)))) for directory, parts in rows
     ]
-
-
-def load_parts(text: str) -> tuple[Part, ...]:
-    """The parts of a bundle as a row has them."""
-    return tuple(Part(*each) for each in from_json(text))
 
 
 async def stretches(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Stretch]:

@@ -1,0 +1,18 @@
+"""A part of a bundle, as it is recorded and found. Imports stay cheap, for commands."""
+
+import json
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    """A part of a bundle that lies under a `temporary` name, beside the place that its `name` is to have."""
+
+    name: str
+    size: int
+    sha256: str
+    temporary: str
+
+
+def load_parts(text: str) -> tuple[Part, ...]:
+    """The parts of a bundle as a row of the store has them."""
+    return tuple(Part(*each) for each in json.loads(text))
