@@ -83,7 +83,7 @@ def _text(look_up: LookUp, given: Mapping[str, JsonValue]) -> str:
     if isinstance(value, list | dict):
         inner = f"look up one of its values, as in {{{{ {_called(look_up)}.NAME }}}}"
         fix = inner if isinstance(value, dict) else "give it as a text"
-        raise TemplateError(f"{_called(look_up)} is {kind(value)}, which is no part of a text", fix)
+        raise TemplateError(f"{_called(look_up)} is {kind(value)}, which is not part of a text", fix)
     return json.dumps(value)
 
 

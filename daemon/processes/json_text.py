@@ -38,7 +38,7 @@ def json_text(value: Mapping[str, JsonValue] | JsonValue, indent: str = "\n") ->
         return "true" if value else "false"
     if isinstance(value, float):
         if value - value != 0:
-            raise ValueError(f"{value} is not JSON number")
+            raise ValueError(f"{value} is not a JSON number")
         return float.__repr__(value)
     return int.__repr__(value)  # also of a signal, whose own says more
 

@@ -50,7 +50,7 @@ def row_of(root: str, path: str) -> SessionRow | None:
         evidence_refs="[]",
         playbook=declared.playbook,
         agent=declared.agent,
-        invocation_id=declared.invocation_id,
+        invocation_id=None,  # what a run says of itself links it to nothing
         containment=declared.containment,
         artifacts_path=declared.artifacts_path,
         artifact_contract_json=snapshot.text,

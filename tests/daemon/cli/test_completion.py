@@ -135,7 +135,9 @@ def test_the_value_of_every_option_is_completed() -> None:
         for each in command.params:
             if not isinstance(each, click.Option) or each.is_flag or set(each.opts) & _FREE:
                 continue
-            is_number = isinstance(each.type, click.types.IntParamType | click.types.IntRange)
+            is_number = isinstance(
+                each.type, click.types.IntParamType | click.types.IntRange | click.types.FloatParamType
+            )
             has_words = type(each.type).shell_complete is not click.ParamType.shell_complete
             assert is_number or has_words or each._custom_shell_complete is not None, (*path, each.opts)
 

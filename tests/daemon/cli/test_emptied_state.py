@@ -8,9 +8,9 @@ def test_journals_get_no_second_set_of_lines(place: Place) -> None:
     place.add_run("lacking", exit_code=0, contract=CONTRACT)
     place.add_run("going", exit_code=None)
     place.daemon_once()
-    journals = sorted(place.runs.glob("*/*.jsonl"))
+    journals = sorted(place.runs.glob("*/events.jsonl"))
     before = {path: path.read_bytes() for path in journals}
-    assert len(before) == 5
+    assert len(before) == 3
     for path in place.state.iterdir():
         if path.is_file():
             path.unlink()

@@ -152,10 +152,10 @@ def test_a_hostile_thing_in_place_of_the_directory_or_its_record_is_no_way_out(m
     elsewhere = machine.root.parent / "elsewhere"
     elsewhere.mkdir()
     (machine.root / "run").symlink_to(elsewhere)
-    with pytest.raises(NameTaken, match="no directory"):
+    with pytest.raises(NameTaken, match="not a directory"):
         machine.claim()
     (machine.root / "file").touch()
-    with pytest.raises(NameTaken, match="no directory"):
+    with pytest.raises(NameTaken, match="not a directory"):
         machine.claim("two", name="file")
     (machine.root / "fifo").mkdir()
     os.mkfifo(machine.root / "fifo" / RUN)

@@ -151,7 +151,7 @@ def test_every_value_that_is_missing_or_too_much_is_said_with_its_place() -> Non
 
 @pytest.mark.parametrize("cwd", ["", "app", "/home/\0"])
 def test_a_directory_that_is_no_absolute_path_starts_nothing(cwd: str) -> None:
-    assert "no absolute path" in refusal(asked(cwd=cwd), playable())
+    assert "not an absolute path" in refusal(asked(cwd=cwd), playable())
 
 
 def test_the_same_request_is_always_the_same_run_and_another_one_another() -> None:
