@@ -7,8 +7,6 @@ at a number of turns, so it is drawn once, whether the daemon was there when it 
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from pydantic import TypeAdapter
-
 from runward.handlers.events import (
     EVIDENCE_STRENGTH,
     AttemptEnded,
@@ -410,16 +408,3 @@ def lose(followed: Followed, key: str, now: float) -> Follow:
         phase="over", ended_by="process_gone", ended_at=since, vanished=True, gone_since=None, lost_since=None
     )
     return Follow(after, (ended,), None, None)
-
-
-_ADAPTER: Final = TypeAdapter(Followed)
-
-
-def dump_followed(followed: Followed) -> str:
-    """What is remembered, as JSON text for the store."""
-    return _ADAPTER.dump_json(followed).decode()
-
-
-def load_followed(text: str) -> Followed:
-    """What was stored. Raises pydantic's `ValidationError` for what this program never wrote."""
-    return _ADAPTER.validate_json(text)

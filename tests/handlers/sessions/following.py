@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from pydantic import TypeAdapter
+
 from runward.handlers.events import AttemptEnded, AttemptStarted, SessionDeclaration
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Close, Counts, Resumed, Told
@@ -12,14 +14,13 @@ from runward.handlers.sessions.follow import (
     FollowRule,
     Seen,
     Sign,
-    dump_followed,
     follow,
-    load_followed,
     lose,
 )
 from runward.handlers.sessions.over import Liveness, Writer
 
 KEY = "claude-code:claude/s"
+_ADAPTER = TypeAdapter(Followed)
 DECLARED = SessionDeclaration("s", "claude-code", "claude", "/c/projects/p/s.jsonl", "agent", "/src")
 RULE = FollowRule(names_process=True, records_history=False, first_seen_at=0.0)
 HISTORY = RULE._replace(records_history=True, first_seen_at=1_000_000.0)
@@ -39,6 +40,11 @@ def in_words(event: Seen) -> str:
         words = f"{event.attempt} {event.reason_code}"
         words += "" if event.evidence == "declared" else f" by {event.evidence}"
     return words if event.origin == "live" else f"{words} (history)"
+
+
+def stored(followed: Followed) -> Followed:
+    """What is remembered, as it comes back from the store as JSON."""
+    return _ADAPTER.validate_json(_ADAPTER.dump_json(followed))
 
 
 @dataclass
@@ -106,7 +112,7 @@ class Session:
 
     def looked(self, writer: Writer, complete: bool = True) -> Follow:
         sign = Sign(self.told, tuple(self.unread), writer, self.changed_at, self.now, complete)
-        return follow(load_followed(dump_followed(self.followed)), KEY, DECLARED, self.rule, sign)
+        return follow(stored(self.followed), KEY, DECLARED, self.rule, sign)
 
     def take(self, followed: Follow) -> "Session":
         self.last, self.followed = followed, followed.after
@@ -126,7 +132,7 @@ class Session:
 
     def lost(self) -> "Session":
         """A look that finds the session's file gone."""
-        return self.take(lose(load_followed(dump_followed(self.followed)), KEY, self.now))
+        return self.take(lose(stored(self.followed), KEY, self.now))
 
     # --- what came of it
 

@@ -1,7 +1,6 @@
 """Following a foreign session: which attempts it has, when each begins and ends, and what is history."""
 
 import pytest
-from pydantic import ValidationError
 from tests.handlers.sessions.following import (
     DAY,
     DECLARED,
@@ -17,7 +16,7 @@ from tests.handlers.sessions.following import (
 
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Counts, Resumed
-from runward.handlers.sessions.follow import NEVER_FOLLOWED, load_followed
+from runward.handlers.sessions.follow import NEVER_FOLLOWED
 from runward.handlers.sessions.history import LONG_QUIET
 from runward.handlers.sessions.over import GRACE, SETTLE, Writer
 
@@ -510,12 +509,6 @@ def test_a_long_reading_in_portions_knows_history_too() -> None:
 
 
 # --- what is stored
-
-
-@pytest.mark.parametrize("text", ["", "7", '{"phase": "asleep"}', '{"version": 2}'])
-def test_what_this_program_never_wrote_is_refused(text: str) -> None:
-    with pytest.raises(ValidationError):
-        load_followed(text)
 
 
 def test_a_process_is_stored_with_what_is_remembered() -> None:
