@@ -33,6 +33,7 @@ _SYSTEM_CALLS: Final = (
     "rundir.adopting.os",
     "rundir.artifacts.os",
     "rundir.bundle_parts.os",
+    "rundir.parts_standing.os",
     "rundir.call_reading.os",
     "rundir.comparing.os",
     "disk.durable.os",

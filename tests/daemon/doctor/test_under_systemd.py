@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.daemon.processes.user_systemd import user_systemd
+from tests.daemon.launch.user_systemd import user_systemd
 from tests.project.repository import ROOT
 
 SCRIPT: Final = """\

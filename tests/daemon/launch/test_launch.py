@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.daemon.launch.killed_at_a_step import program
 from tests.daemon.launching import Launcher, is_alive, members
-from tests.daemon.processes.killed_at_a_step import program
 from tests.waiting import wait_for
 
 from runward.daemon.launch.launch import child_traceparent

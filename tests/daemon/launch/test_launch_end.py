@@ -7,8 +7,8 @@ import sys
 import time
 
 import pytest
+from tests.daemon.launch import evil_rounds
 from tests.daemon.launching import Launcher, is_alive, members
-from tests.daemon.processes import evil_rounds
 from tests.waiting import wait_for
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.daemon.launch import evil_rounds
+from tests.daemon.launch.user_systemd import UserSystemd, user_systemd
 from tests.daemon.launching import Launcher, members
-from tests.daemon.processes import evil_rounds
-from tests.daemon.processes.user_systemd import UserSystemd, user_systemd
 from tests.waiting import wait_for
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.daemon.launch.killed_at_a_step import program
 from tests.daemon.launching import is_alive, members
-from tests.daemon.processes.killed_at_a_step import program
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
