@@ -12,7 +12,7 @@ MAX_INTEGER: Final = (1 << 63) - 1
 
 
 def not_plain(root: object) -> Iterator[Complaint]:
-    """A complaint for each value in the tree that is not a plain data. Needs no stack, however deep the tree."""
+    """A complaint for each value in the tree that is not plain data. Needs no stack, however deep the tree."""
     waiting: list[tuple[Location, object]] = [((), root)]
     while waiting:
         loc, value = waiting.pop()

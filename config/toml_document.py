@@ -39,7 +39,7 @@ def _syntax_problem(text: str, name: str, message: str) -> Problem:
         line, column = int(found[1]), int(found[2])
     message = message[: found.start()] if found else message
     fix = "correct it; texts and durations stand in quotes"
-    return Problem(name, line, column, f"is not a TOML: {message[:1].lower()}{message[1:]}", fix)
+    return Problem(name, line, column, f"is not TOML: {message[:1].lower()}{message[1:]}", fix)
 
 
 def _refused(name: str, message: str, fix: str) -> Parsed[Document]:

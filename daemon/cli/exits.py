@@ -47,7 +47,7 @@ MEANINGS: Final = {
     WRONG_SETTINGS: "the daemon's configuration is invalid, it can't listen, others could steer it, or the store is a newer Runward's",
     TIMED_OUT: "timed out",
     INTERRUPTED: "ended by SIGINT",
-    READER_GONE: "anyone who read the output went away",
+    READER_GONE: "the reader of the output went away",
     TERMINATED: "ended by SIGTERM",
 }
 """Every code that a command ends with; `runward run` ends with its command's own instead."""

@@ -1,7 +1,7 @@
 """The epoch outside the database: what a writer of journals reads inside a file's lock.
 
 A new daemon raises it in the database first and here next, before it carries anything out; so
-anyone who was frozen before that and reads it afterwards knows that its time is over.
+a daemon that was frozen before that and reads it afterwards knows that its time is over.
 """
 
 import errno

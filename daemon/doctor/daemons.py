@@ -40,7 +40,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
 
 
 def _others(state: Path, pid: int | None, patience: Patience) -> list[Opened]:
-    """Who else could write; seen twice, because anyone who is turned away at the lock has it open for a moment."""
+    """Who else could write; seen twice, because a process that is turned away at the lock has it open for a moment."""
     seen = [_writers(state, pid, patience)]
     if seen[0]:
         patience.pause(_TWICE_S)

@@ -35,7 +35,7 @@ def main(words: list[str]) -> None:
         payload = os.fsencode(words[-1]) if own[0] == "codex" else read_stdin()
         if own[0] in ("claude-code", "codex") and payload[:1] == b"{" and len(payload) <= MAXIMUM_PAYLOAD:
             put(state_directory(own), note(own[0], payload))
-    except BaseException:  # noqa: BLE001, S110  # whatever it is, it is not business of the agent's
+    except BaseException:  # noqa: BLE001, S110  # whatever it is, it is none of the agent's business
         pass
     try:
         if len(program) > 1:

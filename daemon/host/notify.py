@@ -20,7 +20,7 @@ def notify(*states: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
             sender.sendto("\n".join(states).encode(), address)
     except OSError:
-        # Anyone who asked has gone away; the log says the same.
+        # The process that asked has gone away; the log says the same.
         return
 
 

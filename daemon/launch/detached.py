@@ -53,7 +53,7 @@ class Ordered(NamedTuple):
 
 
 class Answer:
-    """The one line to anyone who ordered the run; what comes after it is not for them."""
+    """The one line for the daemon that ordered the run; what comes after it is not for that daemon."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor

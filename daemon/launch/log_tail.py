@@ -1,7 +1,7 @@
 """The end of a run's log that is longer than its limit: in pieces beside it, of which the oldest are thrown away.
 
 They lie in the directory `stdout.log.tail`. A piece is called `HEAD-START`: the bytes of the log that come before all
-pieces, and the place in the whole output where this one begins. So anyone who reads knows the order and what is left
+pieces, and the place in the whole output where this one begins. So a reader knows the order and what is left
 out, also where the launcher was killed.
 """
 

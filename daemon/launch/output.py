@@ -1,4 +1,4 @@
-"""A command's output on its two ways: into the log, and on to anyone who reads the launcher's own output.
+"""A command's output on its two ways: into the log, and on to the reader of the launcher's own output.
 
 The log comes first and is whole. A reader that is slow slows the command, as a pipe does; a reader that went
 away stops neither command nor log; what would fill the disk is not logged any more. Nothing here ever blocks

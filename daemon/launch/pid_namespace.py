@@ -1,7 +1,7 @@
 """A PID namespace around a command: with its first process the kernel ends everybody in it.
 
 Two processes stand between launcher and command. The first makes the namespaces and is gone. The second is the
-namespace's first process: an `init`, which reaps anyone who nobody waits for, and hands the command's wait status
+namespace's first process: an `init`, which reaps every process that nobody waits for, and hands the command's wait status
 to the launcher. An ordinary user needs a user namespace around it all, in which everybody keeps their number.
 """
 

@@ -1,7 +1,7 @@
 """The ticket of a start: a file in the state directory by which a run is started once, no matter who tries how often.
 
 A launcher that the daemon starts locks it for its life and looks at it before anything else; it writes into it
-right before its command is let go. So among all launchers for one start only one lives, and anyone who comes later
+right before its command is let go. So among all launchers for one start only one lives, and one that comes later
 reads that the command may have run. Inside the lock the epoch is read: a launcher of a daemon that was taken over
 does nothing, so its successor may throw tickets of starts away that are over.
 
@@ -52,7 +52,7 @@ class Ticket:
         os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Give the start up to anyone who tries next."""
+        """Give the start up to the next launcher that tries."""
         os.close(self._descriptor)
 
 

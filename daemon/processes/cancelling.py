@@ -1,6 +1,6 @@
 """How the daemon tells a launcher that a person wants its run ended: by a signal, and by a word beside it.
 
-The signal is one that nothing else sends and that every launcher keeps blocked, so that anyone who doesn't keep it
+The signal is one that nothing else sends and that every launcher keeps blocked, so that a process that doesn't keep it
 blocked is no launcher. Who ordered it, and why, stands in `cancel.json`, where the daemon could write that.
 """
 

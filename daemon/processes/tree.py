@@ -1,6 +1,6 @@
 """The processes below this one, and how all of them are ended, whatever they do against it.
 
-It relies on the launcher being their subreaper: anyone who loses its parent becomes a child of ours, so from our
+It relies on the launcher being their subreaper: a process that loses its parent becomes a child of ours, so from our
 own children everybody can be reached. A process may fork while we look, so each is stopped when it is found
 and the look is repeated until it finds nobody new; stopped processes fork no more. Then all are killed, and
 that again until there is no child left.

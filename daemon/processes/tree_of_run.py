@@ -1,4 +1,4 @@
-"""Killing all processes of a run whose launcher did not end it: the launcher, the command, and anyone who belongs to them.
+"""Killing all processes of a run whose launcher did not end it: the launcher, the command, and every process that belongs to them.
 
 A process belongs to the run if it descends from one of the two recorded, or has the run's directory in its environment,
 which the launcher gave it and its children inherit. Each is held by a descriptor and stopped, and the search is repeated
@@ -55,7 +55,7 @@ def _send(descriptor: int, number: int) -> None:
 
 
 def _stop_more(held: dict[int, int], directory: str) -> bool:
-    """Stop anyone who belongs to the run and is not held yet; returns whether there was anybody."""
+    """Stop every process that belongs to the run and is not held yet; returns whether there was one."""
     parents: dict[int, int] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():

@@ -155,7 +155,7 @@ def refusal(error: OSError) -> FileFact:
 
 
 class Resolved(NamedTuple):
-    """Where a path ends: its name in a directory whose descriptor anyone who asked has to close, and what is there."""
+    """Where a path ends: its name in a directory whose descriptor the caller has to close, and what is there."""
 
     directory: int
     name: str

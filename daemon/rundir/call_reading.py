@@ -1,6 +1,6 @@
 """Reading the calls of a session out of its files: all that a look at them finds since the last one, in order.
 
-What is told goes to anyone who iterates, one by one, so that no transcript is ever held whole. How far the files were read
+Each item goes to the caller, one by one, so that no transcript is ever held whole. How far the files were read
 is a value (`CallsRead`), with which a later reading goes on.
 """
 

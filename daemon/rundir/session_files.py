@@ -1,6 +1,6 @@
 """The files of one foreign session: what of them is new, beginning at what is known of them.
 
-What is new goes to anyone who reads it, in the order in which it is found. Nothing here knows the scanners.
+What is new goes to the caller, in the order in which it is found. Nothing here knows the scanners.
 """
 
 import fnmatch

@@ -1,6 +1,6 @@
 """One alarm, kept by APScheduler. What is due is computed from rows; this only wakes the worker.
 
-Its library sleeps by a clock that a step of the wall clock doesn't move, so anyone who notices a step
+Its library sleeps by a clock that a step of the wall clock doesn't move, so the part that notices a step
 sets the alarm again.
 """
 

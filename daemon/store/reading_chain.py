@@ -45,5 +45,5 @@ def lines_off_the_chain(connection: sqlite3.Connection, session: str) -> list[tu
 
 
 def _carries(line: bytes, digest: str) -> bool:
-    value = read_json(line)  # anyone who changed the store may have made anything of it
+    value = read_json(line)  # a person who changed the store may have made anything of it
     return isinstance(value, dict) and value.get("hash") == digest

@@ -10,7 +10,7 @@ import structlog
 from runward.config.settings import Settings
 from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.chain_runs import slots
+from runward.daemon.store.tables.chain_runs import offered, slots
 from runward.daemon.worker.part import Part
 from runward.handlers.chains.events import SlotOffered
 
@@ -38,17 +38,19 @@ class FreeSlots(Part):
         return _PERIOD if self._is_due else None
 
     async def carry_out(self) -> bool:
-        """Offer each slot that is free to another step, once. An offer too many changes nothing."""
+        """Offer each slot that is free to another step, once."""
         if not self._is_due:
             return False
         try:
-            standing = await slots(self.store)
+            standing, undecided = await slots(self.store), await offered(self.store)
         except sqlite3.Error as error:
             self.log.warning("slots.not_read", why=str(error))
             return False
         self._is_due = False
         now = self.clock.now()
         for waiter in standing.waiters[: max(0, self.limit() - len(standing.running))]:
+            if waiter.run in undecided:
+                continue  # an offer that waits behind a held job is enough, however often a daemon starts
             by = f"{self.store.epoch}@{now}"
             self.tell(SlotOffered(waiter.run, waiter.step, waiter.attempt, now, by))
         return True

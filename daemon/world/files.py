@@ -168,7 +168,9 @@ class RealFiles:
     ) -> Compared | Gone | Unreadable:
         if not os.path.isabs(directory):
             try:
-                make_durably(self._state, directory)  # anyone who owed it lines may have been killed before
+                make_durably(
+                    self._state, directory
+                )  # the daemon that owed it lines may have been killed before
             except OSError as error:
                 return unreadable(error)
         return self._unless_away(directory, compare(self._place(directory), name, lines))

@@ -28,7 +28,7 @@ _LONGEST_MS: Final = 10**14
 
 
 class NotABundle(ValueError):
-    """The value is no older replay bundle; the message says why."""
+    """The value is not an older replay bundle; the message says why."""
 
 
 def to_bundle(events: list[Event]) -> dict[str, JsonValue]:

@@ -1,6 +1,6 @@
 """A verification held against the one before it: what is the same, and exactly what changed or went since.
 
-Pure, like the verification itself: anyone who calls read the disk.
+Pure, like the verification itself: the caller read the disk.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
 """Verification: a contract held against the facts of the disk (ADR-0029, sections 6 and 7).
 
-Pure: the facts were read by anyone who calls. Verification never raises and never guesses; what
+Pure: the caller read the facts. Verification never raises and never guesses; what
 can't be confirmed as a non-empty regular file inside the root was not delivered.
 """
 

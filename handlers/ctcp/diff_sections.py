@@ -244,7 +244,7 @@ def _stray(line: str, number: int, diff: FileDiff) -> DiffFault:
     """A line that is left over behind a file's part."""
     if diff.added and line[:1] in ("+", "-", " "):
         return DiffFault("hunk", "the hunk above is longer than it states", number)
-    return DiffFault("not_a_diff", "the line is no part of a diff", number)
+    return DiffFault("not_a_diff", "the line is not part of a diff", number)
 
 
 def _text(line: str) -> str:

@@ -1,6 +1,6 @@
 """Key lines: `Key: value`, as the contracts' Markdown files have them.
 
-A key's case and leading blanks are ignored, lines that begin with `#` are no key lines, bullets are none either, and
+A key's case and leading blanks are ignored, lines that begin with `#` are not key lines, bullets are not either, and
 the last repetition wins. A key without a value has the bullets below it as its value.
 """
 

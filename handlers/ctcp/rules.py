@@ -84,7 +84,7 @@ _ALL: Final = (
     Rule("G.block", "warning", "A review blocks, and says why."),
     Rule("H.missing", "error", _MISSING),
     Rule("H.too_large", "error", "The patch is over 256 MiB, one of its lines over 16 MiB, or it has more than 10,000,000 lines."),
-    Rule("H.not_a_diff", "error", "The patch does not begin with `diff --git`, or has a line that is no part of a diff."),
+    Rule("H.not_a_diff", "error", "The patch does not begin with `diff --git`, or has a line that is not part of a diff."),
     Rule("H.hunk", "error", "A hunk is shorter or longer than it states."),
     Rule("H.names", "error", "The lines of one file's header name different files."),
     Rule("H.path", "error", "A path is absolute, has `..`, a drive letter or NUL, or is in `.git`."),

@@ -1,7 +1,7 @@
 """Claude Code's pid files, `sessions/<pid>.json`: which process holds a session now, and what it is about.
 
 One is written when the program starts and removed when it ends, however it ends but by SIGKILL. It goes before the
-last lines of the transcript are written, and the next start removes what a kill left: anyone who needs the process
+last lines of the transcript are written, and the next start removes what a kill left: code that needs the process
 remembers it. Whether it lives is for the daemon to find out: by pid and start time.
 """
 

@@ -32,7 +32,7 @@ def told_by_events(
         if isinstance(value, NotJson):
             yield Unusable(line.place(source), value.message)
         elif not isinstance(value, dict):
-            yield Unusable(line.place(source), "is not JSON object")
+            yield Unusable(line.place(source), "is not a JSON object")
         else:
             yield from _event(line.place(source), value, hashes_alone)
 

@@ -99,7 +99,7 @@ def records(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iter
         if is_cut:
             opening = _opening(content)
             if opening is None:
-                unreadable.add(file, number, "too long, and its beginning is not JSON object")
+                unreadable.add(file, number, "too long, and its beginning is not a JSON object")
             else:
                 yield opening
             continue

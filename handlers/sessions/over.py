@@ -20,7 +20,7 @@ WriterStatus: TypeAlias = Literal["busy", "idle", "waiting"]
 class Writer(NamedTuple):
     """The process that writes a session: whether it lives, what it says of itself, and who it is where that is known.
 
-    `process` is whom `liveness` is about. Without one, it is about anyone who writes the files now.
+    `process` is whom `liveness` is about. Without one, it is about the process that writes the files now.
     """
 
     liveness: Liveness

@@ -236,7 +236,7 @@ def test_an_own_state_directory_brings_its_runs_along() -> None:
         ('[[roots]]\npath = "a"\nhistory = "none"', "3:11: roots[0].history: 'none' is not known (one of: live, record)"),
         ('[[roots]]\npath = "a"\nignore = ["a/b"]', "3:11: roots[0].ignore[0]: 'a/b' has '/' in it (write it without /)"),
         ("steps_at_once = 1001", "1:17: steps_at_once: must be a whole number from 1 to 1000, not 1001 (write a number within these bounds)"),
-        ("batch = 1\nbatch = 2", "2:10: is not a TOML: cannot overwrite a value (correct it; texts and durations stand in quotes)"),
+        ("batch = 1\nbatch = 2", "2:10: is not TOML: cannot overwrite a value (correct it; texts and durations stand in quotes)"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_at_its_place_with_its_fix(text: str, complaint: str) -> None:

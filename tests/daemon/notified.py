@@ -1,4 +1,4 @@
-"""What a daemon tells anyone who started it: the other end of NOTIFY_SOCKET."""
+"""What a daemon tells the process that started it: the other end of NOTIFY_SOCKET."""
 
 import select
 import socket

@@ -256,7 +256,7 @@ HOSTILE = {
     "a key twice": Hostile(
         _ends_with(b'{"exit_code": 1, "exit_code": 0}'), "problem", "'exit_code' stands twice"
     ),
-    "bytes that are no text": Hostile(
+    "bytes that are not text": Hostile(
         _ends_with(b'{"exit_code": 0, "error": "\xff\xfe"}'), "problem", "not UTF-8"
     ),
     "half a character": Hostile(

@@ -276,7 +276,7 @@ class Agent:
         self._machine.meanings.update(lines)
 
     def _append(self, content: bytes) -> None:
-        """Write; anyone who can't gives up."""
+        """Write; an agent that can't gives up."""
         try:
             self._kernel.append(self.path, self._rest + content)
             if self._machine.dice.random() < 0.7:

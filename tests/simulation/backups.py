@@ -81,7 +81,7 @@ class Backups:
         self._after(wait, self._kill)
 
     def _kill(self) -> None:
-        """Anyone who doesn't stop is killed."""
+        """A daemon that doesn't stop is killed."""
         for daemon in self._universe.daemons:
             if not daemon.process.over:
                 daemon.process.kill()

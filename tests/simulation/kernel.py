@@ -487,7 +487,7 @@ class Kernel:
         return sorted(self.node(path).entries)
 
     def node(self, path: str) -> Node:
-        """What lies there, anyone who may read it."""
+        """What lies there, no matter who may read it."""
         return self._find(path, None, follow=False, anybody=True)
 
     def end(self, process: str) -> None:

@@ -106,7 +106,7 @@ class Launchers:
 
 
 class Launcher:
-    """One launcher. `answer` is what it told anyone who ordered the run, `over` that its process has ended,
+    """One launcher. `answer` is what it told the daemon that ordered the run, `over` that its process has ended,
     `noticed_by` when the end of a command that it left behind will have been noticed.
     """
 

@@ -242,7 +242,7 @@ class Laws:
             raise Broken(f"two daemons had the same epoch: {epochs}")
 
     def _orders(self) -> None:
-        """Anyone who is said to have been told was told; then the attempt is over, and if nobody said how, by that order."""
+        """A process that is said to have been told was told; then the attempt is over, and if nobody said how, by that order."""
         heard = {process.pid for process in self._universe.table.told}
         orders = [
             (key, {each[0] for each in json.loads(named).values() if isinstance(each, list)}, told, *rest)

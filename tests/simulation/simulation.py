@@ -148,14 +148,12 @@ class Ending:
 
         Where the clock was stepped, of native runs only: anyone who starts anew has nothing but the clock to say when this
         machine started, and what is older than that, and of which no process is known, is over. Time goes on, so that a
-        timer of what is over may ring. Each daemon offers free slots at its start; an offer too many changes nothing.
+        timer of what is over may ring.
         """
         ours = " and lane like 'native:%'" if self._universe.clock.stepped else ""
         with self._universe.whole_record():
             return int(
-                self._universe.peek(
-                    f"select count(*) from events where type not in ('TimerRang', 'SlotOffered'){ours}"
-                )[0][0]
+                self._universe.peek(f"select count(*) from events where type <> 'TimerRang'{ours}")[0][0]
             )
 
     def _is_quiet(self) -> bool:

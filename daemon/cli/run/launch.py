@@ -120,7 +120,7 @@ def run_and_end(arguments: Sequence[str]) -> NoReturn:
             if stream is not None:
                 stream.flush()
         except BrokenPipeError:
-            pass  # anyone who asked for it went away
+            pass  # the reader went away
         except OSError as error:
             if stream is sys.stdout:  # the usage: a command writes its output itself
                 _complain(f"can't write to stdout: {error.strerror}")

@@ -1,4 +1,4 @@
-"""Lines of a journal, for people and for programs. Anyone who wrote them: they are read as hostile."""
+"""Lines of a journal, for people and for programs. No matter who wrote them, they are read as hostile."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Paths on the command line: whether one can be read is said by anyone who reads it, with the exit code for that."""
+"""Paths on the command line: the code that reads one says whether it can be read, with the exit code for that."""
 
 import os
 from os import PathLike

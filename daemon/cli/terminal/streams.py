@@ -1,4 +1,4 @@
-"""The standard streams as anyone who called left them: one may be closed, or its disk full."""
+"""The standard streams as the caller left them: one may be closed, or its disk full."""
 
 from __future__ import annotations
 

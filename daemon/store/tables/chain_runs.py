@@ -204,6 +204,14 @@ async def slots(store: Store) -> SlotsStanding:
     )
 
 
+async def offered(store: Store) -> frozenset[str]:
+    """The chain runs to which a slot was offered, and that have not decided on it yet."""
+    rows = await store.read(
+        "select lane from jobs where state in ('waiting', 'held') and handler = 'chains/offered'"
+    )
+    return frozenset(str(run) for (run,) in rows)
+
+
 async def _slots(
     store: Store, asked: Sequence[SlotsNow], jobs: Sequence[Job]
 ) -> dict[SlotsNow, SlotsStanding]:

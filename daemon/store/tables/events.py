@@ -57,7 +57,7 @@ def attempts_of(keys: Iterable[str]) -> dict[str, tuple[str, int]]:
 
 
 def _waits(lane: str) -> bool:
-    return True  # anyone who decided this may have others of the lane in hand
+    return True  # the turn that decided this may have others of the lane in hand
 
 
 def _emit(batch: "Batch", job: Job, effect: Emit) -> None:

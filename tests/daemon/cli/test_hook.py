@@ -131,7 +131,7 @@ def test_the_agents_own_variables_say_where_its_settings_lie(place: Place) -> No
         ("claude-code", b'{"hooks": 1}', ":1:11: hooks is not an object (see "),
         ("claude-code", b'{\n"\xff', ":2: is not UTF-8 (save it as UTF-8)"),
         ("codex", b"notify = 'x'", ":1:10: notify is not a list of texts (make it "),
-        ("codex", b"a b", ":1:3: is not a TOML"),
+        ("codex", b"a b", ":1:3: is not TOML"),
     ],
 )
 def test_a_broken_file_is_left_alone(place: Place, agent: str, content: bytes, said: str) -> None:

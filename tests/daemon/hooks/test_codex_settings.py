@@ -92,8 +92,8 @@ def test_another_program_that_calls_ours_is_not_called_by_it() -> None:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("a = \n", ":1:5: is not a TOML"),
-        ("a = 1\na = 2\n", ":2:6: is not a TOML"),
+        ("a = \n", ":1:5: is not TOML"),
+        ("a = 1\na = 2\n", ":2:6: is not TOML"),
         ('\nnotify = "notify-send"', ":2:10: notify is not a list of texts"),
         ("notify = ['a', 1]", ":1:10: notify is not a list of texts"),
         ("[notify]\na = 1", ":1:2: notify is not a list of texts"),

@@ -632,7 +632,7 @@ async def test_a_held_job_of_the_background_can_be_retried(desk: Desk) -> None:
 
 
 async def test_turns_and_the_background_do_not_get_into_each_others_numbers(desk: Desk) -> None:
-    """Events are numbered in memory, so anyone who puts or completes at the same time has to wait for the other."""
+    """Events are numbered in memory, so a put and a completion at the same time wait for each other."""
     await desk.put(*(verdict(f"a{number}") for number in range(5)))
     claims = [await desk.queue.put((), [job]) for job in await hashing(desk)]
     async with anyio.create_task_group() as tasks:

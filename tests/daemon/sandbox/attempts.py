@@ -143,7 +143,7 @@ ANSWERS: Final = (
     _ends("answers with depth without end", "runtime_error", "os.write(1, b'[' * 60000 + b'\\n')\nos._exit(0)"),
     _ends("answers with a number without end", "runtime_error", "os.write(1, b'{\"result\": ' + b'9' * 60000 + b'}\\n')\nos._exit(0)"),
     _ends("answers with half a character", "runtime_error", "os.write(1, b'{\"result\": \"\\\\ud800\"}\\n')\nos._exit(0)"),
-    _ends("answers with bytes that are no text", "runtime_error", "os.write(1, b'\\xff\\n')\nos._exit(0)"),
+    _ends("answers with bytes that are not text", "runtime_error", "os.write(1, b'\\xff\\n')\nos._exit(0)"),
     _ends("answers with a code that isn't its own", "runtime_error", "os.write(1, b'{\"code\": \"not_configured\", \"error\": \"\"}\\n')\nos._exit(0)"),
     _ends("answers with two keys of one name", "runtime_error", "os.write(1, b'{\"result\": 1, \"result\": 2}\\n')\nos._exit(0)"),
     _ends("ends without an answer", "killed", "os._exit(0)"),

@@ -1,4 +1,4 @@
-"""Anyone who changes what was recorded is told by the chain, or by the lines that lie with the run."""
+"""The chain shows a change of what was recorded, or by the lines that lie with the run."""
 
 import sqlite3
 from collections.abc import Iterator

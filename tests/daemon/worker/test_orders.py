@@ -1,4 +1,4 @@
-"""Orders to end runs, from the inbox to anyone who is told: once owed they are carried out, over any end of a daemon."""
+"""Orders to end runs, from the inbox to the process that is told: once owed they are carried out, over any end of a daemon."""
 
 import json
 import sqlite3

@@ -72,7 +72,7 @@ def test_an_output_may_be_whole_or_bare(
     ("line", "problem"),
     [
         (b"{", "not JSON"),
-        (b"[]", "is not JSON object"),
+        (b"[]", "is not a JSON object"),
         (b'{"event":"ToolCall","tool":"x"}', "without id"),
         (b'{"event":"ToolCall","id":"c"}', "without tool"),
         (b'{"event":"ToolCall","id":7,"tool":"x"}', "without id"),

@@ -60,7 +60,7 @@ TABLE = [
     ("Escape was the last thing", SEATED_STOPPED, "gone", "aborted", "process_gone", 95.0),
     ("Escape, and nobody knows more", SEATED_STOPPED, "unknown", "aborted", "declared", 90.0),
     ("perhaps somebody sits before it", WHO_KNOWS_OK, "alive", "running", None, None),
-    ("anyone who it was left", WHO_KNOWS_OK, "gone", "completed", "process_gone", 95.0),
+    ("the process that it was, gone", WHO_KNOWS_OK, "gone", "completed", "process_gone", 95.0),
     ("nothing says that anybody sits there", WHO_KNOWS_OK, "unknown", "completed", "declared", 90.0),
     ("an interrupted one likewise", WHO_KNOWS_STOPPED, "unknown", "aborted", "declared", 90.0),
     ("it works", OPEN, "alive", "running", None, None),
