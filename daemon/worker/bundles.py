@@ -80,6 +80,8 @@ class Bundles(Part):
     _bodies: dict[tuple[str, int], dict[str, JsonValue]] = field(default_factory=dict)
     """The receipts of drafts, by session and attempt."""
     _chain: anyio.Lock = field(default_factory=anyio.Lock)
+    _seen: int = 0
+    """The last bundle that this pass came to: those that are refused hold no others up."""
 
     def degraded(self) -> list[str]:
         """What keeps bundles from their places, for `status`."""
@@ -142,6 +144,7 @@ class Bundles(Part):
                     continue
                 sealed = await in_thread(self._seal, effect.order, prev)
                 if not isinstance(sealed, Sealed):
+                    self._bodies.pop((effect.order.key, effect.order.attempt), None)
                     found.append(self._put_off(result, sealed))
                     continue
                 prev = sealed.receipt_hash
@@ -180,10 +183,12 @@ class Bundles(Part):
         return PERIOD if self.trouble is not None else None
 
     async def carry_out(self) -> bool:
-        """Put the next bundles in place; returns whether any was."""
-        self.trouble = None
+        """Put the next bundles in place; returns whether there were any that this pass had not come to."""
+        if self._seen == 0:
+            self.trouble = None
         try:
-            found = await receipts.unplaced(self.store, BATCH)
+            found = await receipts.unplaced(self.store, self._seen, BATCH)
+            self._seen = found[-1].seq if found else 0
             placed: list[Row] = []
             for bundle in found:
                 with anyio.CancelScope(shield=True):
@@ -206,8 +211,9 @@ class Bundles(Part):
         except (CommitUnknown, Fenced, sqlite3.Error) as error:
             self.trouble = str(error)
             self.log.error("bundles.not_marked", why=str(error))
+            self._seen = 0
             return False
-        return bool(placed)
+        return bool(found)
 
     def _place(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
         """Give the parts their names, once they are there; returns why that can never be."""

@@ -47,12 +47,12 @@ async def head(store: Store) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-async def unplaced(store: Store, most: int) -> list[UnplacedBundle]:
-    """The bundles that are to be put in place, the oldest first, at most so many."""
+async def unplaced(store: Store, after: int, most: int) -> list[UnplacedBundle]:
+    """The bundles behind this number that are to be put in place, the oldest first, at most so many."""
     rows = await store.read(
         "select seq, session_key, attempt, directory, parts, prev, facts from receipts where placed_at is null"
-        " order by seq limit ?",
-        (most,),
+        " and seq > ? order by seq limit ?",
+        (after, most),
     )
     return [
         UnplacedBundle(

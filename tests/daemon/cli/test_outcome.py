@@ -132,7 +132,9 @@ def test_an_outcome_is_found_while_its_run_goes_on_and_keeps_its_id_when_it_is_w
         assert "attempt 1 wrote outcomes" in place.call("why", "run-1").out
         write_outcome(run, "three bugs")
         place.end_run("run-1", 0)
-        assert place.call("session", "wait", "run-1").code == 0, "it is judged: what its files say is not enough"
+        assert place.call("session", "wait", "run-1").code == 0, (
+            "it is judged: what its files say is not enough"
+        )
         assert found_in(place) == {known: ("run-1", "three bugs")}
 
 

@@ -13,7 +13,11 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 
 from runward.config.bundle import BundleRules
 from runward.daemon import faults
+from runward.daemon.ports.files import PartsPlaced
+from runward.daemon.store.tables.receipts import UnplacedBundle
+from runward.daemon.worker.bundles import Bundles
 from runward.handlers.bundle.facts import BundleRulesOf
+from runward.handlers.unreadable import Unreadable
 
 TRACE = (
     '{"event":"ToolCall","id":"a","tool":"Read","params":{"path":"x"},"t":"2026-02-03T04:05:07Z"}\n'
@@ -63,6 +67,30 @@ async def test_each_run_gets_its_parts_and_receipts_form_one_chain(tmp_path: Pat
     assert [prev for prev, _ in rows] == [None, *(digest for _, digest in rows[:-1])]
     receipt = json.loads((runs[0] / "RECEIPT.json").read_text())
     assert [(each["id"], each["latency_ms"]) for each in receipt["tool_calls"]] == [("a", 1000)]
+
+
+async def test_bundles_that_are_refused_hold_no_others_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Bundles._place
+    refused = {f"native:runs/run-{number}" for number in range(3)}
+
+    def refusing(bundles: Bundles, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
+        return Unreadable("it is away") if bundle.key in refused else place(bundles, bundle)
+
+    monkeypatch.setattr(Bundles, "_place", refusing)
+    monkeypatch.setattr("runward.daemon.worker.bundles.BATCH", 2)
+    waiting = "select session_key from receipts where placed_at is null order by seq"
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        for number in range(6):
+            worked(tmp_path, f"run-{number}")
+        await settle(running)
+        assert {str(key) for (key,) in await running.rows(waiting)} == refused
+        assert "it is away" in running.supervisor.bundles.degraded()[0]
+        refused.clear()
+        await settle(running)
+        assert await running.rows(waiting) == []
+        assert running.supervisor.bundles.degraded() == []
 
 
 async def test_where_the_settings_want_no_bundle_there_is_none(tmp_path: Path) -> None:
