@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml daemon/__init__.py
 demo: setup ## run real commands, judge them, show the verdicts
 	@$(BIN)/python -m tests.demo.demo
 
-test: setup ## run the tests a person runs (under five minutes)
+test: setup ## run the tests a person runs (about eight minutes on two cores; the goal is five)
 	@$(PYTEST) -m "not prove"
 
 prove: check ## run every test (under thirty minutes), and the checkers
