@@ -19,9 +19,10 @@ from runward.daemon.host import notify
 from runward.daemon.host.disk_guard import Room
 from runward.daemon.host.memory import giver_back
 from runward.daemon.host.signals import Signals
-from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor, World
+from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.host.upkeep import Upkeep
 from runward.daemon.host.watchdog import Watchdog
+from runward.daemon.host.world import World
 from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log.daemon_log import Sinks
 from runward.daemon.notices.messenger import SettingsMessenger
@@ -113,7 +114,7 @@ async def _serve(
             supervisor = Supervisor(
                 state, settings, _world(state, declarer, inotify, listener), store, log, make_alarm
             )
-            supervisor.verdicts.tell = sinks.add
+            supervisor.assembly.verdicts.tell = sinks.add
             checkpointer = stack.enter_context(closing(Checkpointer(state / STORE)))
             _collect_rarely()
             async with anyio.create_task_group() as tasks:

@@ -1,6 +1,6 @@
 """A part of the daemon: it works beside the worker, in a task of its own, on what it finds in the store.
 
-The supervisor knows its parts by this class alone. A new part is one more entry of `Supervisor.parts`.
+The supervisor knows its parts by this class alone. A new part is one more entry of `Assembly.parts`.
 """
 
 from abc import ABC, abstractmethod

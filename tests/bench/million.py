@@ -177,12 +177,12 @@ async def _writes(place: Scratch, count: int) -> list[float]:
     async with daemon_in_process(place.directory, StillClock(time.time()), ToldProcesses()) as running:
         for index in range(count):
             directory = _make_one(running.root, index)
-            running.supervisor.hints.add([("runs", directory.name)], Why.WATCH)
-            await running.supervisor.worker.turn()
+            running.supervisor.assembly.hints.add([("runs", directory.name)], Why.WATCH)
+            await running.supervisor.assembly.worker.turn()
             _end_one(directory)
-            running.supervisor.hints.add([("runs", directory.name)], Why.WATCH)
+            running.supervisor.assembly.hints.add([("runs", directory.name)], Why.WATCH)
             begin = time.perf_counter()
-            await running.supervisor.worker.turn()
+            await running.supervisor.assembly.worker.turn()
             took.append(time.perf_counter() - begin)
         await running.work()
         await running.stop()
@@ -202,11 +202,11 @@ async def _prune_half(name: str, place: Scratch, sessions: int) -> Figure:
         supervisor = running.supervisor
         pruner = Pruner(
             running.store,
-            supervisor.pruner.files,
-            supervisor.queue,
+            supervisor.assembly.pruner.files,
+            supervisor.assembly.queue,
             SystemClock(),
             _SILENT,
-            lambda: supervisor.worker.busy,
+            lambda: supervisor.assembly.worker.busy,
             None,
             ClockTrust(None, SystemClock()),
         )
@@ -222,8 +222,8 @@ async def _prune_half(name: str, place: Scratch, sessions: int) -> Figure:
             directory, index = _make_one(running.root, index), index + 1
             _end_one(directory)
             ended = time.perf_counter()
-            supervisor.hints.add([("runs", directory.name)], Why.WATCH)
-            await supervisor.worker.turn()
+            supervisor.assembly.hints.add([("runs", directory.name)], Why.WATCH)
+            await supervisor.assembly.worker.turn()
             waits.append(time.perf_counter() - ended)
         took = time.perf_counter() - begin
         ((pruned,),) = await running.rows("select sessions from prunings where event = 0")

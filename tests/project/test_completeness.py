@@ -155,9 +155,9 @@ async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: 
         (directory / "run.json").write_text('{"schema": "runward-run-v1"}')
         (directory / "exit.json").write_text('{"exit_code": 0}')
         await running.settle()
-        await running.supervisor.outbox.sweep()
-        assert await running.supervisor.notices.carry_out()
-        assert await running.supervisor.bundles.carry_out()
+        await running.supervisor.assembly.outbox.sweep()
+        assert await running.supervisor.assembly.notices.carry_out()
+        assert await running.supervisor.assembly.bundles.carry_out()
         await _cancel_a_run(running, tmp_path)
         await _start_a_run(running)
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as after_an_unclean_stop:
@@ -184,5 +184,5 @@ async def _start_a_run(running: Daemon) -> None:
 
 async def _ask(running: Daemon, request: Request) -> None:
     put(running.state, request.request, dump_request(request))
-    running.supervisor.worker.inbox_waits = True
+    running.supervisor.assembly.worker.inbox_waits = True
     await running.work()

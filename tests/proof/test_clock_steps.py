@@ -21,7 +21,8 @@ from tests.proof.processes import Forks
 from tests.waiting import PATIENCE_S
 
 from runward.config.settings import Root, Settings
-from runward.daemon.host.supervisor import Supervisor, World
+from runward.daemon.host.supervisor import Supervisor
+from runward.daemon.host.world import World
 from runward.daemon.log.daemon_log import LOG, LogFile, Sinks, open_log
 from runward.daemon.schedule.alarm import SchedulerAlarm
 from runward.daemon.store.migrate import migrate

@@ -59,9 +59,9 @@ async def _hold_and_go_on(base: Path, ended: list[BaseException | None]) -> None
             assert await anyio.to_thread.run_sync(held.asked.wait, 30)
             try:
                 async with daemon(base, StillClock(), ToldProcesses(), declared=_declared) as second:
-                    assert second.supervisor.queue.tally.stolen == 2, "the start and the end"
+                    assert second.supervisor.assembly.queue.tally.stolen == 2, "the start and the end"
                     await second.settle()
-                    await second.supervisor.outbox.sweep()
+                    await second.supervisor.assembly.outbox.sweep()
             finally:
                 held.let_go.set()
 

@@ -21,7 +21,8 @@ from tests.simulation.virtual_time import Killed, Process
 
 from runward.config.bundle import BundleRules
 from runward.config.settings import Settings
-from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor, World
+from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
+from runward.daemon.host.world import World
 from runward.daemon.store.store import Store
 from runward.handlers.facts import CoveringRoot, RootOf, Ruled
 

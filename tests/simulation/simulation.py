@@ -168,9 +168,9 @@ class Ending:
             self._universe.kernel.exists(journal_path(directory)) for directory, _ in self._laws.uncompared()
         ):
             return False
-        owed = supervisor.outbox.owed - len(self._laws.waiting())
-        busy = len(supervisor.hints) or owed or supervisor.outbox.unsynced
-        doubted = any(root.doubted or root.due for root in supervisor.roots.values())
+        owed = supervisor.assembly.outbox.owed - len(self._laws.waiting())
+        busy = len(supervisor.assembly.hints) or owed or supervisor.assembly.outbox.unsynced
+        doubted = any(root.doubted or root.due for root in supervisor.assembly.roots.values())
         open_jobs = universe.peek(f"select count(*) from ({OPEN_JOBS})")
         open_jobs += universe.peek("select count(*) from starts where state = 'owed'")
         open_jobs += universe.peek("select count(*) from prunings where ended_at is null")

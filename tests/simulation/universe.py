@@ -243,12 +243,12 @@ class Universe:
             isinstance(each, EpochRefused) for each in leaves(daemon.process.failure)
         )
         reached["a refused fence"] += max(0, daemon.store.fences_refused - int(refused))
-        reached["a stolen job"] += supervisor.queue.tally.stolen
-        reached["a halved batch"] += supervisor.queue.tally.halved
-        if supervisor.coverage.overflows and supervisor.coverage.found_by_scan:
+        reached["a stolen job"] += supervisor.assembly.queue.tally.stolen
+        reached["a halved batch"] += supervisor.assembly.queue.tally.halved
+        if supervisor.assembly.coverage.overflows and supervisor.assembly.coverage.found_by_scan:
             reached["an overflow rescanned"] += 1
-        if supervisor.queue.tally.refused:
-            raise Broken(f"observations were refused: {supervisor.queue.tally.refused}")
+        if supervisor.assembly.queue.tally.refused:
+            raise Broken(f"observations were refused: {supervisor.assembly.queue.tally.refused}")
 
     # Faults.
 

@@ -21,7 +21,7 @@ async def live(base: Path) -> None:
         (base / "runs" / "a" / "run.json").write_text('{"schema": "runward-run-v1"}')
         (base / "runs" / "a" / "exit.json").write_text('{"exit_code": 0}')
         await running.settle()
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ async def live(base: Path, *, ended: bool = True, runs: int = 1) -> list[Path]:
         for directory in directories if ended else ():
             finish(directory)
         await running.settle()
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
         assert await running.rows("select count(*) from outbox") == [(0,)]
     return directories
 
@@ -46,7 +46,7 @@ async def repair(base: Path, *further: Callable[[], None]) -> list[tuple[object,
         for deed in further:
             deed()
             await running.settle()
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
         await assert_the_store_is_right(running)
         payloads = await running.rows("select payload from events where type = 'JournalDamaged' order by seq")
     told = [json.loads(str(payload)) for (payload,) in payloads]

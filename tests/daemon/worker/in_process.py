@@ -16,7 +16,8 @@ from tempfile import mkdtemp
 import structlog
 
 from runward.config.settings import Root, Settings
-from runward.daemon.host.supervisor import Supervisor, World
+from runward.daemon.host.supervisor import Supervisor
+from runward.daemon.host.world import World
 from runward.daemon.ports.processes import Begun, NotBegun, NotTold, RunPlace, Told, WriterOf
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
@@ -191,7 +192,7 @@ class Daemon:
 
     async def settle(self) -> None:
         """Scan, ask after processes, and work until there is nothing left to do now."""
-        rounds = self.supervisor.rounds
+        rounds = self.supervisor.assembly.rounds
         await rounds.check_roots()
         await rounds.scan()
         await rounds.check_processes()
@@ -204,18 +205,18 @@ class Daemon:
         """Take turns and carry out until there is nothing left to do now, in the background either."""
         supervisor = self.supervisor
         while (
-            await supervisor.worker.turn()
-            or await supervisor.comparison.step()
-            or await supervisor.outbox.carry_out()
+            await supervisor.assembly.worker.turn()
+            or await supervisor.assembly.comparison.step()
+            or await supervisor.assembly.outbox.carry_out()
         ):
             pass
-        while await supervisor.starts.carry_out():
+        while await supervisor.assembly.starts.carry_out():
             pass
-        if supervisor.worker.findings:
+        if supervisor.assembly.worker.findings:
             await self.work()
-        await self.supervisor.orders.carry_out()
+        await self.supervisor.assembly.orders.carry_out()
         # What follows a verdict waits while there is something to look at, as in `daemon --once`.
-        while not len(self.supervisor.hints) and await self.supervisor.background.drain():
+        while not len(self.supervisor.assembly.hints) and await self.supervisor.assembly.background.drain():
             pass
 
     async def stop(self) -> None:

@@ -53,11 +53,11 @@ def digest(content: bytes) -> str:
 
 async def judge(running: Daemon) -> None:
     """Look and judge, and leave nothing undone but the work in the background."""
-    await running.supervisor.rounds.check_roots()
-    await running.supervisor.rounds.scan()
-    while await running.supervisor.worker.turn():
+    await running.supervisor.assembly.rounds.check_roots()
+    await running.supervisor.assembly.rounds.scan()
+    while await running.supervisor.assembly.worker.turn():
         pass
-    while await running.supervisor.outbox.carry_out():
+    while await running.supervisor.assembly.outbox.carry_out():
         pass
 
 
@@ -66,9 +66,9 @@ async def at_work(running: Daemon, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     """The loops of the background beside the test, without their rests."""
     monkeypatch.setattr(background, "GATHER", 0.0)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(running.supervisor.background.run)
+        tasks.start_soon(running.supervisor.assembly.background.run)
         yield
-        running.supervisor.background.halt()
+        running.supervisor.assembly.background.halt()
 
 
 async def until(running: Daemon, sql: str, expected: list[tuple[object, ...]]) -> None:
@@ -318,7 +318,7 @@ async def test_verdicts_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             asked += 1
             return waiting
 
-        monkeypatch.setattr(running.supervisor.background, "busy", busy)
+        monkeypatch.setattr(running.supervisor.assembly.background, "busy", busy)
         produce(tmp_path, "r", a=b"one")
         await judge(running)
         async with at_work(running, monkeypatch):
@@ -338,11 +338,11 @@ async def test_verdicts_without_end_do_not_keep_hashes_back_for_ever(tmp_path: P
             clock.move(1.0)
             return True
 
-        running.supervisor.background.busy = busy
+        running.supervisor.assembly.background.busy = busy
         produce(tmp_path, "r", a=b"one")
         await judge(running)
         begin = clock.now()
-        assert await running.supervisor.background.drain()
+        assert await running.supervisor.assembly.background.drain()
         assert await running.rows(STATES) == DONE
         assert clock.now() - begin >= background.PATIENCE
 
@@ -361,14 +361,14 @@ async def test_a_stop_ends_in_the_middle_of_a_file_and_puts_the_job_back_untried
                 await gate.wait_for(1)
                 with anyio.fail_after(PATIENCE_S):
                     running.supervisor.stop()
-                    await running.supervisor.background.ended.wait()
+                    await running.supervisor.assembly.background.ended.wait()
             assert (
                 await running.rows("select state, token, tries from jobs where handler = 'contracts/hashes'")
                 == [("waiting", None, 0)] * 3
             )
             assert await running.rows(ROWS) == []
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
-        assert running.supervisor.queue.tally.stolen == 0
+        assert running.supervisor.assembly.queue.tally.stolen == 0
         await running.work()
         assert await running.rows("select count(*) from files") == [(3,)]
 
@@ -383,12 +383,12 @@ async def test_a_daemon_that_dies_ends_in_the_middle_of_a_file_and_leaves_its_jo
             await judge(running)
             with anyio.fail_after(PATIENCE_S):
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(running.supervisor.background.run)
+                    tasks.start_soon(running.supervisor.assembly.background.run)
                     await gate.wait_for(1)
                     tasks.cancel_scope.cancel()
             assert await running.rows(STATES) == [("running",)]
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
-        assert running.supervisor.queue.tally.stolen == 2, (
+        assert running.supervisor.assembly.queue.tally.stolen == 2, (
             "the hashes, and the bundle that was claimed with them"
         )
         await running.work()
@@ -409,7 +409,7 @@ async def test_a_store_that_refuses_is_tried_again_and_said(
         produce(tmp_path, "r", a=b"one")
         await judge(running)
         connections[0].commits = ["not done", "well", "not done", "done, but told to have failed"]
-        assert await running.supervisor.background.drain()
+        assert await running.supervisor.assembly.background.drain()
         assert await running.rows(ROWS) == [("native:runs/r", "a", digest(b"one"), None)]
         assert await running.rows(STATES) == DONE
 

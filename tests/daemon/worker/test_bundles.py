@@ -43,7 +43,7 @@ def worked(base: Path, name: str, trace: str = TRACE) -> Path:
 
 async def settle(running: Daemon) -> None:
     await running.settle()
-    await running.supervisor.bundles.drain()
+    await running.supervisor.assembly.bundles.drain()
 
 
 def hashes(directory: Path, names: tuple[str, ...] = PARTS) -> dict[str, str]:
@@ -86,11 +86,11 @@ async def test_bundles_that_are_refused_hold_no_others_up(
             worked(tmp_path, f"run-{number}")
         await settle(running)
         assert {str(key) for (key,) in await running.rows(waiting)} == refused
-        assert "it is away" in running.supervisor.bundles.degraded()[0]
+        assert "it is away" in running.supervisor.assembly.bundles.degraded()[0]
         refused.clear()
         await settle(running)
         assert await running.rows(waiting) == []
-        assert running.supervisor.bundles.degraded() == []
+        assert running.supervisor.assembly.bundles.degraded() == []
 
 
 async def test_where_the_settings_want_no_bundle_there_is_none(tmp_path: Path) -> None:

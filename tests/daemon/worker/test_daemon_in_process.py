@@ -48,7 +48,7 @@ def events_in(directory: Path) -> list[str]:
 
 async def ask(running: Daemon, request: Request) -> None:
     put(running.state, request.key, dump_request(request))
-    running.supervisor.worker.inbox_waits = True
+    running.supervisor.assembly.worker.inbox_waits = True
     await running.work()
 
 
@@ -75,7 +75,7 @@ async def test_the_lag_is_that_of_runs_that_ended_while_the_daemon_ran(tmp_path:
         clock.move(7.0)
         await running.settle()
         assert await verdicts(running) == {"before": "completed", "meanwhile": "completed"}
-        assert list(running.supervisor.verdicts.lag) == [pytest.approx(2.0)]
+        assert list(running.supervisor.assembly.verdicts.lag) == [pytest.approx(2.0)]
 
 
 async def test_many_runs_are_judged_however_small_the_batch(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ async def test_good_runs_are_judged_amid_every_hostile_one(tmp_path: Path) -> No
             f"good{number}": "completed" for number in range(3)
         }
         assert await running.rows("select error from jobs where state != 'done'") == []
-        assert running.supervisor.queue.tally.refused == []
-        await running.supervisor.outbox.sweep()
+        assert running.supervisor.assembly.queue.tally.refused == []
+        await running.supervisor.assembly.outbox.sweep()
         assert await running.rows("select count(*) from outbox") == [(0,)]
 
 
@@ -257,7 +257,7 @@ async def test_artifacts_that_cannot_be_read_hold_the_verdict_back_and_no_other(
         assert await verdicts(running) == {"bad": "running", "good": "completed"}
         monkeypatch.undo()
         clock.move(1)
-        running.supervisor.queue.may_be_due = True
+        running.supervisor.assembly.queue.may_be_due = True
         await running.work()
         assert await verdicts(running) == {"bad": "completed", "good": "completed"}
 

@@ -324,7 +324,7 @@ async def _live_through(base: Path) -> None:
         await running.settle()
         clock.move(6)
         await running.settle()
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ class Home:
         for _ in range(times):
             await running.settle()
             self.clock.move(seconds)
-            running.supervisor.queue.may_be_due = True  # as the alarm would say
+            running.supervisor.assembly.queue.may_be_due = True  # as the alarm would say
         await running.settle()
 
 
@@ -496,7 +496,7 @@ async def test_a_long_transcript_is_read_piece_by_piece(
     home.write()
     async with home.open() as running:
         if last_native:
-            running.supervisor.worker._native_at = home.clock.monotonic() - last_native
+            running.supervisor.assembly.worker._native_at = home.clock.monotonic() - last_native
         await home.rest(running)
         assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
         ((text,),) = await running.rows("select state from cursors")
@@ -558,7 +558,7 @@ async def test_a_root_that_gets_another_layout_remembers_nothing_of_the_one_befo
     root = Root("claude", str(home.projects))
     async with daemon(tmp_path, home.clock, home.processes, roots=(root,)) as running:
         await running.settle()
-        assert running.supervisor.roots["claude"].open == {}
+        assert running.supervisor.assembly.roots["claude"].open == {}
 
 
 class Launched:
@@ -680,7 +680,7 @@ async def test_a_command_that_began_and_ended_while_nobody_looked_is_judged_by_t
     launched.end()
     home.clock.move(3600)
     async with home.open() as running:
-        running.supervisor.hints.add([("runs", "night")], Why.WATCH)  # it is met before all else
+        running.supervisor.assembly.hints.add([("runs", "night")], Why.WATCH)  # it is met before all else
         await home.rest(running, 6, 6)
         standing = "select status, reason_code from sessions order by key"
         assert await running.rows(standing) == [("failed", "run.failed.api_error")] * 2
@@ -695,7 +695,7 @@ async def test_an_agent_that_was_announced_and_never_writes_is_not_waited_for_fo
         await running.settle()
         launched.begin()
         hook_says(running.state, "night", home.clock.wall)
-        running.supervisor.worker.inbox_waits = True
+        running.supervisor.assembly.worker.inbox_waits = True
         await running.settle()
         launched.end()
         await running.settle()

@@ -63,8 +63,8 @@ class Hooked:
             **more,
         }
         put(running.state, str(uuid4()), json.dumps(note).encode())
-        running.supervisor.worker.inbox_waits = True
-        while await running.supervisor.worker.turn():
+        running.supervisor.assembly.worker.inbox_waits = True
+        while await running.supervisor.assembly.worker.turn():
             pass
         assert list((running.state / "inbox").iterdir()) == []
 

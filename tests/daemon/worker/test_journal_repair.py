@@ -24,7 +24,8 @@ from tests.daemon.worker.in_process import SILENT, Daemon, NoAlarm, StillClock, 
 from tests.waiting import PATIENCE_S
 
 from runward.config.settings import Root, Settings
-from runward.daemon.host.supervisor import Supervisor, World
+from runward.daemon.host.supervisor import Supervisor
+from runward.daemon.host.world import World
 from runward.daemon.ports.files import Gone
 from runward.daemon.ports.journals import Compared, StandingLines
 from runward.daemon.rundir.comparing import compare
@@ -195,7 +196,7 @@ async def test_journals_of_a_root_that_is_away_wait_and_so_do_their_further_line
     clock = StillClock()
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
         await running.work()
-        assert len(running.supervisor.comparison.degraded()) == 1
+        assert len(running.supervisor.assembly.comparison.degraded()) == 1
         assert "can't be compared: its root is away" in running.supervisor.report().degraded[0]
         (tmp_path / "away").rename(tmp_path / "runs")
         finish(directory)
@@ -203,7 +204,7 @@ async def test_journals_of_a_root_that_is_away_wait_and_so_do_their_further_line
         assert (directory / EVENTS).read_bytes() == b"", "no line gets before those that are missing"
         clock.move(31)
         await running.settle()
-        assert running.supervisor.comparison.degraded() == []
+        assert running.supervisor.assembly.comparison.degraded() == []
     assert lines_of(directory)[: len(ours)] == ours
     assert [each["event"] for each in values(directory)][len(ours) :] == [
         "artifact_verified",
@@ -256,9 +257,9 @@ async def test_what_was_marked_long_ago_is_not_compared(tmp_path: Path) -> None:
         young, going = begin(tmp_path, "young"), begin(tmp_path, "going")
         finish(young)
         await running.settle()
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
-        await running.supervisor.comparison.step()
+        await running.supervisor.assembly.comparison.step()
         listed = {Path(str(each)).name for (each,) in await running.rows("select directory from uncompared")}
     assert listed == {young.name, going.name}
     cut(old, EVENTS, 0)
@@ -275,18 +276,18 @@ async def test_a_line_that_is_marked_late_is_as_new_as_any(tmp_path: Path) -> No
         directory = Path(shutil.move(directory, tmp_path / "runs" / "late"))
         (directory / EVENTS).write_bytes(THEIRS[:9])
         await running.settle()
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
         for _ in range(3):
             clock.move(SETTLE_PERIOD + 1)
-            await running.supervisor.comparison.step()
-        assert running.supervisor.outbox.settled > 0
+            await running.supervisor.assembly.comparison.step()
+        assert running.supervisor.assembly.outbox.settled > 0
         with (directory / EVENTS).open("ab") as file:
             file.write(THEIRS[9:])
         await running.work()
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
         finish(directory)
         await running.settle()
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
     ours = lines_of(directory)
     cut(directory, EVENTS, len(THEIRS))
     await repair(tmp_path)
@@ -351,12 +352,12 @@ async def test_neither_readiness_nor_verdicts_wait_for_the_comparison(tmp_path: 
                 await anyio.to_thread.run_sync(files.begun.wait, PATIENCE_S)
                 for each in directories:
                     finish(each)
-                supervisor.rounds.request_scan(everything=True)
-                while supervisor.verdicts.count < 3:
+                supervisor.assembly.rounds.request_scan(everything=True)
+                while supervisor.assembly.verdicts.count < 3:
                     await anyio.sleep(0.01)
                 assert [(each / EVENTS).read_bytes() for each in directories] == [b""] * 3
                 files.may.set()
-                while supervisor.outbox.owed or await store.read("select * from uncompared"):
+                while supervisor.assembly.outbox.owed or await store.read("select * from uncompared"):
                     await anyio.sleep(0.01)
                 supervisor.stop()
     finally:

@@ -53,12 +53,12 @@ class Tree:
         for _ in range(4):
             await running.settle()
             self.clock.move(6)
-            running.supervisor.queue.may_be_due = True  # as the alarm would say
+            running.supervisor.assembly.queue.may_be_due = True  # as the alarm would say
         await running.settle()
 
     async def scan(self, running: Daemon) -> None:
         """A scan finds what no notification told."""
-        await running.supervisor.rounds.scan()
+        await running.supervisor.assembly.rounds.scan()
         await self.rest(running)
 
 
@@ -93,7 +93,7 @@ async def test_what_lies_in_a_sessions_directory_is_that_sessions(tmp_path: Path
     tree.ctcp("run/artifacts/inner")
     async with tree.open() as running:
         await tree.rest(running)
-        running.supervisor.hints.add(
+        running.supervisor.assembly.hints.add(
             [("agents", f"run/artifacts/{SESSION}.jsonl"), ("agents", "run/artifacts/inner")], 1
         )
         await tree.rest(running)
@@ -176,7 +176,7 @@ async def test_runs_of_our_own_are_none_of_another_tools(tmp_path: Path) -> None
     async with tree.open() as running:
         await tree.scan(running)
         assert await told(running) == {}
-        problem = running.supervisor.roots["agents"].problem
+        problem = running.supervisor.assembly.roots["agents"].problem
         assert problem == "1 native runs, such as 'own', are not followed here: they want a root of their own"
 
 

@@ -31,7 +31,7 @@ def begin(base: Path, **said: object) -> Path:
 
 async def ask(running: Daemon, attempt: int = 1, name: str = "cancel-it", work: bool = True) -> None:
     put(running.state, name, dump_request(SessionCancelRequested(name, 1.0, KEY, attempt, "wrong branch")))
-    running.supervisor.worker.inbox_waits = True
+    running.supervisor.assembly.worker.inbox_waits = True
     if work:
         await running.work()
 
@@ -201,7 +201,7 @@ async def test_while_an_order_is_owed_nothing_is_said_of_a_run_that_went_in_sile
         await running.work()
         assert await row(running) == (0, "all are gone", 1)
         clock.move(60)
-        running.supervisor.queue.may_be_due = True
+        running.supervisor.assembly.queue.may_be_due = True
         await running.work()
         assert await running.rows("select reason_code from sessions") == [("run.aborted.process_gone",)]
 
@@ -269,7 +269,7 @@ async def test_a_run_that_names_no_process_is_refused(tmp_path: Path) -> None:
         await ask(running)
         for _ in range(4):
             clock.move(5)
-            running.supervisor.worker.queue.may_be_due = True
+            running.supervisor.assembly.worker.queue.may_be_due = True
             await running.work()
         assert (await refusal(running)).endswith("its files name no process that could be told")
 

@@ -21,11 +21,11 @@ SETTLED: Final = Statement("update daemon set settled = (select max(id) from jou
 
 async def pack(running: Daemon) -> int:
     """Pack what is old enough; returns how many sessions are packed then."""
-    await running.supervisor.outbox.sweep()
+    await running.supervisor.assembly.outbox.sweep()
     await running.store.run([SETTLED], "test")
     running.clock.move(3 * DAY)
-    await running.supervisor.packer.drain()
-    assert running.supervisor.packer.degraded() == []
+    await running.supervisor.assembly.packer.drain()
+    assert running.supervisor.assembly.packer.degraded() == []
     ((count,),) = await running.rows("select count(*) from packed")
     assert isinstance(count, int)
     return count
@@ -62,7 +62,7 @@ async def test_packing_and_unpacking_leave_everything_as_it_was(tmp_path: Path) 
         for directory in directories[1:]:
             finish(directory)
             await running.settle()
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
         rows, sessions = await everything(running), await whole_sessions(running)
         assert await pack(running) == 4, "one runs"
         assert {str(lane) for (lane,) in await running.rows("select lane from events")} == {
@@ -95,12 +95,12 @@ async def test_what_is_young_running_or_not_settled_is_not_packed(tmp_path: Path
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         await run(tmp_path, running, "old")
         running.clock.move(3 * DAY)
-        await running.supervisor.packer.drain()
+        await running.supervisor.assembly.packer.drain()
         assert await running.rows("select count(*) from packed") == [(0,)], "a crash may take its lines back"
         await running.store.run([SETTLED], "test")
         hold = "update jobs set state = 'held' where handler = 'sessions/ended'"
         await running.store.run([Statement(hold, [()])], "test")
-        await running.supervisor.packer.drain()
+        await running.supervisor.assembly.packer.drain()
         assert await running.rows("select count(*) from packed") == [(0,)], "it is still owed something"
 
 
@@ -138,8 +138,8 @@ async def test_an_end_that_is_told_again_is_known_though_it_is_packed(tmp_path: 
         await run(tmp_path, running, "old")
         assert await pack(running) == 1
         await running.store.run([Statement("delete from cursors", [()])], "test")
-        running.supervisor.rounds.request_scan(everything=True)
-        running.supervisor.roots["runs"].seen.clear()
+        running.supervisor.assembly.rounds.request_scan(everything=True)
+        running.supervisor.assembly.roots["runs"].seen.clear()
         await running.settle()
         assert await running.rows("select count(*) from events") == [(3,)]
         assert await running.rows("select attempt, status from attempts") == [(1, "completed")]
@@ -155,7 +155,7 @@ async def test_a_request_about_a_packed_session_is_answered(tmp_path: Path) -> N
             "stop",
             dump_request(SessionCancelRequested("stop", running.clock.now(), key, 1, "no use")),
         )
-        running.supervisor.worker.inbox_waits = True
+        running.supervisor.assembly.worker.inbox_waits = True
         await running.work()
         assert await running.rows("select verdict from decisions where handler = 'requests/cancel'") == [
             ("refused",)
@@ -182,9 +182,9 @@ async def test_what_cannot_be_unpacked_is_said_and_keeps_nobody_else_back(tmp_pa
         await running.store.run([Statement("update packed set document = x'00'", [()])], "test")
         request = SessionCancelRequested("stop", running.clock.now(), "native:runs/old", 1, "no use")
         put(running.state, "stop", dump_request(request))
-        running.supervisor.worker.inbox_waits = True
+        running.supervisor.assembly.worker.inbox_waits = True
         await running.work()
-        ((subject, why),) = running.supervisor.queue.tally.refused
+        ((subject, why),) = running.supervisor.assembly.queue.tally.refused
         assert (subject, "can't be read" in why) == ("native:runs/old", True)
         await run(tmp_path, running, "new")
         assert ("native:runs/new", "completed") in await running.rows("select key, status from sessions")

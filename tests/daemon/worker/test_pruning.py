@@ -38,15 +38,15 @@ async def run(base: Path, running: Daemon, name: str, *, ended: bool = True) -> 
     if ended:
         finish(directory)
         await running.settle()
-    await running.supervisor.outbox.sweep()
+    await running.supervisor.assembly.outbox.sweep()
     return directory
 
 
 async def prune(running: Daemon, older_than: float, name: str = "please") -> None:
     put(running.state, name, dump_request(PruneRequested(name, running.clock.now(), older_than)))
-    running.supervisor.worker.inbox_waits = True
+    running.supervisor.assembly.worker.inbox_waits = True
     await running.work()
-    while await running.supervisor.pruner.drain():
+    while await running.supervisor.assembly.pruner.drain():
         pass
     await running.work()
 
@@ -91,7 +91,7 @@ async def test_a_pruned_run_that_still_lies_there_is_not_judged_again(tmp_path: 
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         await run(tmp_path, running, "old")
         await prune(running, DAY)
-        running.supervisor.rounds.request_scan(everything=True)
+        running.supervisor.assembly.rounds.request_scan(everything=True)
         await running.settle()
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         await running.settle()
@@ -121,7 +121,7 @@ async def test_what_is_not_remembered_of_a_pruned_run_is_known_by_its_tombstone(
         await running.settle()
         assert await sessions(running) == []
         assert await running.rows("select type from events") == [("PruneRequested",)]
-        assert running.supervisor.queue.tally.refused == []
+        assert running.supervisor.assembly.queue.tally.refused == []
 
 
 async def test_running_young_and_owed_sessions_stay(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ async def test_running_young_and_owed_sessions_stay(tmp_path: Path) -> None:
         young = begin(tmp_path, "young")
         (young / "exit.json").write_text(json.dumps({"exit_code": 0, "finished_at": "2026-09-21T00:00:00Z"}))
         await running.settle()
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
         hold = "update jobs set state = 'held' where lane = 'native:runs/held' and handler = 'sessions/ended'"
         owe = (
             'update journal_lines set "offset" = null where id = (select max(id) from journal_lines'
@@ -151,14 +151,14 @@ async def test_stretches_of_gone_events_grow_together(tmp_path: Path) -> None:
         for directory in directories[:3]:
             finish(directory)
             await running.settle()
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
         await prune(running, DAY, "first")
         assert len(await tombs(running)) == 3
         assert await running.rows("select first, last from absent_events") == [(1, 3), (5, 10)]
         end = await end_of_chain(running)
         finish(directories[3])
         await running.settle()
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
         running.clock.move(30 * DAY)
         await prune(running, DAY, "second")
         assert await running.rows("select first, last from absent_events") == [(1, 13)]
@@ -170,7 +170,7 @@ async def test_where_all_events_are_gone_the_next_one_follows_from_the_last(tmp_
     clock = StillClock()
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
         await run(tmp_path, running, "old")
-        running.supervisor.pruner.keep(8 * DAY)
+        running.supervisor.assembly.pruner.keep(8 * DAY)
         await live(running, 9)
         assert await running.rows("select count(*) from events") == [(0,)]
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
@@ -189,7 +189,7 @@ async def test_a_pruned_session_that_is_resumed_goes_on_under_its_contract(tmp_p
     async with home.open() as running:
         home.write()
         await home.rest(running)
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
         contract = await running.rows("select artifact_contract_json, contract_basis from sessions")
         assert len(await running.rows("select 1 from attempts")) == 1
         home.clock.move(100 * DAY)
@@ -203,7 +203,7 @@ async def test_a_pruned_session_that_is_resumed_goes_on_under_its_contract(tmp_p
         assert await running.rows("select artifact_contract_json, contract_basis from sessions") == contract
         assert await running.rows("select attempt, status from sessions") == [(2, "failed")]
         assert await running.rows("select attempt from attempts order by 1") == [(1,), (2,)]
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
         home.clock.move(100 * DAY)
         await prune(running, DAY, "again")
         assert await running.rows("select session_key, attempt from tombstones") == [(KEY, 2)]
@@ -214,7 +214,7 @@ async def live(running: Daemon, days: int) -> None:
     for _ in range(days):
         running.clock.move(DAY)
         await running.settle()  # pruning waits for what is going on
-        await running.supervisor.pruner.drain()
+        await running.supervisor.assembly.pruner.drain()
 
 
 async def test_retention_prunes_what_is_older_and_never_prunes_nothing(tmp_path: Path) -> None:
@@ -222,11 +222,11 @@ async def test_retention_prunes_what_is_older_and_never_prunes_nothing(tmp_path:
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
         await run(tmp_path, running, "old")
         assert await running.rows("select finished_at < 1790000000.0 - 100 * 86400 from sessions") == [(1,)]
-        running.supervisor.pruner.keep(400 * DAY)
+        running.supervisor.assembly.pruner.keep(400 * DAY)
         for days, retention, kept in ((10, 30, 1), (19, 30, 1), (2, None, 1), (0, 400, 1), (0, 30, 0)):
-            running.supervisor.pruner.keep(None if retention is None else retention * DAY)
+            running.supervisor.assembly.pruner.keep(None if retention is None else retention * DAY)
             await live(running, days)
-            await running.supervisor.pruner.drain()
+            await running.supervisor.assembly.pruner.drain()
             assert len(await sessions(running)) == kept
 
 
@@ -235,33 +235,33 @@ async def test_a_clock_that_is_far_ahead_at_a_start_prunes_nothing_however_often
 ) -> None:
     clock = StillClock()
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
-        running.supervisor.pruner.keep(365 * DAY)
+        running.supervisor.assembly.pruner.keep(365 * DAY)
         await run(tmp_path, running, "kept")
         await live(running, 30)
-        assert running.supervisor.pruner.degraded() == []
+        assert running.supervisor.assembly.pruner.degraded() == []
     right = clock.wall
     clock.wall += 548 * DAY
     for _ in range(2):
         async with daemon(tmp_path, clock, ToldProcesses()) as running:
-            running.supervisor.pruner.keep(365 * DAY)
+            running.supervisor.assembly.pruner.keep(365 * DAY)
             await run(tmp_path, running, f"later-{clock.wall}")
             await live(running, 3)
             assert await tombs(running) == []
-            (told,) = running.supervisor.pruner.degraded()
+            (told,) = running.supervisor.assembly.pruner.degraded()
             assert told.startswith("retention holds back: the clock is far ahead of 20")
             assert "`runward prune` works meanwhile" in told
     clock.wall = right + 6 * DAY
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
-        running.supervisor.pruner.keep(365 * DAY)
+        running.supervisor.assembly.pruner.keep(365 * DAY)
         await live(running, 30)
         assert await tombs(running) == []
-        assert running.supervisor.pruner.degraded() == []
+        assert running.supervisor.assembly.pruner.degraded() == []
 
 
 async def test_a_clock_that_goes_on_for_a_week_is_believed_and_a_person_at_once(tmp_path: Path) -> None:
     clock = StillClock()
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
-        running.supervisor.pruner.keep(365 * DAY)
+        running.supervisor.assembly.pruner.keep(365 * DAY)
         await run(tmp_path, running, "one")
         await live(running, 30)
         clock.move(500 * DAY)
@@ -269,10 +269,10 @@ async def test_a_clock_that_goes_on_for_a_week_is_believed_and_a_person_at_once(
         assert await tombs(running) == []
         await prune(running, 400 * DAY)
         assert await tombs(running) == ["native:runs/one"]
-        assert len(running.supervisor.pruner.degraded()) == 1
+        assert len(running.supervisor.assembly.pruner.degraded()) == 1
         await run(tmp_path, running, "two")
         await live(running, 2)
-        assert running.supervisor.pruner.degraded() == []
+        assert running.supervisor.assembly.pruner.degraded() == []
         await live(running, 365)
         assert await tombs(running) == ["native:runs/one", "native:runs/two"]
 
@@ -303,7 +303,7 @@ async def test_free_pages_are_given_back_to_the_disk(tmp_path: Path) -> None:
         for number in range(40):
             finish(begin(tmp_path, f"run-{number:03d}"))
         await running.settle()
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
         ((before,),) = await running.rows("pragma page_count")
         await prune(running, DAY)
         assert await running.rows("pragma freelist_count") == [(0,)]
@@ -322,8 +322,8 @@ async def test_a_pruned_sessions_replay_and_summary_go_from_our_own_state_and_it
         home.write()
         native = await run(tmp_path, running, "old")
         await home.rest(running)
-        await running.supervisor.outbox.sweep()
-        await running.supervisor.bundles.drain()
+        await running.supervisor.assembly.outbox.sweep()
+        await running.supervisor.assembly.bundles.drain()
         ((directory,),) = await running.rows(f"select directory from receipts where session_key = '{KEY}'")
         place = running.state / str(directory)
         assert _parts_in(place) == _parts_in(native) == ["PR_SUMMARY.md", "RECEIPT.json", "REPLAY.jsonl"]
@@ -346,12 +346,12 @@ async def test_a_session_whose_bundle_is_not_in_its_place_yet_is_not_pruned(tmp_
     async with home.open() as running:
         home.write()
         await home.rest(running)
-        await running.supervisor.outbox.sweep()
+        await running.supervisor.assembly.outbox.sweep()
         assert await running.rows("select placed_at from receipts") == [(None,)]
         home.clock.move(100 * DAY)
         await prune(running, DAY)
         assert await tombs(running) == []
-        await running.supervisor.bundles.drain()
+        await running.supervisor.assembly.bundles.drain()
         await prune(running, DAY, "again")
         assert await tombs(running) == [KEY]
 

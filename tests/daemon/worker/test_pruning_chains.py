@@ -50,7 +50,7 @@ def settled(base: Path, clock: StillClock, processes: ToldProcesses) -> Abstract
 
 async def fire(running: Daemon, name: str = "go") -> None:
     put(running.state, name, dump_request(EventOccurred(name, running.clock.now(), "asked", name, {})))
-    running.supervisor.worker.inbox_waits = True
+    running.supervisor.assembly.worker.inbox_waits = True
     await running.work()
 
 
@@ -60,7 +60,7 @@ async def step(base: Path, running: Daemon, number: int) -> None:
     await running.settle()
     finish(directory)
     await running.settle()
-    await running.supervisor.outbox.sweep()
+    await running.supervisor.assembly.outbox.sweep()
 
 
 async def test_a_chain_run_keeps_its_sessions_until_it_is_over_and_goes_once_they_are_gone(
@@ -72,7 +72,7 @@ async def test_a_chain_run_keeps_its_sessions_until_it_is_over_and_goes_once_the
         await step(tmp_path, running, 0)
         clock.move(10 * DAY)
         await prune(running, DAY, "early")
-        await running.supervisor.packer.drain()
+        await running.supervisor.assembly.packer.drain()
         assert await sessions(running) == [running.processes.started[0].session]
         assert await tombs(running) == []
         assert await running.rows("select count(*) from packed") == [(0,)]
@@ -97,8 +97,8 @@ async def test_a_chain_run_whose_step_was_never_seen_goes_too(tmp_path: Path) ->
     async with settled(tmp_path, clock, ToldProcesses()) as running:
         await fire(running)
         (order,) = running.processes.started
-        running.supervisor.worker.findings.clear()
-        await running.supervisor.starts.look_for_unseen()
+        running.supervisor.assembly.worker.findings.clear()
+        await running.supervisor.assembly.starts.look_for_unseen()
         await running.work()
         assert await running.rows("select status from invocations order by skill") == [
             ("failed",),

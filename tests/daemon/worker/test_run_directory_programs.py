@@ -42,7 +42,7 @@ async def play(program: list[Step]) -> tuple[Journals, Journals]:
                 while left and not machine.restart:
                     await one_step(machine, running, left.pop(0), first=False)
                 if not machine.crash:
-                    await running.supervisor.outbox.sweep()
+                    await running.supervisor.assembly.outbox.sweep()
                 await compare_the_record(machine, running)
                 # These programs take journals away on purpose; what follows from that is test_journal_repair's subject.
                 await running.store.run([STOPPED_CLEANLY], "stop")
@@ -52,12 +52,12 @@ async def play(program: list[Step]) -> tuple[Journals, Journals]:
 async def one_step(machine: Machine, running: Daemon, step: Step, first: bool) -> None:
     operations, seconds = step
     # What a crash leaves owed is restored to the directory that stands there then, so nothing is owed while one changes.
-    await running.supervisor.outbox.sweep()
+    await running.supervisor.assembly.outbox.sweep()
     for operation in operations:
         machine.do(operation)
     machine.clock.move(seconds)
     hinted = machine.hinted()
-    running.supervisor.hints.add(machine.notified, Why.WATCH)
+    running.supervisor.assembly.hints.add(machine.notified, Why.WATCH)
     machine.notified.clear()
     await running.settle()
     machine.look(first, hinted)
@@ -106,7 +106,7 @@ async def compare_the_record(machine: Machine, running: Daemon) -> None:
     )
     assert history == [(key, *change) for key, story in sorted(stories.items()) for change in story.history]
     assert await running.rows("select * from jobs where state != 'done'") == []
-    assert running.supervisor.queue.tally.refused == []
+    assert running.supervisor.assembly.queue.tally.refused == []
     keys = await running.rows("select key from events")
     ends = sum(attempt.ended_by is not None for story in stories.values() for attempt in story.attempts)
     assert len(set(keys)) == len(keys) == len(attempts) + 2 * ends

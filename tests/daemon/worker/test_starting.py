@@ -60,7 +60,7 @@ async def test_a_request_is_started_once_and_known_as_begun(tmp_path: Path) -> N
         (order,) = processes.started
         assert (order.key, order.name, order.command) == ("one", name, ("make", "all"))
         assert await served.rows(ROWS) == [("one", "begun", None)]
-        served.supervisor.starts.wake()
+        served.supervisor.assembly.starts.wake()
         await served.work()
         assert len(processes.started) == 1
         assert list((tmp_path / "state/inbox").iterdir()) == []
@@ -72,7 +72,7 @@ async def test_a_request_that_is_put_again_starts_nothing_more(tmp_path: Path) -
         for _ in range(2):
             ask(tmp_path, "one", target="all")
             await served.settle()
-            served.supervisor.worker.inbox_waits = True
+            served.supervisor.assembly.worker.inbox_waits = True
         await served.settle()
     assert len(processes.started) == 1
 
@@ -98,10 +98,10 @@ async def test_what_the_machine_refuses_is_tried_again_with_backoff_and_shown(tm
         ask(tmp_path, "one", target="all")
         await served.settle()
         assert await served.rows(ROWS) == [("one", "owed", None)]
-        assert served.supervisor.starts.next_try() == 1.0
+        assert served.supervisor.assembly.starts.next_try() == 1.0
         waits = []
         for _ in range(8):
-            wait = served.supervisor.starts.next_try()
+            wait = served.supervisor.assembly.starts.next_try()
             assert wait is not None
             waits.append(wait)
             clock.move(wait)
@@ -114,7 +114,7 @@ async def test_what_the_machine_refuses_is_tried_again_with_backoff_and_shown(tm
         await served.work()
         assert await served.rows(ROWS) == [("one", "begun", None)]
         assert served.supervisor.report().degraded == []
-        assert served.supervisor.starts.next_try() is None
+        assert served.supervisor.assembly.starts.next_try() is None
 
 
 async def test_one_that_can_not_begin_yet_holds_nobody_else_up(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ async def test_one_that_never_can_begin_is_given_up_with_the_reason(tmp_path: Pa
         ask(tmp_path, "one", target="all")
         await served.settle()
         assert await served.rows(ROWS) == [("one", "failed", "another run is in it")]
-        assert served.supervisor.starts.next_try() is None
+        assert served.supervisor.assembly.starts.next_try() is None
     assert len(processes.started) == 1
 
 

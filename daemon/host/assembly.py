@@ -1,0 +1,326 @@
+"""Which parts the daemon has, and what each of them is given. A new part is made here, and nowhere else."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import structlog
+
+from runward.config.settings import Settings
+from runward.daemon.host.known_roots import KnownRoots
+from runward.daemon.host.known_runs import KnownRuns
+from runward.daemon.host.root_identities import RootIdentities
+from runward.daemon.host.world import World
+from runward.daemon.queue.queue import Observation, Queue
+from runward.daemon.schedule.alarm import Alarm
+from runward.daemon.schedule.schedules import Schedules
+from runward.daemon.store import journals
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import journal_lines
+from runward.daemon.store.tables.table import Rows
+from runward.daemon.watch.coverage import Coverage
+from runward.daemon.watch.exits import Exits
+from runward.daemon.watch.hints import Hints, Target, Why
+from runward.daemon.watch.keeping import WatchKeeping
+from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.watch.rounds import Rounds
+from runward.daemon.worker.agents_in_runs import AgentsInRuns
+from runward.daemon.worker.answering import (
+    answers_of_the_world,
+)
+from runward.daemon.worker.background import Background
+from runward.daemon.worker.bundles import Bundles
+from runward.daemon.worker.changed_files import ChangedFiles
+from runward.daemon.worker.clock_trust import ClockTrust
+from runward.daemon.worker.comparison import Comparison
+from runward.daemon.worker.deciding import Answers, Decider
+from runward.daemon.worker.following import Follower
+from runward.daemon.worker.free_slots import FreeSlots
+from runward.daemon.worker.hook_hints import HookHints
+from runward.daemon.worker.look import Looker
+from runward.daemon.worker.notices import Notices
+from runward.daemon.worker.orders import CancelOrders
+from runward.daemon.worker.outbox import Outbox
+from runward.daemon.worker.packing import Packer
+from runward.daemon.worker.part import Part
+from runward.daemon.worker.pruning import Pruner
+from runward.daemon.worker.reactions import Reactions
+from runward.daemon.worker.running_outcomes import RunningOutcomes
+from runward.daemon.worker.starting import Starts
+from runward.daemon.worker.turn import Worker
+from runward.daemon.worker.verdicts import Verdicts
+from runward.daemon.worker.worktrees import Worktrees
+from runward.handlers.chains.events import EventOccurred, SlotOffered
+from runward.handlers.effects import (
+    AppendLines,
+    EndAttempt,
+    NoteHook,
+    RepairJournal,
+    ScanRoots,
+    StartRun,
+)
+from runward.handlers.events import JournalDamaged
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.outcomes.events import OutcomesChanged
+from runward.handlers.schedules.events import ScheduleChanged
+from runward.handlers.starts.events import StartFailed
+
+
+class Assembly:
+    """The daemon's parts. Nothing works before the supervisor starts it."""
+
+    def __init__(
+        self,
+        state: Path | None,
+        settings: Settings,
+        world: World,
+        store: Store,
+        log: structlog.typing.FilteringBoundLogger,
+        make_alarm: Callable[[Callable[[], None]], Alarm],
+    ) -> None:
+        self._world = world
+        self._store = store
+        self._log = log
+        self.woken = anyio.Event()
+        self.alarm_at: float | None = None
+        self.begun_here: set[Target] | None = None
+        """The runs that were begun by a daemon that works once: it waits for them."""
+        self.roots: dict[str, WatchedRoot] = {}
+        self.known_roots = KnownRoots(store, world.clock, self.roots)
+        self.coverage = Coverage()
+        self.hints = Hints(self.wake)
+        self.queue = Queue(store, world.clock, world.randomness)
+        self.outbox = Outbox(world.files, store, world.clock, log, lambda: self.worker.busy)
+        self.orders = CancelOrders(world.files, world.processes, store, world.clock, log)
+        self.starts = Starts(
+            world.processes, world.files, store, world.clock, log, self._run_begun, self._found
+        )
+        self.worktrees = Worktrees(world.processes, store, world.clock, log)
+        self.notices = Notices(world.messenger, store, world.clock, log)
+        self.free_slots = FreeSlots(store, world.clock, log, world.chains.steps_at_once, self._found)
+        self.bundles = Bundles(
+            world.files,
+            store,
+            world.clock,
+            log,
+            lambda read: self.background.go_on(read),
+            lambda: self.worker.low_disk,
+        )
+        self.schedules = Schedules(store, world.clock, log, world.chains.schedules, self._found)
+        self.comparison = Comparison(
+            world.files, store, world.clock, log, self.outbox, self._found, self.outbox.busy
+        )
+        self.exits = Exits(world.processes, self.hints)
+        self.rounds = self._make_rounds(settings.scan.period)
+        self.watch = WatchKeeping(
+            world.notifications, self.roots, self.rounds, self.hints, self.coverage, log
+        )
+        self.changed_files = ChangedFiles(
+            *(store, world.clock, log, world.chains.watched_paths, self._file_changed, world.directories),
+            *(self.watch.watch_again, lambda: self.rounds.period),
+        )
+        self.running_outcomes = RunningOutcomes(world.files, store, world.clock, log, self.roots, self._found)
+        self.agents = AgentsInRuns(store, self.roots)
+        self.verdicts = Verdicts(world.clock)
+        decider = Decider(self._make_answers(), world.clock)
+        self.worker = self._make_worker(decider, settings.batch)
+        self.background = self._make_background(decider)
+        self.packer = Packer(store, self.queue, world.clock, log, self.is_busy)
+        self.pruner = Pruner(
+            store,
+            world.files,
+            self.queue,
+            world.clock,
+            log,
+            lambda: self.is_busy() or self.worker.inbox_waits,
+            settings.retention,
+            ClockTrust(state, world.clock),
+        )
+        self.parts: tuple[Part, ...] = (
+            self.orders,
+            self.starts,
+            self.worktrees,
+            self.free_slots,
+            self.notices,
+            self.bundles,
+            self.schedules,
+            self.changed_files,
+            self.running_outcomes,
+            self.pruner,
+            self.packer,
+        )
+        self.alarm = make_alarm(self._due)
+        self.queue.wake_foreground = self.wake
+
+    def _make_rounds(self, period: float) -> Rounds:
+        return Rounds(
+            self._world.files,
+            self._world.processes,
+            self._world.clock,
+            self.hints,
+            self.coverage,
+            self._log,
+            self.roots,
+            period,
+            lambda: self.watch.watch_again(),
+            self._due,
+            self._inbox,
+            KnownRuns(self._store, self._world.files).unchanged,
+            RootIdentities(self._store, self._world.files).accept,
+        )
+
+    def _make_answers(self) -> Answers:
+        world = self._world
+        return answers_of_the_world(
+            self._store,
+            world.files,
+            world.processes,
+            self.agents,
+            world.declared,
+            world.ruled,
+            world.playable,
+            world.covering,
+            world.chains,
+            world.messenger,
+            lambda read: self.background.go_on(read),
+            world.bundled,
+            self.bundles.draft,
+        )
+
+    def _make_worker(self, decider: Decider, batch: int) -> Worker:
+        return Worker(
+            self._world.files,
+            self._world.clock,
+            self._store,
+            self.queue,
+            Looker(self._world.files, self._world.processes, self._world.clock),
+            Follower(self._world.files, self._world.processes, self._world.clock),
+            decider,
+            self.agents,
+            self.hints,
+            self.outbox,
+            self.coverage,
+            self._log,
+            self.roots,
+            self._make_reactions(),
+            batch,
+            doubt=self.rounds.doubt,
+            opened=self._opened,
+            closed=self._closed,
+        )
+
+    def _opened(self, target: Target, processes: tuple[RecordedProcess, ...]) -> None:
+        """A session was looked at that goes on."""
+        self.exits.watch(target, processes)
+        self.running_outcomes.look(target)
+
+    def _closed(self, target: Target) -> None:
+        """A session is over, or gone."""
+        self.exits.forget(target)
+        self.running_outcomes.forget(target)
+
+    def _make_reactions(self) -> Reactions:
+        hooks = HookHints(self._store, self.hints, self.roots, self.agents)
+        reactions = Reactions()
+        reactions.to(AppendLines, lambda done: self.outbox.add(list(journal_lines.lines_of(done))))
+        reactions.to(RepairJournal, self.comparison.repaired)
+        reactions.to(ScanRoots, lambda done: self.rounds.request_scan(everything=True))
+        reactions.to(EndAttempt, self.verdicts.react)
+        reactions.wake(lambda: self.parts)
+        reactions.to(NoteHook, hooks.look)
+        reactions.then(NoteHook, hooks.look_again)
+        return reactions
+
+    def _make_background(self, decider: Decider) -> Background:
+        return Background(
+            self._store,
+            self.queue,
+            decider,
+            self._world.clock,
+            self._log,
+            self.is_busy,
+            self.worker.report,
+            self.bundles.sealed,
+        )
+
+    def is_busy(self) -> bool:
+        """Whether verdicts, or their journals, are on their way."""
+        return self.worker.busy or self.outbox.behind > 0
+
+    def _found(
+        self, event: JournalDamaged | StartFailed | ScheduleChanged | SlotOffered | OutcomesChanged
+    ) -> None:
+        """Something of ours found out a fact, which is recorded as any other."""
+        self.worker.findings.append(Observation(event.key, (event,)))
+        self.wake()
+
+    def _file_changed(self, event: EventOccurred | None, rows: Sequence[Rows]) -> None:
+        """A file that chains name changed, or what is watched did; what is kept of it goes with it."""
+        subject = "watched files" if event is None else event.key
+        self.worker.findings.append(Observation(subject, () if event is None else (event,), rows))
+        self.wake()
+
+    def _run_begun(self, order: StartRun) -> None:
+        """A run that was ordered has begun: a look finds it, also where nothing is watched."""
+        names = {root.path: root.name for root in self.roots.values()}
+        if order.root in names:
+            self.hints.add([(names[order.root], order.name)], Why.WATCH)
+            if self.begun_here is not None:
+                self.begun_here.add((names[order.root], order.name))
+
+    def _inbox(self) -> None:
+        self.worker.inbox_waits = True
+        self.wake()
+
+    def _due(self) -> None:
+        self.alarm_at = None
+        self.queue.may_be_due = True
+        self.background.wake()
+        self.wake()
+
+    def wake(self) -> None:
+        """There is something to do."""
+        self.woken.set()
+
+    def degraded(self) -> list[Callable[[], list[str]]]:
+        """What each part says keeps it from its work, for `status`."""
+        return [
+            self.outbox.degraded,
+            self.comparison.degraded,
+            self.worker.degraded,
+            *(part.degraded for part in self.parts),
+            self.background.degraded,
+            self.rounds.degraded,
+        ]
+
+    async def begin(self) -> int:
+        """Remember what the daemon before this one left; returns how many lines of journals are owed."""
+        self.outbox.restored = await journals.is_restored(self._store)
+        await self.comparison.start()
+        owed = await journal_lines.owed(self._store)
+        self.outbox.add(owed)
+        for part in self.parts:
+            await part.begin()
+        return len(owed)
+
+    def loops(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """What works beside the worker, each in a task of its own."""
+        return [
+            self.exits.run,
+            self.rounds.run,
+            self.outbox.run,
+            self.comparison.run,
+            self.background.run,
+            *(part.run for part in self.parts),
+        ]
+
+    def use(self, settings: Settings) -> None:
+        """Go on under other settings, whose roots are known already."""
+        self.worker.batch = settings.batch
+        self.rounds.period = settings.scan.period
+        for part in self.parts:
+            part.use(settings)
+        self.watch.watch_again()
+        self.rounds.request_scan(everything=True)

@@ -1,0 +1,49 @@
+"""What the daemon reaches through ports: a real machine, or a simulated one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from runward.daemon.ports.clock import Clock, Randomness
+from runward.daemon.ports.files import Files
+from runward.daemon.ports.processes import Processes
+from runward.daemon.watch.notifications import Notifications
+from runward.daemon.watch.watched_directories import WatchedDirectories
+from runward.daemon.web.report import HttpReport
+from runward.daemon.worker.answering import (
+    NO_CHAINS,
+    Bundled,
+    Chains,
+    Covering,
+    Declared,
+    Playable,
+    Ruling,
+    no_bundles,
+    no_playbooks,
+    no_roots,
+    no_rules,
+)
+from runward.daemon.worker.notices import NOBODY, Messenger
+
+
+@dataclass(slots=True)
+class World:
+    """The four ports, and what else differs between a real daemon and a simulated one."""
+
+    clock: Clock
+    files: Files
+    processes: Processes
+    randomness: Randomness
+    notifications: Notifications
+    declared: Declared
+    ruled: Ruling = no_rules
+    playable: Playable = no_playbooks
+    covering: Covering = no_roots
+    chains: Chains = NO_CHAINS
+    messenger: Messenger = NOBODY
+    bundled: Bundled = no_bundles
+    troubles: Callable[[], list[str]] = list
+    """What is wrong with the operator's files, for `status`."""
+    http: Callable[[], HttpReport | None] = lambda: None
+    """Where it listens, for `status`."""
+    directories: WatchedDirectories = field(default_factory=WatchedDirectories)
+    """What the notifications watch beside the roots."""
