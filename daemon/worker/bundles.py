@@ -78,7 +78,7 @@ class Bundles(Part):
     trouble: str | None = None
     """What keeps bundles from being put in place."""
     _bodies: dict[tuple[str, int], dict[str, JsonValue]] = field(default_factory=dict)
-    """The receipts of drafts, by session and attempt."""
+    """The receipts of drafts, by session and attempt. They are kept until the next draft: a commit may be tried again."""
     _chain: anyio.Lock = field(default_factory=anyio.Lock)
     _seen: int = 0
     """The last bundle that this pass came to: those that are refused hold no others up."""
@@ -93,6 +93,7 @@ class Bundles(Part):
         if low is not None:
             return Unreadable(low)
         order = asked.order
+        self._bodies.pop((order.key, order.attempt), None)
         try:
             made = self._make(order)
         except OSError as error:
@@ -144,7 +145,6 @@ class Bundles(Part):
                     continue
                 sealed = await in_thread(self._seal, effect.order, prev)
                 if not isinstance(sealed, Sealed):
-                    self._bodies.pop((effect.order.key, effect.order.attempt), None)
                     found.append(self._put_off(result, sealed))
                     continue
                 prev = sealed.receipt_hash

@@ -3,9 +3,10 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.daemon.worker.damaged_journals import begin, finish
@@ -14,8 +15,11 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from runward.config.bundle import BundleRules
 from runward.daemon import faults
 from runward.daemon.ports.files import PartsPlaced
+from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
+from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.worker.bundles import Bundles
+from runward.handlers.bundle.effects import Sealed
 from runward.handlers.bundle.facts import BundleRulesOf
 from runward.handlers.unreadable import Unreadable
 
@@ -91,6 +95,33 @@ async def test_bundles_that_are_refused_hold_no_others_up(
         await settle(running)
         assert await running.rows(waiting) == []
         assert running.supervisor.assembly.bundles.degraded() == []
+
+
+async def test_a_receipt_that_the_disk_refused_while_the_store_was_locked_is_made_when_both_are_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seal, complete = Bundles._seal_body, Queue.complete
+    troubles = ["the disk", "the store"]
+
+    def sealing(bundles: Bundles, *given: Any) -> Sealed | str:
+        if "the disk" in troubles:
+            troubles.remove("the disk")
+            return "Input/output error"
+        return seal(bundles, *given)
+
+    async def completing(queue: Queue, claim: Claim, results: Sequence[JobResult], done: Completed) -> None:
+        if "the disk" not in troubles and "the store" in troubles:
+            troubles.remove("the store")
+            raise StoreTrouble("database is locked")
+        await complete(queue, claim, results, done)
+
+    monkeypatch.setattr(Bundles, "_seal_body", sealing)
+    monkeypatch.setattr(Queue, "complete", completing)
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        run = worked(tmp_path, "run")
+        await settle(running)
+        assert troubles == []
+        assert hashes(run) == await recorded(running, "run")
 
 
 async def test_where_the_settings_want_no_bundle_there_is_none(tmp_path: Path) -> None:
