@@ -111,9 +111,9 @@ async def _serve(
         inotify = _inotify(settings, state)
         store = Store(await connect(state / STORE))
         try:
-            supervisor = Supervisor(
-                state, settings, _world(state, declarer, inotify, listener), store, log, make_alarm
-            )
+            processes = stack.enter_context(closing(StartingProcesses(state)))
+            world = _world(state, declarer, processes, inotify, listener)
+            supervisor = Supervisor(state, settings, world, store, log, make_alarm)
             supervisor.assembly.verdicts.tell = sinks.add
             checkpointer = stack.enter_context(closing(Checkpointer(state / STORE)))
             _collect_rarely()
@@ -154,7 +154,13 @@ def _listener(
     return Listener(state, http, lambda: declarer.settings, log)
 
 
-def _world(state: Path, declarer: Declarer, inotify: Inotify, listener: "Listener | None") -> World:
+def _world(
+    state: Path,
+    declarer: Declarer,
+    processes: StartingProcesses,
+    inotify: Inotify,
+    listener: "Listener | None",
+) -> World:
     """The real one."""
     if listener is None:
         messenger, troubles, http = SettingsMessenger(declarer.notified), declarer.degraded, _nowhere
@@ -164,7 +170,7 @@ def _world(state: Path, declarer: Declarer, inotify: Inotify, listener: "Listene
     return World(
         SystemClock(),
         RealFiles(state),
-        StartingProcesses(state),
+        processes,
         SystemRandomness(),
         inotify,
         declarer,

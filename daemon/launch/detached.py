@@ -1,5 +1,8 @@
 """The launcher as the daemon starts it: `python -m runward.daemon.launch.detached STATE EPOCH NAME`.
 
+Without a NAME it waits on a socket for orders, and forks a launcher for each: an interpreter need not start then.
+Nothing is decided before the fork, so such a launcher goes the same way as any other.
+
 The same launcher as `runward run`, but for its beginning. The order comes as JSON on stdin; what becomes of it goes
 to stdout, one line, before the command is let go: anyone who ordered it waits for no more. It is nobody's child, has
 a session of its own, and what it has to complain of later goes to stderr, a file. However often it is started for
@@ -9,6 +12,7 @@ one order, the command runs once: see `ticket.py`.
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -26,6 +30,9 @@ SUPERSEDED: Final = "superseded"
 TAKEN: Final = "taken"
 FAILED: Final = "failed"
 """The words of the answer; the last two are followed by a blank and the reason."""
+
+PATIENCE: Final = 300.0
+"""Seconds that it waits for another order. It holds some 20 MB meanwhile."""
 
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
@@ -75,6 +82,10 @@ def main() -> NoReturn:
     state, epoch = Path(sys.argv[1]), int(sys.argv[2])
     if os.fork():
         os._exit(0)
+    if len(sys.argv) == 3:
+        _import_ahead()
+        if not _is_launcher_forked():
+            os._exit(0)
     try:
         with open(0, encoding="utf-8", closefd=False) as file:
             ordered = Ordered(**json.load(file))
@@ -89,6 +100,39 @@ def main() -> NoReturn:
     finally:
         # To take the interpreter apart takes as long as to fork it; and nobody asks for an exit code.
         os._exit(0)
+
+
+def _import_ahead() -> None:
+    """What a launch needs is loaded before there is one."""
+    from runward.daemon.launch import cgroup, launch, record, scope, ticket, worktree  # noqa: F401
+
+
+def _is_launcher_forked() -> bool:
+    """Wait for orders; True in the launcher of one of them, with its descriptors as stdin, stdout and stderr.
+
+    False where no more will come: the daemon ended, or started nothing for `PATIENCE` seconds.
+    """
+    with socket.socket(fileno=os.dup(0)) as daemon:
+        daemon.settimeout(PATIENCE)
+        while True:
+            try:
+                _, descriptors, _, _ = socket.recv_fds(daemon, 1, 3)
+            except OSError:
+                return False
+            if len(descriptors) != 3:
+                return False
+            if not os.fork():
+                break
+            for descriptor in descriptors:
+                os.close(descriptor)
+            os.wait()
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    return True
 
 
 def _carry_out(ordered: Ordered, state: Path, epoch: int, answer: Answer) -> None:

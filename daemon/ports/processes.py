@@ -101,6 +101,10 @@ class Processes(Protocol):
 
     def start(self, order: StartRun, epoch: int) -> Begun | NotBegun: ...
 
+    def expect_start(self, epoch: int) -> None:
+        """A run was started, so another one may be soon: get ready for it. Raises OSError."""
+        ...
+
     def forget_starts(self, owed: Collection[str]) -> None: ...
 
     def remove_worktree(self, name: str, repo: str) -> str | NotRemoved | None:

@@ -86,8 +86,18 @@ class Starts(Part):
         did = False
         while await self.carry_out():
             did = True
+        if did:
+            await self._expect_start()
         await self.look_for_unseen()
         return did
+
+    async def _expect_start(self) -> None:
+        """A chain's next step may come soon: have a launcher ready for it."""
+        try:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self.processes.expect_start, self.store.epoch)
+        except OSError as error:
+            self.log.warning("start.not_expected", why=error.strerror)
 
     def pause(self) -> float | None:
         return self.next_try(PERIOD) or PERIOD if self._unseen else self.next_try()

@@ -2,10 +2,13 @@
 
 import os
 import select
+import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +22,8 @@ from runward.daemon.world.machine import RealProcesses
 from runward.handlers.effects import StartRun
 
 LAUNCHER: Final = (sys.executable, "-P", "-m", detached.__name__)
-"""The words that start a launcher; `-P`, for nothing may be imported from the directory it is started in."""
+"""The words that start a launcher; `-P`, for nothing may be imported from the directory it is started in. The state
+directory and the epoch follow, and the run's name: without one it forks launchers."""
 
 LOG: Final = "launcher.log"
 """Beside the daemon's own log: what launchers complain of when nobody waits for them any more."""
@@ -62,6 +66,17 @@ class StartingProcesses(RealProcesses):
     def __init__(self, state: Path) -> None:
         super().__init__()
         self._state = state
+        self._forking: tuple[int, socket.socket] | None = None
+        """What forks a launcher for each order that it is given, with the epoch it was started in."""
+        self._giving = threading.Lock()
+        """Held where an order is given to it, and where it is let go."""
+
+    def close(self) -> None:
+        """No more runs are started."""
+        with self._giving:
+            if self._forking is not None:
+                self._forking[1].close()
+            self._forking = None
 
     def start(self, order: StartRun, epoch: int) -> Begun | NotBegun:
         """Have the run begin, unless it has. Raises `EpochPassed`; a failure is an answer."""
@@ -84,35 +99,73 @@ class StartingProcesses(RealProcesses):
         except worktree.GitFailed as failure:
             return NotRemoved(str(failure))
 
+    def expect_start(self, epoch: int) -> None:
+        """Have the next starts not wait for an interpreter: something that is ready forks their launchers."""
+        if self._forking is not None and self._forking[0] == epoch:
+            return
+        self.close()
+        log = self._open_log()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with theirs:
+                self._launch(epoch, [], theirs.fileno(), subprocess.DEVNULL, log)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            os.close(log)
+        self._forking = epoch, ours
+
     def _ask_launcher(self, order: StartRun, epoch: int) -> str | None:
-        """What a new launcher answers: nothing where it ended without a word, None where it takes too long."""
-        log = os.open(
+        """What a launcher answers: nothing where it ended without a word, None where it takes too long."""
+        log = self._open_log()
+        try:
+            with open(os.memfd_create("order"), "w+b") as content:
+                content.write(to_json(order._asdict()))
+                content.flush()
+                answer = self._ask_forked(epoch, content.fileno(), log)
+                return self._ask_new(order, epoch, content.fileno(), log) if answer == "" else answer
+        finally:
+            os.close(log)
+
+    def _open_log(self) -> int:
+        return os.open(
             self._state / "log" / LOG,
             os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC,
             0o600,
         )
-        answer, answering = os.pipe()
-        try:
-            with open(os.memfd_create("order"), "w+b") as content:
-                content.write(to_json(order._asdict()))
-                content.seek(0)
-                launcher = subprocess.Popen(
-                    [*LAUNCHER, str(self._state), str(epoch), order.name],
-                    stdin=content,
-                    stdout=answering,
-                    stderr=log,
-                    cwd="/",
-                    env=environment(os.environ),
-                    start_new_session=True,
-                )
-            os.close(answering)
-            answering = -1
-            launcher.wait()  # it leaves a child behind and ends
-            return _read_line(answer, PATIENCE)
-        finally:
-            for descriptor in (log, answer, answering):
-                if descriptor >= 0:
-                    os.close(descriptor)
+
+    def _ask_forked(self, epoch: int, content: int, log: int) -> str | None:
+        """What a forked launcher answers: nothing also where there is none. What doesn't answer is not asked again."""
+        os.lseek(content, 0, os.SEEK_SET)
+        answer = _answer(lambda answering: self._give(epoch, (content, answering, log)))
+        if not answer:
+            self.close()
+        return answer
+
+    def _give(self, epoch: int, descriptors: Sequence[int]) -> None:
+        """Give an order to what forks launchers, if it is still there; else nobody answers."""
+        with self._giving:
+            if self._forking is not None and self._forking[0] == epoch:
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    socket.send_fds(self._forking[1], [b"."], descriptors, socket.MSG_NOSIGNAL)
+
+    def _ask_new(self, order: StartRun, epoch: int, content: int, log: int) -> str | None:
+        os.lseek(content, 0, os.SEEK_SET)
+        return _answer(lambda answering: self._launch(epoch, [order.name], content, answering, log))
+
+    def _launch(self, epoch: int, name: list[str], stdin: int, stdout: int, stderr: int) -> None:
+        """Start a launcher, which leaves a child behind and ends."""
+        subprocess.run(
+            [*LAUNCHER, str(self._state), str(epoch), *name],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd="/",
+            env=environment(os.environ),
+            start_new_session=True,
+            check=False,  # what it answers says what became of it
+        )
 
 
 def environment(ours: Mapping[str, str]) -> dict[str, str]:
@@ -138,6 +191,19 @@ def understood(answer: str) -> Begun | NotBegun:
             return NotBegun(
                 f"its launcher ended before it began; log/{LOG} in the state directory may say why"
             )
+
+
+def _answer(ask: Callable[[int], None]) -> str | None:
+    """What a launcher answers that gets this descriptor to write to."""
+    answer, answering = os.pipe()
+    try:
+        try:
+            ask(answering)
+        finally:
+            os.close(answering)
+        return _read_line(answer, PATIENCE)
+    finally:
+        os.close(answer)
 
 
 def _read_line(descriptor: int, patience: float) -> str | None:

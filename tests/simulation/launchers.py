@@ -408,6 +408,9 @@ class SimulatedProcesses:
     def remove_worktree(self, name: str, repo: str) -> str | None:
         raise AssertionError("no run here has a worktree")
 
+    def expect_start(self, epoch: int) -> None:
+        pass
+
     def forget_starts(self, owed: Collection[str]) -> None:
         ticket.throw_away(STATE, owed)
 

@@ -73,6 +73,7 @@ class Starter:
 
     def close(self) -> None:
         """Leave no process behind: the commands end first, so that their launchers clean up."""
+        self.processes.close()
         begun = [path.name for path in self.root.iterdir() if "process.json" in os.listdir(path)]
         launchers = [self.launcher(name) for name in begun]
         wait_for(lambda: self._killed() and not any(map(is_alive, launchers)), f"the end of {launchers}")
@@ -169,6 +170,112 @@ def test_asked_for_by_many_at_once_it_is_run_once(starter: Starter) -> None:
         NotBegun("another launcher is about to begin it")
     }
     assert (starter.work / "ran").read_text() == "ran\n"
+
+
+def expected(starter: Starter) -> int:
+    """Have something ready that forks launchers; returns its pid."""
+    starter.processes.expect_start(EPOCH)
+    (pid,) = forking(starter)
+    return pid
+
+
+def forking(starter: Starter) -> list[int]:
+    """The processes of this state directory that fork launchers."""
+    ending = f"\0{starter.state}\0{EPOCH}\0".encode()
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if Path("/proc", pid, "cmdline").read_bytes().endswith(ending) and os.getsid(int(pid)) != int(
+                pid
+            ):
+                found.append(int(pid))
+        except OSError:
+            pass  # it ended meanwhile
+    launchers = [
+        starter.launcher(path.name) for path in starter.root.glob("*/run.json") for path in [path.parent]
+    ]
+    return [pid for pid in found if pid not in launchers]
+
+
+def test_a_forked_launcher_is_as_any_other(starter: Starter) -> None:
+    pid = expected(starter)
+    told = starter.start("one", "sh", "-c", "echo $X; pwd; sleep 60", environment=(("X", "given"),))
+    assert told == Begun()
+    launcher = starter.launcher("one")
+    assert launcher != pid, "how old it is would not be how long the run takes"
+    assert read_stat(launcher).parent not in (os.getpid(), pid)
+    assert os.getsid(launcher) not in (os.getsid(0), os.getsid(pid), launcher)
+    cold = cold_launcher(starter)
+    wait_for(lambda: descriptors(launcher) == descriptors(cold), "the same descriptors")
+    wait_for(
+        lambda: (starter.root / "one" / "stdout.log").read_text() == f"given\n{starter.work}\n", "its words"
+    )
+
+
+def descriptors(pid: int) -> set[str]:
+    return set(os.listdir(f"/proc/{pid}/fd"))
+
+
+def cold_launcher(starter: Starter) -> int:
+    starter.processes.close()
+    starter.processes.start(starter.order("cold", "sleep", "60"), EPOCH)
+    return starter.launcher("cold")
+
+
+def test_many_orders_at_once_go_to_one_that_forks(starter: Starter) -> None:
+    pid = expected(starter)
+    starter.processes.expect_start(EPOCH)
+    assert forking(starter) == [pid], "one is enough"
+    names = [f"run-{number}" for number in range(8)]
+    threads = [threading.Thread(target=starter.start, args=(name, "true")) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [starter.wait(name)["exit_code"] for name in names] == [0] * 8
+
+
+def test_where_what_forks_was_killed_or_hangs_launchers_begin_all_the_same(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.kill(expected(starter), signal.SIGKILL)
+    assert starter.start("one", "true") == Begun()
+    starter.wait("one")
+    monkeypatch.setattr(starting, "PATIENCE", 0.1)
+    pid = expected(starter)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert starter.start("two", "true") == NotBegun("its launcher has not begun after 0.1 s")
+        monkeypatch.undo()
+        assert starter.start("two", "true") == Begun()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    starter.wait("two")
+
+
+def test_a_launcher_that_is_forked_after_its_epoch_starts_nothing(starter: Starter) -> None:
+    expected(starter)
+    write_epoch(starter.state, EPOCH + 1)
+    with pytest.raises(EpochPassed):
+        starter.start("one", "touch", "ran")
+    assert starter.processes.start(starter.order("two", "true"), EPOCH + 1) == Begun()
+    starter.wait("two")
+
+
+def test_what_forks_launchers_ends_with_the_daemon_and_its_launchers_go_on(starter: Starter) -> None:
+    script = f"""
+import os, signal
+from pathlib import Path
+from runward.daemon.world.starting import StartingProcesses
+from runward.handlers.effects import StartRun
+processes = StartingProcesses(Path({str(starter.state)!r}))
+processes.expect_start({EPOCH})
+processes.start(StartRun("key of one", "native:runs/one", {str(starter.root)!r}, "one", ("sleep", "60"), cwd="/"), {EPOCH})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", script], check=False)
+    wait_for(lambda: forking(starter) == [], "the end of what forks")
+    assert is_alive(starter.launcher("one"))
 
 
 def test_a_launcher_of_an_epoch_that_is_over_starts_nothing(starter: Starter) -> None:
