@@ -60,6 +60,16 @@ from runward.handlers.events import (
     SessionFinished,
     SessionSeenRequested,
 )
+from runward.handlers.exchange import act, principals
+from runward.handlers.exchange import telling as exchange_telling
+from runward.handlers.exchange.events import LANES as EXCHANGE
+from runward.handlers.exchange.events import (
+    ActionRequested,
+    ActionTaken,
+    IntentMade,
+    MintRequested,
+    PrincipalCreateRequested,
+)
 from runward.handlers.journal import repair
 from runward.handlers.notices import retry
 from runward.handlers.notices.events import NoticeRetryRequested
@@ -196,6 +206,11 @@ ROUTES: Final = (
     _route(NoticeRetryRequested, "notices/retry", retry.decide),
     _route(ArtifactAddRequested, "outcomes/added", added.decide),
     _route(OutcomesChanged, "outcomes/changed", changed.decide),
+    _route(IntentMade, "exchange/act", act.act_in_run),
+    _route(ActionRequested, "exchange/act", act.act_for_person),
+    _route(ActionTaken, "exchange/tell", exchange_telling.decide),
+    _route(PrincipalCreateRequested, "exchange/create", principals.create),
+    _route(MintRequested, "exchange/mint", principals.mint),
 )
 """Append only within an event: a handler's place among those of its event is a part of its jobs' ids."""
 
@@ -235,6 +250,14 @@ def duties(event: Event) -> tuple[Duty, ...]:
 def in_background(lane: str) -> bool:
     """Whether the jobs of a lane are done in the background."""
     return lane.startswith(BACKGROUND)
+
+
+def decided_in_order_with(lane: str) -> str:
+    """The name that the lanes of a batch share whose jobs are decided one after another, each after what the last one did.
+
+    Principals act on one exchange: what one of them spends, another can't be paid with as well.
+    """
+    return EXCHANGE if lane.startswith(EXCHANGE) else lane
 
 
 class NoSuchHandler(LookupError):

@@ -1,5 +1,6 @@
 """Which parts the daemon has, and what each of them is given. A new part is made here, and nowhere else."""
 
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from runward.daemon.worker.deciding import Answers, Decider
 from runward.daemon.worker.following import Follower
 from runward.daemon.worker.free_slots import FreeSlots
 from runward.daemon.worker.hook_hints import HookHints
+from runward.daemon.worker.intents import Intents
 from runward.daemon.worker.look import Looker
 from runward.daemon.worker.notices import Notices
 from runward.daemon.worker.orders import CancelOrders
@@ -62,6 +64,7 @@ from runward.handlers.effects import (
     StartRun,
 )
 from runward.handlers.events import JournalDamaged
+from runward.handlers.exchange.events import IntentMade
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.outcomes.events import OutcomesChanged
 from runward.handlers.schedules.events import ScheduleChanged
@@ -122,6 +125,10 @@ class Assembly:
             *(self.watch.watch_again, lambda: self.rounds.period),
         )
         self.running_outcomes = RunningOutcomes(world.files, store, world.clock, log, self.roots, self._found)
+        self.intents = Intents(
+            *(world.files, store, world.clock, log, self.roots, self._recorded),
+            *(lambda: world.exchange().waiting_intents, os.getuid()),
+        )
         self.agents = AgentsInRuns(store, self.roots)
         self.verdicts = Verdicts(world.clock)
         decider = Decider(self._make_answers(), world.clock)
@@ -148,6 +155,7 @@ class Assembly:
             self.schedules,
             self.changed_files,
             self.running_outcomes,
+            self.intents,
             self.pruner,
             self.packer,
         )
@@ -187,6 +195,7 @@ class Assembly:
             lambda read: self.background.go_on(read),
             world.bundled,
             self.bundles.draft,
+            world.exchange,
         )
 
     def _make_worker(self, decider: Decider, batch: int) -> Worker:
@@ -215,11 +224,13 @@ class Assembly:
         """A session was looked at that goes on."""
         self.exits.watch(target, processes)
         self.running_outcomes.look(target)
+        self.intents.look(target)
 
     def _closed(self, target: Target) -> None:
         """A session is over, or gone."""
         self.exits.forget(target)
         self.running_outcomes.forget(target)
+        self.intents.close(target)
 
     def _make_reactions(self) -> Reactions:
         hooks = HookHints(self._store, self.hints, self.roots, self.agents)
@@ -260,6 +271,11 @@ class Assembly:
         """A file that chains name changed, or what is watched did; what is kept of it goes with it."""
         subject = "watched files" if event is None else event.key
         self.worker.findings.append(Observation(subject, () if event is None else (event,), rows))
+        self.wake()
+
+    def _recorded(self, subject: str, events: Sequence[IntentMade], rows: Sequence[Rows]) -> None:
+        """A run wrote intents; how far they were read goes with them."""
+        self.worker.findings.append(Observation(subject, events, rows))
         self.wake()
 
     def _run_begun(self, order: StartRun) -> None:

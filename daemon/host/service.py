@@ -180,6 +180,7 @@ def _world(
         declarer,
         messenger,
         declarer.bundled,
+        declarer.exchange,
         troubles,
         http,
         directories=inotify.directories,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from runward.config.exchange import ExchangeRules
 from runward.daemon.ports.clock import Clock, Randomness
 from runward.daemon.ports.files import Files
 from runward.daemon.ports.processes import Processes
@@ -41,6 +42,8 @@ class World:
     chains: Chains = NO_CHAINS
     messenger: Messenger = NOBODY
     bundled: Bundled = no_bundles
+    exchange: Callable[[], ExchangeRules] = ExchangeRules
+    """What the settings say of the exchange."""
     troubles: Callable[[], list[str]] = list
     """What is wrong with the operator's files, for `status`."""
     http: Callable[[], HttpReport | None] = lambda: None

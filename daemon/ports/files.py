@@ -11,6 +11,7 @@ from runward.handlers.contracts.file_hashes import RootHashes
 from runward.handlers.unreadable import Unreadable
 
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
+    from runward.daemon.ports.intents import IntentCursor, IntentsRead
     from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
     from runward.handlers.bundle.calls import Told
     from runward.handlers.bundle.facts import NoDraft
@@ -140,6 +141,14 @@ class Files(Protocol):
 
     def outcomes_digest(self, path: str) -> str | None:
         """What tells this state of the files with outcomes in the run directory `path` from the next; None without any."""
+        ...
+
+    def has_intents(self, path: str) -> bool:
+        """Whether the run in this directory wrote intents."""
+        ...
+
+    def intents(self, path: str, cursor: IntentCursor, most: int, is_over: bool) -> IntentsRead | None:
+        """Up to `most` lines behind the cursor; None where there is no such file. Raises `OSError`."""
         ...
 
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]: ...

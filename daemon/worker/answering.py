@@ -6,6 +6,7 @@ from typing import Final, Protocol, TypeAlias
 
 from runward.config.bundle import BundleRules
 from runward.config.chain import Chain
+from runward.config.exchange import ExchangeRules
 from runward.config.settings_keys import DEFAULT_STEPS_AT_ONCE
 from runward.daemon.ports.files import Files
 from runward.daemon.ports.processes import Processes
@@ -16,6 +17,7 @@ from runward.daemon.worker.deciding import Answers
 from runward.daemon.worker.notices import NOBODY, Messenger
 from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft
 from runward.handlers.chains.facts import ChainNamed, ListenersTo, StepsAtOnce
+from runward.handlers.exchange.facts import ExchangeRulesNow
 from runward.handlers.facts import (
     QUESTIONS,
     ActionOf,
@@ -154,6 +156,7 @@ def answers_of_the_world(
     go_on: GoOn = lambda read: True,
     bundled: Bundled = no_bundles,
     drafted: Drafted = nothing_drafted,
+    exchange: Callable[[], ExchangeRules] = ExchangeRules,
 ) -> Answers:
     """Who answers which question. Raises `NoAnswer` if nobody answers one."""
     answers = Answers(folds=tables.FOLDS)
@@ -175,6 +178,7 @@ def answers_of_the_world(
     answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path, asked.named))
     answers.at_once(BundleRulesOf, bundled)
     answers.at_once(DraftOf, drafted)
+    answers.at_once(ExchangeRulesNow, lambda asked: exchange())
     answers.check(QUESTIONS)
     return answers
 

@@ -147,7 +147,7 @@ async def _together(
 
 @dataclass(slots=True)
 class _Lane:
-    """The jobs of one lane that are still to be decided, and the handler of the first of them."""
+    """The jobs that are still to be decided in this order, and the handler of the first of them."""
 
     jobs: deque[Job]
     handler: Deciding | None = None
@@ -165,9 +165,10 @@ class _Batch:
         self._clock = clock
         self._lanes: dict[str, _Lane] = {}
         for job in jobs:
-            lane = self._lanes.get(job.lane)
+            name = route.decided_in_order_with(job.lane)
+            lane = self._lanes.get(name)
             if lane is None:
-                self._lanes[job.lane] = _Lane(deque((job,)))
+                self._lanes[name] = _Lane(deque((job,)))
             else:
                 lane.jobs.append(job)
         self._results: dict[int, JobResult] = {}

@@ -1,6 +1,7 @@
 """The files port on a real file system."""
 
 import ctypes
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from runward.daemon.disk.epoch import read_epoch
 from runward.daemon.inbox import spool
 from runward.daemon.ports.files import Gone, Listing, PartMissing, PartsPlaced, Sight, Standing
 from runward.daemon.ports.inbox import InboxFile
+from runward.daemon.ports.intents import IntentCursor, IntentsRead
 from runward.daemon.ports.journals import (
     Appended,
     Compared,
@@ -27,6 +29,7 @@ from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.comparing import compare
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.identifying import identify
+from runward.daemon.rundir.intents import has_intents, read_intents
 from runward.daemon.rundir.launcher_notes import leave_word
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.opening import unreadable
@@ -119,6 +122,15 @@ class RealFiles:
 
     def outcomes_digest(self, path: str) -> str | None:
         return None if self.away(path) is not None else outcomes_digest(path)
+
+    def has_intents(self, path: str) -> bool:
+        return has_intents(path)
+
+    def intents(self, path: str, cursor: IntentCursor, most: int, is_over: bool) -> IntentsRead | None:
+        away = self.away(path)
+        if away is not None:
+            raise OSError(errno.ENOENT, away)
+        return read_intents(path, cursor, most, is_over)
 
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]:
         return filled_without(plan, run, artifacts)

@@ -1,0 +1,42 @@
+"""`[exchange]` of the settings, the executor aside: what principals get, and how far their actions reach."""
+
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+
+DEFAULT_DEPENDENCY_DEPTH: Final = 10
+DEFAULT_DISK_QUOTA: Final = 100_000_000
+DEFAULT_CPU_SECONDS: Final = 5.0
+DEFAULT_WAITING_INTENTS: Final = 1000
+
+
+class ExchangeRules(NamedTuple):
+    """The artifacts on the longest path of dependencies, what a new principal gets (bytes, seconds of CPU), and how
+    many intents of one run may wait."""
+
+    dependency_depth: int = DEFAULT_DEPENDENCY_DEPTH
+    disk_quota: int = DEFAULT_DISK_QUOTA
+    cpu_seconds: float = DEFAULT_CPU_SECONDS
+    waiting_intents: int = DEFAULT_WAITING_INTENTS
+
+
+def exchange_rules_of(value: JsonValue) -> ExchangeRules:
+    """What `[exchange]` says that was right, over the defaults."""
+    given = value if isinstance(value, dict) else {}
+    default = ExchangeRules()
+
+    def number(name: str, otherwise: float) -> float:
+        said = given.get(name)
+        return said if isinstance(said, int | float) and not isinstance(said, bool) else otherwise
+
+    return ExchangeRules(
+        int(number("dependency_depth", default.dependency_depth)),
+        int(number("disk_quota", default.disk_quota)),
+        float(number("cpu_seconds", default.cpu_seconds)),
+        int(number("waiting_intents", default.waiting_intents)),
+    )
+
+
+def exchange_rules_to_json(rules: ExchangeRules) -> dict[str, JsonValue]:
+    """What `exchange_rules_of` reads."""
+    return dict(rules._asdict())
