@@ -7,16 +7,19 @@ from runward.config.json_value import JsonValue
 DEFAULT_DEPENDENCY_DEPTH: Final = 10
 DEFAULT_DISK_QUOTA: Final = 100_000_000
 DEFAULT_CPU_SECONDS: Final = 5.0
+DEFAULT_CPU_WINDOW_S: Final = 60.0
 DEFAULT_WAITING_INTENTS: Final = 1000
 
 
 class ExchangeRules(NamedTuple):
-    """The artifacts on the longest path of dependencies, what a new principal gets (bytes, seconds of CPU), and how
+    """The artifacts on the longest path of dependencies, what a new principal gets (bytes, seconds of CPU in each
+    window of so many seconds), and how
     many intents of one run may wait."""
 
     dependency_depth: int = DEFAULT_DEPENDENCY_DEPTH
     disk_quota: int = DEFAULT_DISK_QUOTA
     cpu_seconds: float = DEFAULT_CPU_SECONDS
+    cpu_window: float = DEFAULT_CPU_WINDOW_S
     waiting_intents: int = DEFAULT_WAITING_INTENTS
 
 
@@ -25,18 +28,21 @@ def exchange_rules_of(value: JsonValue) -> ExchangeRules:
     given = value if isinstance(value, dict) else {}
     default = ExchangeRules()
 
-    def number(name: str, otherwise: float) -> float:
+    def number(name: str, otherwise: int) -> int:
         said = given.get(name)
-        return said if isinstance(said, int | float) and not isinstance(said, bool) else otherwise
+        return said if isinstance(said, int) and not isinstance(said, bool) else otherwise
 
-    return ExchangeRules(
-        int(number("dependency_depth", default.dependency_depth)),
-        int(number("disk_quota", default.disk_quota)),
-        float(number("cpu_seconds", default.cpu_seconds)),
-        int(number("waiting_intents", default.waiting_intents)),
+    return default._replace(
+        dependency_depth=number("dependency_depth", default.dependency_depth),
+        disk_quota=number("disk_quota", default.disk_quota),
+        waiting_intents=number("waiting_intents", default.waiting_intents),
     )
 
 
 def exchange_rules_to_json(rules: ExchangeRules) -> dict[str, JsonValue]:
     """What `exchange_rules_of` reads."""
-    return dict(rules._asdict())
+    return {
+        "dependency_depth": rules.dependency_depth,
+        "disk_quota": rules.disk_quota,
+        "waiting_intents": rules.waiting_intents,
+    }

@@ -73,6 +73,8 @@ class Intents(Part):
     uid: int
     trouble: str | None = None
     _reading: dict[str, _Reading] = field(default_factory=dict)
+    _unknown: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    """Runs that were looked at: their directories, and whether they are over."""
 
     def degraded(self) -> list[str]:
         """What keeps intents from being read, for `status`."""
@@ -91,13 +93,7 @@ class Intents(Part):
         if root is None or root.shape is not None or root.records_history:
             return
         key, path = native.session_key(*target), f"{root.path}/{target[1]}"
-        reading = self._reading.get(key)
-        if reading is None:
-            if not self.files.has_intents(path):
-                return
-            reading = self._reading[key] = _Reading(path)
-        reading.is_due, reading.is_over = True, False
-        self.wake()
+        self._looked(key, path, is_over=False)
 
     def close(self, target: Target) -> None:
         """A run is over: its file is read to its end, if it has one."""
@@ -105,10 +101,25 @@ class Intents(Part):
         if root is None or root.shape is not None or root.records_history:
             return
         key, path = native.session_key(*target), f"{root.path}/{target[1]}"
-        if key in self._reading or self.files.has_intents(path):
-            reading = self._reading.setdefault(key, _Reading(path))
-            reading.is_over = reading.is_due = True
-            self.wake()
+        self._looked(key, path, is_over=True)
+
+    def _looked(self, key: str, path: str, *, is_over: bool) -> None:
+        reading = self._reading.get(key)
+        if reading is None:
+            self._unknown[key] = path, is_over
+        else:
+            reading.is_due, reading.is_over = True, is_over
+        self.wake()
+
+    async def _meet(self) -> None:
+        """Find out which of the runs that were looked at wrote intents at all."""
+        unknown, self._unknown = self._unknown, {}
+        found = await in_thread(
+            lambda: {key for key, (path, _) in unknown.items() if self.files.has_intents(path)}
+        )
+        for key, (path, is_over) in unknown.items():
+            if key in found:
+                self._reading[key] = _Reading(path, is_over=is_over)
 
     def pause(self) -> float | None:
         now = self.clock.monotonic()
@@ -118,6 +129,8 @@ class Intents(Part):
     async def carry_out(self) -> bool:
         """Read the next lines of each file that is due; returns whether there were any."""
         now, did = self.clock.monotonic(), False
+        if self._unknown:
+            await self._meet()
         for key, reading in list(self._reading.items()):
             if not reading.is_due or reading.retry_at > now:
                 continue

@@ -27,6 +27,7 @@ from runward.daemon.cli.terminal.output import coloured, fail, local, print_json
 from runward.daemon.cli.why import causes
 from runward.daemon.cli.why import obstacles as hindrances
 from runward.daemon.cli.why.causes import Entry
+from runward.daemon.cli.why.exchange import exchange_story
 from runward.daemon.cli.why.obstacles import Hindrance
 from runward.daemon.store import reading, reading_causes, reading_chains, reading_starts
 from runward.daemon.store.ownership import holder
@@ -70,7 +71,7 @@ def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -
     """Why it is as it is: every event, decision and evidence in order, the first cause first.
 
     ID names a session, a run that was asked for, a run directory that is not a session yet, a job (its number, or
-    job:NUMBER), a chain run, or a chain ("chain NAME"). @last is the newest thing that ended, was skipped or was refused.
+    job:NUMBER), a chain run, a chain ("chain NAME"), and of the exchange artifact:ID, principal:ID or an action. @last is the newest thing that ended, was skipped or was refused.
     What did not happen, and why, comes at the end.
 
     \b
@@ -124,6 +125,8 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
         return told
     if text.startswith(_CHAIN):
         return _of_chain(connection, text)
+    if text and (exchanged := exchange_story(connection, text)) is not None:
+        return Story(*exchanged, [])
     if not text:
         fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
     exact = reading.session(connection, text)
