@@ -60,8 +60,7 @@ from runward.handlers.events import (
     SessionFinished,
     SessionSeenRequested,
 )
-from runward.handlers.exchange import act, principals
-from runward.handlers.exchange import telling as exchange_telling
+from runward.handlers.exchange import act, create, mint, tell
 from runward.handlers.exchange.events import LANES as EXCHANGE
 from runward.handlers.exchange.events import (
     ActionRequested,
@@ -208,9 +207,9 @@ ROUTES: Final = (
     _route(OutcomesChanged, "outcomes/changed", changed.decide),
     _route(IntentMade, "exchange/act", act.act_in_run),
     _route(ActionRequested, "exchange/act", act.act_for_person),
-    _route(ActionTaken, "exchange/tell", exchange_telling.decide),
-    _route(PrincipalCreateRequested, "exchange/create", principals.create),
-    _route(MintRequested, "exchange/mint", principals.mint),
+    _route(ActionTaken, "exchange/tell", tell.decide),
+    _route(PrincipalCreateRequested, "exchange/create", create.decide),
+    _route(MintRequested, "exchange/mint", mint.decide),
 )
 """Append only within an event: a handler's place among those of its event is a part of its jobs' ids."""
 

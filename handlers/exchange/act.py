@@ -184,6 +184,7 @@ def _recorded(
         scrip,
     )
     taken = ActionTaken(
+        accounts.action if line is None else f"{line.session_key}#{line.attempt}/action/{line.line}",
         accounts.action,
         given.at,
         who,
@@ -198,7 +199,5 @@ def _recorded(
             "sandbox": None,
         },
         None if line is None else line.session_key,
-        0 if line is None else line.attempt,
-        None if line is None else line.line,
     )
     return (*accounts.effects, record, Emit(taken))

@@ -111,12 +111,14 @@ class MintRequested(Request):
 class ActionTaken:
     """An action has its result: a fact that the run's journals tell, and that chains may follow.
 
-    `told` is the line of `results.jsonl` but for its hash. `action` is the key of what asked for it.
+    `told` is the line of `results.jsonl` but for its hash. `action` is the key of what asked for it; `subject` is that,
+    too, or the attempt of a run and the number of the line.
     """
 
     type: ClassVar[str] = "ActionTaken"
     version: ClassVar[int] = 1
 
+    subject: str
     action: str
     at: float
     principal: str | None
@@ -126,14 +128,10 @@ class ActionTaken:
     error_code: str | None
     told: dict[str, JsonValue]
     session_key: str | None = None
-    attempt: int = 0
-    line: int | None = None
 
     @property
     def key(self) -> str:
-        if self.session_key is None:
-            return f"{self.action}/action"
-        return f"{self.session_key}#{self.attempt}/action/{self.line}"
+        return f"{self.subject}/taken"
 
     @property
     def lane(self) -> str:

@@ -16,7 +16,7 @@ from runward.daemon.cli.shell.request_waiting import PATIENCE_S, wait_for
 from runward.daemon.cli.terminal.output import fail, iso, print_json, safe
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
-from runward.daemon.store.ownership import holder
+from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_exchange import ActionRow, action, agent_of, as_json
 from runward.handlers.exchange.events import ActionRequested
 from runward.handlers.exchange.intent import NotAnIntent, read_intent
@@ -54,6 +54,7 @@ class Acting:
         document = dump_request(ActionRequested(key, time.time(), principal, _text(intent)))
         if len(document) > MAXIMUM_REQUEST:
             fail("the action is too long: an intent has at most 1 MiB", WRONG_USAGE)
+        prepare(self._state)
         put(self._state, key, document)
         return key
 

@@ -41,7 +41,9 @@ def artifact() -> None:
 @click.option(
     "--owner", metavar="P", shell_complete=completing.principals, help="Only those of this principal."
 )
-@click.option("--type", "kind", metavar="T", help="Only those of this type.")
+@click.option(
+    "--type", "kind", metavar="T", shell_complete=completing.shared_types, help="Only those of this type."
+)
 @click.option("--deleted", is_flag=True, help="Deleted ones, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -221,7 +223,13 @@ def transfer(
 @artifact.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.shared_artifacts)
 @AS
-@click.option("--type", "kind", metavar="T", help="Its type. Default: generic.")
+@click.option(
+    "--type",
+    "kind",
+    metavar="T",
+    shell_complete=completing.shared_types,
+    help="Its type. Default: generic.",
+)
 @click.option("--content", metavar="TEXT", help="Its content.")
 @click.option("--content-file", type=NamedPath(readable=False), metavar="F", help="A file with its content.")
 @click.option("--code-file", type=NamedPath(readable=False), metavar="F", help="A file with its Python code.")

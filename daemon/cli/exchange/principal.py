@@ -18,7 +18,7 @@ from runward.daemon.cli.shell.request_waiting import once_taken_up
 from runward.daemon.cli.terminal.output import ago, fail, note, print_json, print_table, safe, size
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
-from runward.daemon.store.ownership import holder
+from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_artifacts import is_decided
 from runward.daemon.store.reading_chains import why_refused
 from runward.daemon.store.reading_exchange import PrincipalRow, principals
@@ -244,6 +244,7 @@ def _ask(settings: Settings, event: Request, said: str) -> None:
     document = dump_request(event)
     if len(document) > MAXIMUM_REQUEST:
         fail("this is too long: a request has at most 1 MiB", WRONG_USAGE)
+    prepare(state)
     put(state, key, document)
 
     def decided() -> bool | None:

@@ -167,6 +167,19 @@ def shared_artifacts(
     return _beginning([*found, *METHODS, *CONTRACTS], incomplete)
 
 
+def shared_types(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The types of the artifacts of the exchange."""
+    from runward.daemon.store import reading, reading_exchange
+
+    settings = _settings(context)
+    if settings is None:
+        return []
+    with reading.reading(settings.state_dir) as connection:
+        return _beginning(
+            sorted({each.type for each in reading_exchange.shared_artifacts(connection)}), incomplete
+        )
+
+
 def dead_notices(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The notices that were given up."""
     from runward.daemon.store import reading, reading_notices

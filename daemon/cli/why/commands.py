@@ -1,5 +1,6 @@
 """`runward why`: why a session, a run directory or a job is as it is, the first cause first."""
 
+import re
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -27,7 +28,6 @@ from runward.daemon.cli.terminal.output import coloured, fail, local, print_json
 from runward.daemon.cli.why import causes
 from runward.daemon.cli.why import obstacles as hindrances
 from runward.daemon.cli.why.causes import Entry
-from runward.daemon.cli.why.exchange import exchange_story
 from runward.daemon.cli.why.obstacles import Hindrance
 from runward.daemon.store import reading, reading_causes, reading_chains, reading_starts
 from runward.daemon.store.ownership import holder
@@ -37,6 +37,8 @@ from runward.handlers.requests.subjects import START, of_start
 _JOB = "job:"
 _CHAIN_RUN = "cr_"
 _CHAIN = "chain "
+_EXCHANGE: Final = re.compile("artifact:|principal:|.*#intent/|[0-9a-f]{8}-[0-9a-f]{4}-")
+"""An artifact, a principal, a line of a run, or the action of a person."""
 _NAMED: Final = 5
 """Delivered files that are named in one line."""
 
@@ -125,8 +127,8 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
         return told
     if text.startswith(_CHAIN):
         return _of_chain(connection, text)
-    if text and (exchanged := exchange_story(connection, text)) is not None:
-        return Story(*exchanged, [])
+    if _EXCHANGE.match(text) and (told := _of_exchange(connection, text)) is not None:
+        return told
     if not text:
         fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
     exact = reading.session(connection, text)
@@ -225,6 +227,13 @@ def _of_chain(connection: sqlite3.Connection, text: str) -> Story:
         causes.causes_of_chain(connection, text),
         [],
     )
+
+
+def _of_exchange(connection: sqlite3.Connection, text: str) -> Story | None:
+    from runward.daemon.cli.why.exchange import exchange_story
+
+    told = exchange_story(connection, text)
+    return None if told is None else Story(*told, [])
 
 
 def _of_chain_run(connection: sqlite3.Connection, text: str) -> Story | None:

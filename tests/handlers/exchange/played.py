@@ -8,7 +8,7 @@ from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Given, Question
 from runward.handlers.effects import Deciding, Effects, Emit, Explain
-from runward.handlers.exchange import act, principals
+from runward.handlers.exchange import act, create, mint
 from runward.handlers.exchange.effects import KeepArtifact, KeepPrincipal, Post, RecordAction
 from runward.handlers.exchange.events import (
     ActionRequested,
@@ -44,13 +44,13 @@ class Exchange:
     def create(self, name: str, scrip: int = 0, **further: object) -> None:
         """A person creates a principal. Raises `AssertionError` if it is refused."""
         event = PrincipalCreateRequested(f"r{self._next()}", 1.0, name, scrip=scrip, said_by="ann", **further)  # type: ignore[arg-type] # each test names real fields
-        refused = self.refused(self._apply(principals.create(event, self._given())))
+        refused = self.refused(self._apply(create.decide(event, self._given())))
         assert not refused, refused
 
     def mint(self, name: str, amount: int) -> list[str]:
         """A person mints; returns why not."""
         event = MintRequested(f"r{self._next()}", 1.0, name, amount, said_by="ann")
-        return self.refused(self._apply(principals.mint(event, self._given())))
+        return self.refused(self._apply(mint.decide(event, self._given())))
 
     def act(self, who: str, kind: str, artifact: str = "", **further: JsonValue) -> dict[str, JsonValue]:
         """Someone acts through the inbox; returns the result."""

@@ -1,4 +1,4 @@
-"""Principals are created, and scrip is minted: only people do either."""
+"""A person creates a principal, with its artifact and what it begins with."""
 
 from typing import Final
 
@@ -11,8 +11,8 @@ from runward.handlers.exchange.accounts import (
     why_no_principal,
 )
 from runward.handlers.exchange.action_result import Refused
-from runward.handlers.exchange.events import MintRequested, PrincipalCreateRequested
-from runward.handlers.exchange.facts import MINT, SCRIP, Principal
+from runward.handlers.exchange.events import PrincipalCreateRequested
+from runward.handlers.exchange.facts import MINT, Principal
 from runward.handlers.exchange.intent import why_no_id
 
 MEMORY: Final = "_memory"
@@ -22,7 +22,7 @@ SUBJECT: Final = "principal:"
 """How `why` calls a principal."""
 
 
-def create(event: PrincipalCreateRequested, given: Given) -> Deciding:
+def decide(event: PrincipalCreateRequested, given: Given) -> Deciding:
     """Create a principal with its artifact and what it begins with."""
     accounts = Accounts(event.key, given.at, given.event_hash[7:19])
     try:
@@ -53,19 +53,3 @@ def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]
     if memory is not None and (yield from accounts.artifact(memory)) is None:
         yield from accounts.keep(memory_artifact(memory, name, accounts.at))
     yield from accounts.pay(MINT, name, event.scrip, f"created by {event.said_by}")
-
-
-def mint(event: MintRequested, given: Given) -> Deciding:
-    """Create units of a resource, or take them back."""
-    accounts = Accounts(event.key, given.at, given.event_hash[7:19])
-    reason = event.reason or f"minted by {event.said_by}"
-    subject = f"{SUBJECT}{event.principal}"
-    try:
-        if (yield from accounts.principal(event.principal)) is None:
-            raise Refused("not_found", f"there is no principal {event.principal}")
-        giver, taker = (MINT, event.principal) if event.amount > 0 else (event.principal, MINT)
-        yield from accounts.pay(giver, taker, abs(event.amount), reason, event.resource)
-    except Refused as refused:
-        return (Explain(subject, "refused", refused.message),)
-    what = f"{event.amount} {event.resource if event.resource != SCRIP else 'scrip'}"
-    return *accounts.effects, Explain(subject, "decided", f"{what} minted by {event.said_by}: {reason}")
