@@ -32,9 +32,15 @@ def exchange_rules_of(value: JsonValue) -> ExchangeRules:
         said = given.get(name)
         return said if isinstance(said, int) and not isinstance(said, bool) else otherwise
 
+    def seconds(name: str, otherwise: float) -> float:
+        said = given.get(name)
+        return float(said) if isinstance(said, int | float) and not isinstance(said, bool) else otherwise
+
     return default._replace(
         dependency_depth=number("dependency_depth", default.dependency_depth),
         disk_quota=number("disk_quota", default.disk_quota),
+        cpu_seconds=seconds("cpu_seconds", default.cpu_seconds),
+        cpu_window=seconds("cpu_window", default.cpu_window),
         waiting_intents=number("waiting_intents", default.waiting_intents),
     )
 
@@ -44,5 +50,7 @@ def exchange_rules_to_json(rules: ExchangeRules) -> dict[str, JsonValue]:
     return {
         "dependency_depth": rules.dependency_depth,
         "disk_quota": rules.disk_quota,
+        "cpu_seconds": rules.cpu_seconds,
+        "cpu_window": rules.cpu_window,
         "waiting_intents": rules.waiting_intents,
     }

@@ -66,6 +66,10 @@ EXCHANGE: Final = Table(
             "The artifacts on the longest path of dependencies. Default: 10.", 1, 100
         ),
         "disk_quota": SizeText("How much a new principal may keep. Default: 100MB."),
+        "cpu_seconds": DurationText(
+            "How much CPU time a new principal may use in each window. Default: 5s.", 0.001
+        ),
+        "cpu_window": DurationText("How long such a window is. Default: 1min.", 1.0),
         "waiting_intents": WholeNumber("How many intents of one run may wait. Default: 1000.", 1, 100_000),
         "executor": Table(
             "How code of the exchange is run.",

@@ -11,6 +11,7 @@ from runward.config.chain import Chain, read_chain
 from runward.config.contract import ExpectedArtifact
 from runward.config.contract_rules import rule_for
 from runward.config.exchange import ExchangeRules
+from runward.config.executor import Executor
 from runward.config.notification import Recipient
 from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, read_playbook
 from runward.config.problem import Parsed
@@ -250,6 +251,10 @@ class Declarer:
     def exchange(self) -> ExchangeRules:
         """What the settings say of the exchange."""
         return self._settings.exchange
+
+    def executor(self) -> Executor:
+        """How code of the exchange is run."""
+        return self._settings.executor
 
     def bundled(self, session: BundleRulesOf) -> BundleRules | None:
         """How the bundle of a session is made; None where its root wants none, or no root holds it any more."""

@@ -23,6 +23,7 @@ from runward.daemon.worker.answering import (
     no_roots,
     no_rules,
 )
+from runward.daemon.worker.executions import Execute, no_sandbox
 from runward.daemon.worker.notices import NOBODY, Messenger
 
 
@@ -44,6 +45,8 @@ class World:
     bundled: Bundled = no_bundles
     exchange: Callable[[], ExchangeRules] = ExchangeRules
     """What the settings say of the exchange."""
+    execute: Execute = no_sandbox
+    """Runs code of the exchange."""
     troubles: Callable[[], list[str]] = list
     """What is wrong with the operator's files, for `status`."""
     http: Callable[[], HttpReport | None] = lambda: None

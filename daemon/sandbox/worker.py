@@ -108,7 +108,7 @@ def _as_json(result: object) -> object:
     return result
 
 
-def _compiled(source: str) -> CodeType:
+def _compiled(source: str, function: str) -> CodeType:
     if not source.strip():
         _answer({"code": "invalid_argument", "error": "the code is empty"})
     try:
@@ -120,22 +120,24 @@ def _compiled(source: str) -> CodeType:
         _answer({"code": "invalid_argument", "error": said})
     except (ValueError, RecursionError, OverflowError) as error:
         _answer({"code": "invalid_argument", "error": f"{type(error).__name__}: {_text(error)}"})
-    if "run" not in code.co_names:
-        _answer({"code": "invalid_argument", "error": "the code defines no function run"})
+    if function not in code.co_names:
+        _answer({"code": "invalid_argument", "error": f"the code defines no function {function}"})
     return code
 
 
 def _run(job: dict[str, object], known: dict[str, object]) -> NoReturn:
-    code = _compiled(str(job["code"]))
-    arguments = job["args"]
+    function, arguments, names = str(job.get("function", "run")), job["args"], job.get("names", {})
     assert isinstance(arguments, list)
+    assert isinstance(names, dict)
+    code = _compiled(str(job["code"]), function)
+    known |= names
     os.write(_ANSWERS, b"*")
     try:
         exec(code, known)  # noqa: S102  # it is what the sandbox is for
-        run = known.get("run")
-        if not callable(run):
-            raise TypeError("the code defines no function run")
-        result = _as_json(run(*arguments))
+        called = known.get(function)
+        if not callable(called):
+            raise TypeError(f"the code defines no function {function}")
+        result = _as_json(called(*arguments))
     except BaseException as error:  # noqa: BLE001  # sys.exit and KeyboardInterrupt are errors of the code, too
         _refused(error)
     _answer({"result": result})

@@ -9,7 +9,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Literal, Self, TypeAlias
 
 from runward.config.executor import Executor
@@ -34,7 +35,7 @@ _ALLOW: Final = (
 )
 
 
-_End: TypeAlias = Literal["answer", "death", "files", "time"]
+_End: TypeAlias = Literal["answer", "death", "files", "time", "cpu"]
 
 
 class NoSandbox(Exception):
@@ -45,16 +46,28 @@ class NoSandbox(Exception):
         self.fix = fix
 
 
-def execute(code: str, arguments: Sequence[JsonValue], executor: Executor) -> Execution:
-    """Run the code's function `run` once, in a worker of its own. Blocks; never raises for what the code does."""
-    job = json.dumps({"code": code, "args": list(arguments)}).encode()
+def execute(
+    code: str,
+    arguments: Sequence[JsonValue],
+    executor: Executor,
+    function: str = "run",
+    names: Mapping[str, JsonValue] = MappingProxyType({}),
+    cpu_s: float | None = None,
+) -> Execution:
+    """Run a function of the code once, in a worker of its own. Blocks; never raises for what the code does.
+
+    `names` are global in the code. `cpu_s` bounds its CPU time (seconds).
+    """
+    job = json.dumps(
+        {"code": code, "function": function, "args": list(arguments), "names": dict(names)}
+    ).encode()
     if len(job) > MOST_CODE:
         return Execution(
             "invalid_argument", error=f"the code and its arguments are larger than {MOST_CODE} bytes"
         )
     try:
         with Worker(executor) as worker:
-            return worker.run(job)
+            return worker.run(job, cpu_s)
     except NoSandbox as missing:
         return Execution("not_configured", error=f"no sandbox: {missing}", fix=missing.fix, sandbox=None)
 
@@ -71,6 +84,8 @@ class Worker:
         self._pidfd: int | None = None
         self._tmp: int | None = None
         self._start_s = 0.0  # the CPU time of its start, which nobody is charged for
+        self._inside = 0
+        self._inside_s = 0.0
         self._cpu_s: float | None = None
         program = shutil.which(bubblewrap.PROGRAM)
         if program is None:
@@ -116,15 +131,18 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, job: bytes) -> Execution:
-        """Have it run the job, and end it. What it answers is bounded, its time is too, and the kernel counts both."""
+    def run(self, job: bytes, cpu_s: float | None = None) -> Execution:
+        """Have it run the job, and end it. What it answers is bounded, its time is too, and the kernel counts both.
+
+        `cpu_s` bounds the CPU seconds, to some hundredths.
+        """
         began_at = time.monotonic()
         deadline = began_at + self._executor.timeout
         self._write(job, deadline)
         stdin = self._process.stdin
         assert stdin is not None
         stdin.close()
-        said, end = self._read(deadline)
+        said, end = self._read(deadline, cpu_s)
         wall_ms = (time.monotonic() - began_at) * 1000
         self.close()
         began = said.startswith(b"*")
@@ -135,11 +153,15 @@ class Worker:
             execution = too_much(self._executor.output)
         elif end == "files":
             execution = Execution("killed", error=f"the code made more than {_MOST_FILES} files")
+        elif end == "cpu":
+            execution = Execution(
+                "rate_limited", error=f"the code used up the {cpu_s:.3g} s of CPU time that were left"
+            )
         elif end == "death":
             execution = Execution("killed", error=f"the worker died without an answer{self._how()}")
         else:
             execution = Execution("timeout", error=f"the code took longer than {self._executor.timeout:g} s")
-        began = began or execution.code in ("timeout", "killed")
+        began = began or execution.code in ("timeout", "killed", "rate_limited")
         return execution._replace(began=began, wall_ms=wall_ms, cpu_s=self._cpu_s or 0.0)
 
     def close(self) -> None:
@@ -191,7 +213,9 @@ class Worker:
             raise NoSandbox(*self._complaint())
         try:
             self._tmp = os.open(f"/proc/{pid}/root/tmp", os.O_PATH)
-            self._start_s = _cpu_of(self._process.pid) + _cpu_of(pid)
+            self._inside = pid
+            self._inside_s = _cpu_of(pid)
+            self._start_s = _cpu_of(self._process.pid) + self._inside_s
         except OSError as error:
             raise NoSandbox(
                 f"the worker can't be watched: {error}", "let the daemon see its own processes in /proc"
@@ -242,7 +266,7 @@ class Worker:
             except BrokenPipeError:  # it died; its answer will be missing
                 return
 
-    def _read(self, deadline: float) -> tuple[bytes, _End]:
+    def _read(self, deadline: float, cpu_s: float | None) -> tuple[bytes, _End]:
         """What it says up to the first line's end or the limit, and why no more was read."""
         stdout = self._process.stdout
         assert stdout is not None
@@ -257,7 +281,16 @@ class Worker:
                 return bytes(said), "files"
             elif time.monotonic() >= deadline:
                 return bytes(said), "time"
+            elif cpu_s is not None and self._cpu_so_far() >= cpu_s:
+                return bytes(said), "cpu"
         return bytes(said), "answer"
+
+    def _cpu_so_far(self) -> float:
+        """The CPU seconds of the job; once it has died, the end of its pipe says so."""
+        try:
+            return _cpu_of(self._inside) - self._inside_s
+        except OSError:
+            return 0.0
 
     def _files(self) -> int:
         """How many files it has made: nothing else bounds the kernel's memory for them."""

@@ -54,6 +54,7 @@ class ActionRow(NamedTuple):
     is_success: bool
     error_code: str | None
     scrip_after: int | None
+    sandbox: str | None
     hash: str | None
 
 
@@ -77,7 +78,7 @@ _PRINCIPALS: Final = (
 )
 _ACTIONS: Final = (
     "select a.seq, a.key, a.at, a.principal, a.session_key, a.line, a.action_type, a.artifact_id, a.intent, a.result,"
-    " a.is_success, a.error_code, a.scrip_after,"
+    " a.is_success, a.error_code, a.scrip_after, a.sandbox,"
     " (select e.hash from events e where e.cause = a.key and e.type = 'ActionTaken')"
     " from actions a where (?1 is null or a.principal = ?1) and (?2 is null or a.artifact_id = ?2)"
     " and (?3 is null or a.at >= ?3) and a.seq > ?4 order by a.seq limit ?5"
@@ -182,6 +183,14 @@ def wrong_balances(connection: sqlite3.Connection) -> Iterator[str]:
         "select resource, sum(amount) from balances group by resource having sum(amount) <> 0"
     ):
         yield f"the balances of {resource} add up to {total}"
+
+
+def cpu_used(connection: sqlite3.Connection, name: str, since: float) -> float:
+    """The seconds of CPU time that a principal used since a moment (Unix seconds)."""
+    row = connection.execute(
+        "select coalesce(sum(seconds), 0) from cpu_use where principal = ? and at > ?", (name, since)
+    ).fetchone()
+    return float(row[0])
 
 
 def scrip_in_circulation(connection: sqlite3.Connection) -> int:

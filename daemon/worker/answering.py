@@ -14,10 +14,11 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.deciding import Answers
+from runward.daemon.worker.executions import Executions, no_sandbox
 from runward.daemon.worker.notices import NOBODY, Messenger
 from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft
 from runward.handlers.chains.facts import ChainNamed, ListenersTo, StepsAtOnce
-from runward.handlers.exchange.facts import ExchangeRulesNow
+from runward.handlers.exchange.facts import ExchangeRulesNow, Executed, ExecutionOf, Running
 from runward.handlers.facts import (
     QUESTIONS,
     ActionOf,
@@ -84,6 +85,8 @@ class Chains(Protocol):
     def steps_at_once(self) -> int:
         """How many steps may run at the same time."""
 
+
+NOTHING_RUNS: Final = Executions(no_sandbox)
 
 GoOn: TypeAlias = Callable[[int], bool]
 """Asked while files are hashed, with the bytes that were read; a job that is halted so is put back."""
@@ -157,6 +160,7 @@ def answers_of_the_world(
     bundled: Bundled = no_bundles,
     drafted: Drafted = nothing_drafted,
     exchange: Callable[[], ExchangeRules] = ExchangeRules,
+    executed: Callable[[ExecutionOf], Running | Executed] = NOTHING_RUNS.answer,
 ) -> Answers:
     """Who answers which question. Raises `NoAnswer` if nobody answers one."""
     answers = Answers(folds=tables.FOLDS)
@@ -179,6 +183,7 @@ def answers_of_the_world(
     answers.at_once(BundleRulesOf, bundled)
     answers.at_once(DraftOf, drafted)
     answers.at_once(ExchangeRulesNow, lambda asked: exchange())
+    answers.at_once(ExecutionOf, executed)
     answers.check(QUESTIONS)
     return answers
 

@@ -298,8 +298,11 @@ class _Batch:
             said = "".join(traceback.format_exception(error, limit=-6))
             result = JobResult(job, "held", error=said)
         self._next(lane, result)
-        while lane.jobs:
-            self._next(lane, JobResult(lane.jobs[0], "waiting"))
+        following = [each for each in lane.jobs if each.lane == job.lane]
+        for each in following:
+            self._results[each.id] = JobResult(each, "waiting")
+        if following:
+            lane.jobs = deque(each for each in lane.jobs if each.lane != job.lane)
 
     def _next(self, lane: _Lane, result: JobResult) -> None:
         self._results[result.job.id] = result

@@ -6,14 +6,13 @@ from typing import Final
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, Given
 from runward.handlers.effects import Deciding, Effects, Emit
-from runward.handlers.exchange import artifacts, genesis
+from runward.handlers.exchange import artifacts, genesis, invoke
 from runward.handlers.exchange.accounts import Accounts, principal_artifact, why_no_principal
 from runward.handlers.exchange.action_result import ActionResult, Refused, result_to_json
 from runward.handlers.exchange.effects import RecordAction
 from runward.handlers.exchange.events import ActionRequested, ActionTaken, IntentMade
 from runward.handlers.exchange.facts import Principal
 from runward.handlers.exchange.intent import Intent, NotAnIntent, parse_intent, shown, why_no_id
-from runward.handlers.exchange.policy import check_allowed, price
 from runward.handlers.journal.lines import iso_time
 
 _SHOWN_TEXT: Final = 100
@@ -33,7 +32,7 @@ def act_in_run(event: IntentMade, given: Given) -> Deciding:
             who = yield from _agent(accounts, event, intent)
             return intent, (yield from acted(accounts, who, intent))
         except Refused as refused:
-            return intent, refused.result()
+            return intent, refused.result(event.principal)
 
     intent, result = yield from work()
     return (yield from _recorded(accounts, event.principal, intent, event.text, result, given, event))
@@ -50,7 +49,7 @@ def act_for_person(event: ActionRequested, given: Given) -> Deciding:
             raise Refused("not_found", f"there is no principal {event.principal}")
         result = yield from acted(accounts, event.principal, intent)
     except Refused as refused:
-        result = refused.result()
+        result = refused.result(event.principal)
     return (yield from _recorded(accounts, event.principal, intent, event.text, result, given, None))
 
 
@@ -104,32 +103,6 @@ def _noop(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
     return ActionResult(True, "nothing was done")
 
 
-def _invoke(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
-    own = genesis.genesis_artifact(intent.artifact_id)
-    artifact = own or (yield from artifacts.existing(accounts, intent.artifact_id))
-    if not artifact.executable:
-        raise Refused("invalid_type", f"{artifact.id} is not executable")
-    check_allowed(artifact, "invoke", who)
-    cost = price(artifact, "invoke", who)
-    if intent.budget is not None and cost > intent.budget:
-        raise Refused("insufficient_funds", f"{artifact.id} costs {cost}, and the budget is {intent.budget}")
-    if own is None:
-        broken = yield from artifacts.broken_dependencies(accounts, artifact)
-        if broken:
-            raise Refused("not_found", f"Dependency '{broken[0]}' not found or deleted")
-        raise Refused(
-            "not_configured", "this version runs no code of artifacts; only genesis artifacts can be invoked"
-        )
-    result = yield from genesis.call(accounts, who, artifact.id, intent.method, intent.args)
-    return ActionResult(
-        True,
-        f"invoked {artifact.id}.{intent.method}",
-        {"result": result, "price_paid": cost, "owner": artifact.owner_id},
-        {"cpu_seconds": 0.0},
-        who,
-    )
-
-
 def _read(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
     own = genesis.genesis_artifact(intent.artifact_id)
     if own is None:
@@ -147,7 +120,7 @@ _ACTIONS: Final[dict[str, Callable[[Accounts, str, Intent], Asking[ActionResult]
     "noop": _noop,
     "read_artifact": _read,
     "write_artifact": artifacts.write,
-    "invoke_artifact": _invoke,
+    "invoke_artifact": invoke.invoke,
     "delete_artifact": artifacts.delete,
     "transfer_artifact": artifacts.transfer_artifact,
 }
@@ -182,6 +155,7 @@ def _recorded(
         result.success,
         result.error_code,
         scrip,
+        result.sandbox,
     )
     taken = ActionTaken(
         accounts.action if line is None else f"{line.session_key}#{line.attempt}/action/{line.line}",
@@ -196,7 +170,7 @@ def _recorded(
             "intent": said,
             "result": told,
             "scrip_after": scrip,
-            "sandbox": None,
+            "sandbox": result.sandbox,
         },
         None if line is None else line.session_key,
     )

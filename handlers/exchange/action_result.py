@@ -43,6 +43,8 @@ class ActionResult(NamedTuple):
     charged_to: str | None = None
     error_code: str | None = None
     error_details: Mapping[str, JsonValue] | None = None
+    sandbox: str | None = None
+    """The means that shut the code off, where some ran; not a part of the ActionResult itself."""
 
 
 class Refused(Exception):
@@ -53,11 +55,19 @@ class Refused(Exception):
         self.code = code
         self.message = message
         self.details = details
+        self.cpu_s: float | None = None
+        self.sandbox: str | None = None
 
-    def result(self) -> ActionResult:
-        """What becomes of the action."""
+    def result(self, who: str | None = None) -> ActionResult:
+        """What becomes of the action of `who`, who is charged for what it used."""
         return ActionResult(
-            False, self.message, error_code=self.code, error_details=dict(self.details) or None
+            False,
+            self.message,
+            resources_consumed=None if self.cpu_s is None else {"cpu_seconds": self.cpu_s},
+            charged_to=None if self.cpu_s is None else who,
+            error_code=self.code,
+            error_details=dict(self.details) or None,
+            sandbox=self.sandbox,
         )
 
 

@@ -30,6 +30,15 @@ class Post(NamedTuple):
     reason: str
 
 
+class UseCpu(NamedTuple):
+    """A principal used CPU time (seconds) at a moment (Unix seconds). Older times than `kept` count no more."""
+
+    principal: str
+    at: float
+    seconds: float
+    kept: float
+
+
 class RecordAction(NamedTuple):
     """Keep an action with its result: one for each intent."""
 
@@ -45,6 +54,7 @@ class RecordAction(NamedTuple):
     is_success: bool
     error_code: str | None
     scrip_after: int | None
+    sandbox: str | None = None
 
 
-ExchangeEffect: TypeAlias = KeepArtifact | KeepPrincipal | Post | RecordAction
+ExchangeEffect: TypeAlias = KeepArtifact | KeepPrincipal | Post | UseCpu | RecordAction

@@ -99,4 +99,54 @@ class ExchangeRulesNow(Question[ExchangeRules]):
     """Question: what the settings say of the exchange. Answer: `ExchangeRules`."""
 
 
-QUESTIONS: Final = (SharedArtifactOf, PrincipalOf, BalanceOf, ExistingInExchange, ExchangeRulesNow)
+class Running(NamedTuple):
+    """Code runs, or waits for a worker, since so many seconds."""
+
+    seconds: float
+
+
+class Executed(NamedTuple):
+    """What became of code. `code` is None where it succeeded; `cpu_s` is what the kernel counted."""
+
+    code: str | None
+    result: JsonValue
+    error: str | None
+    cpu_s: float
+    sandbox: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionOf(Question["Running | Executed"]):
+    """Question: what became of this code, which begins to run if it doesn't yet. Answer: `Running` or `Executed`.
+
+    It runs for the action `action`, which may ask again as often as it likes. `args` is JSON; `cpu_s` are the
+    seconds of CPU time that it may use, None for no limit.
+    """
+
+    action: str
+    artifact: str
+    version: int
+    code: str
+    function: str
+    args: str
+    caller: str
+    cpu_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUsedBy(Question["tuple[tuple[float, float], ...]"]):
+    """Question: what CPU time a principal used. Answer: each time after `since` (Unix seconds), with its seconds."""
+
+    principal: str
+    since: float
+
+
+QUESTIONS: Final = (
+    SharedArtifactOf,
+    PrincipalOf,
+    BalanceOf,
+    ExistingInExchange,
+    ExchangeRulesNow,
+    ExecutionOf,
+    CpuUsedBy,
+)

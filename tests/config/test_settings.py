@@ -417,6 +417,8 @@ def test_the_settings_as_json_hold_every_key() -> None:
         "exchange": {
             "dependency_depth": 10,
             "disk_quota": 100_000_000,
+            "cpu_seconds": 5.0,
+            "cpu_window": 60.0,
             "waiting_intents": 1000,
             "executor": {
                 "sandbox": "bubblewrap",

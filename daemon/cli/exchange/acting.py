@@ -143,7 +143,7 @@ def action_as_json(row: ActionRow) -> dict[str, JsonValue]:
         "intent": intent,
         "result": result_of(row),
         "scrip_after": row.scrip_after,
-        "sandbox": None,
+        "sandbox": row.sandbox,
         "hash": row.hash,
         "session_key": row.session_key,
         "principal_id": row.principal,

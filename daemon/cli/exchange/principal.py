@@ -1,5 +1,6 @@
 """`runward exchange principal` and `mint`: who acts, and what they begin with."""
 
+import sqlite3
 import time
 import uuid
 from pathlib import Path
@@ -21,7 +22,7 @@ from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_artifacts import is_decided
 from runward.daemon.store.reading_chains import why_refused
-from runward.daemon.store.reading_exchange import PrincipalRow, principals
+from runward.daemon.store.reading_exchange import PrincipalRow, cpu_used, principals
 from runward.handlers.event_kinds import Request
 from runward.handlers.exchange.accounts import why_no_principal
 from runward.handlers.exchange.events import MintRequested, PrincipalCreateRequested
@@ -117,8 +118,10 @@ def list_principals(context: click.Context, as_json: bool) -> None:
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         found = principals(connection)
+        used = {each.id: _used(connection, each.id, settings) for each in found}
     if as_json:
-        print_json([principal_as_json(each, settings) for each in found])
+        window = settings.exchange.cpu_window
+        print_json([principal_as_json(each, used[each.id], window) for each in found])
     elif not found:
         click.echo("no principals")
     else:
@@ -140,13 +143,18 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         found = principals(connection, name)
+        used = _used(connection, name, settings)
     if not found:
         fail(f"there is no principal {name!r}: runward exchange principal list shows them", NOT_FOUND)
     row = found[0]
     if as_json:
-        print_json(principal_as_json(row, settings))
+        print_json(principal_as_json(row, used, settings.exchange.cpu_window))
         return
-    cpu = "no limit" if row.cpu_seconds is None else f"{row.cpu_seconds:g} s in each window"
+    cpu = (
+        "no limit"
+        if row.cpu_seconds is None
+        else f"{used:.3g} of {row.cpu_seconds:g} s in {settings.exchange.cpu_window:g} s"
+    )
     lines = [
         f"principal {safe(row.id)}{', an agent' if row.is_agent else ''}",
         f"scrip      {row.scrip}",
@@ -159,7 +167,11 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
     click.echo("\n".join(lines))
 
 
-def principal_as_json(row: PrincipalRow, settings: Settings) -> dict[str, JsonValue]:
+def _used(connection: sqlite3.Connection, name: str, settings: Settings) -> float:
+    return cpu_used(connection, name, time.time() - settings.exchange.cpu_window)
+
+
+def principal_as_json(row: PrincipalRow, used_s: float, window_s: float) -> dict[str, JsonValue]:
     """A principal as programs read it."""
     resources: dict[str, JsonValue] = {name: amount / _MILLIONTHS for name, amount in row.resources.items()}
     return {
@@ -168,7 +180,7 @@ def principal_as_json(row: PrincipalRow, settings: Settings) -> dict[str, JsonVa
         "scrip": row.scrip,
         "resources": resources,
         "disk": {"used": row.disk_used, "quota": row.disk_quota},
-        "cpu": {"used_s": 0.0, "per_window_s": row.cpu_seconds, "window_s": settings.exchange.cpu_window},
+        "cpu": {"used_s": round(used_s, 6), "per_window_s": row.cpu_seconds, "window_s": window_s},
         "users": list(row.users),
         "artifacts": list(row.artifacts),
     }

@@ -82,6 +82,13 @@ create trigger ledger_entries_last before delete on ledger_entries begin
     select raise(abort, 'an entry of the ledger is never deleted');
 end;
 
+create table cpu_use (
+    principal text not null,
+    at real not null,
+    seconds real not null
+) strict;
+create index cpu_use_principal on cpu_use (principal, at);
+
 create table actions (
     key text primary key not null,          -- of the intent, or of the request
     seq integer unique not null,            -- the number of the event
@@ -95,7 +102,8 @@ create table actions (
     result text not null,
     is_success integer not null check (is_success in (0, 1)),
     error_code text,
-    scrip_after integer
+    scrip_after integer,
+    sandbox text
 ) strict;
 create index actions_principal on actions (principal, seq);
 create index actions_artifact on actions (artifact_id, seq);

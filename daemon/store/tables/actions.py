@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 RECORD: Final = Write(
     "insert into actions (key, seq, at, principal, session_key, line, action_type, artifact_id, intent, result,"
-    " is_success, error_code, scrip_after) values (?1, (select seq from events where key = ?1), ?2, ?3, ?4, ?5, ?6, ?7,"
-    " ?8, ?9, ?10, ?11, ?12)"
+    " is_success, error_code, scrip_after, sandbox) values (?1, (select seq from events where key = ?1), ?2, ?3, ?4, ?5, ?6, ?7,"
+    " ?8, ?9, ?10, ?11, ?12, ?13)"
 )
 TOLD: Final = Write("update intent_files set told = told + 1 where session_key = ?")
 
@@ -35,6 +35,7 @@ def _record(batch: "Batch", job: Job, effect: RecordAction) -> None:
             effect.is_success,
             effect.error_code,
             effect.scrip_after,
+            effect.sandbox,
         ),
     )
     if effect.session_key is not None:

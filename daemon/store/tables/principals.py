@@ -1,15 +1,15 @@
 """The principals of the exchange: who may act as them, and what they may use."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_float, as_int, listed
-from runward.handlers.exchange.effects import KeepPrincipal
-from runward.handlers.exchange.facts import Existing, ExistingInExchange, Principal, PrincipalOf
+from runward.handlers.exchange.effects import KeepPrincipal, UseCpu
+from runward.handlers.exchange.facts import CpuUsedBy, Existing, ExistingInExchange, Principal, PrincipalOf
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -59,14 +59,40 @@ async def _principals(store: Store, ids: Iterable[str]) -> dict[str, Principal]:
     }
 
 
+USE_CPU: Final = Write("insert into cpu_use (principal, at, seconds) values (?, ?, ?)")
+FORGET_CPU: Final = Write("delete from cpu_use where principal = ? and at < ?", exact=False)
+
+
+def _use_cpu(batch: "Batch", job: Job, effect: UseCpu) -> None:
+    batch.row(USE_CPU, (effect.principal, effect.at, effect.seconds))
+    batch.row(FORGET_CPU, (effect.principal, effect.kept))
+
+
+async def _cpu_used(
+    store: Store, asked: Sequence[CpuUsedBy], jobs: Sequence[Job]
+) -> Mapping[CpuUsedBy, tuple[tuple[float, float], ...]]:
+    rows = await store.read(
+        "select principal, at, seconds from cpu_use where principal in (select value from json_each(?))",
+        (listed({each.principal for each in asked}),),
+    )
+    return {
+        each: tuple(
+            (as_float(at), as_float(seconds))
+            for principal, at, seconds in rows
+            if principal == each.principal and as_float(at) > each.since
+        )
+        for each in asked
+    }
+
+
 def _with(existing: Existing, effect: KeepPrincipal) -> Existing:
     return existing._replace(principals=tuple(sorted({*existing.principals, effect.principal.id})))
 
 
 PRINCIPALS: Final = Table(
-    writes=(KEEP,),
-    appliers={KeepPrincipal: _keep},
-    answers={PrincipalOf: answers_by(_principals, lambda asked: asked.id)},
+    writes=(KEEP, USE_CPU, FORGET_CPU),
+    appliers={KeepPrincipal: _keep, UseCpu: _use_cpu},
+    answers={PrincipalOf: answers_by(_principals, lambda asked: asked.id), CpuUsedBy: _cpu_used},
     folds={
         KeepPrincipal: (
             Fold(lambda effect: PrincipalOf(effect.principal.id), lambda answer, effect: effect.principal),

@@ -8,7 +8,9 @@ import pytest
 from tests.daemon.cli.calling import Place, Result
 from tests.waiting import wait_for
 
+from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
+from runward.daemon.sandbox.workers import execute
 
 WRITE = {"action_type": "write_artifact", "artifact_id": "note", "content": "hello", "reasoning": "to share"}
 
@@ -165,3 +167,54 @@ def test_in_a_run_a_command_acts_only_as_the_runs_own_agent(place: Place) -> Non
         logs = place.call("session", "logs", "one", "--stderr").out
         assert "this run acts as writer, and not as other" in logs
     assert "read_artifact" not in exchange(place, "log").out
+
+
+COUNTER = """
+def run(text):
+    return len(text.split())
+
+def who():
+    return caller_id
+
+def loop():
+    while True:
+        pass
+"""
+
+
+@pytest.fixture
+def sandbox() -> None:
+    """Skips where this machine can't run code."""
+    ended = execute("def run(): return 1", (), Executor())
+    if ended.code == "not_configured":
+        pytest.skip(f"this machine has no sandbox: {ended.error}")
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_code_is_run_in_the_sandbox_and_paid_for(place: Place) -> None:
+    (place.directory / "counter.py").write_text(COUNTER)
+    with place.daemon():
+        exchange(place, "principal", "create", "writer")
+        exchange(place, "principal", "create", "reader", "--scrip", "10", "--cpu", "0.3")
+        written = exchange(
+            place, "artifact", "write", "counter", "--as", "writer", "--code-file", "counter.py", "--executable",
+            *("--price", "2", "--interface", '{"methods": ["who", "loop"]}'),
+        )  # fmt: skip
+        assert written.code == 0, written
+        counted = exchange(place, "invoke", "counter", "--as", "reader", "three short words", "--json")
+        data = counted.object()["data"]
+        assert data == {"result": 3, "price_paid": 2, "owner": "writer"}, counted
+        assert exchange(place, "invoke", "counter", "who", "--as", "reader").out == "reader\n"
+        looped = exchange(place, "invoke", "counter", "loop", "--as", "reader", "--json").object()
+        assert looped["error_code"] == "rate_limited", looped
+        assert exchange(place, "invoke", "counter", "who", "--as", "reader").code == 1
+        shown = exchange(place, "principal", "show", "reader", "--json").object()
+        cpu = shown["cpu"]
+        assert isinstance(cpu, dict)
+        assert float(str(cpu["used_s"])) >= 0.2
+        assert shown["scrip"] == 6, "what failed cost no scrip"
+        (logged, *_) = [
+            json.loads(line)
+            for line in exchange(place, "log", "--artifact", "counter", "--json").out.splitlines()
+        ][1:]
+        assert logged["sandbox"] == "bubblewrap+seccomp"

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from runward.config.exchange import ExchangeRules
@@ -9,7 +10,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.asking import Given, Question
 from runward.handlers.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.exchange import act, create, mint
-from runward.handlers.exchange.effects import KeepArtifact, KeepPrincipal, Post, RecordAction
+from runward.handlers.exchange.effects import KeepArtifact, KeepPrincipal, Post, RecordAction, UseCpu
 from runward.handlers.exchange.events import (
     ActionRequested,
     IntentMade,
@@ -20,11 +21,15 @@ from runward.handlers.exchange.facts import (
     MINT,
     SCRIP,
     BalanceOf,
+    CpuUsedBy,
     ExchangeRulesNow,
+    Executed,
+    ExecutionOf,
     Existing,
     ExistingInExchange,
     Principal,
     PrincipalOf,
+    Running,
     SharedArtifact,
     SharedArtifactOf,
 )
@@ -40,6 +45,11 @@ class Exchange:
     balances: Counter[tuple[str, str]] = field(default_factory=Counter)
     actions: list[RecordAction] = field(default_factory=list)
     number: int = 0
+    cpu: list[tuple[str, float, float]] = field(default_factory=list)
+    asked: list[ExecutionOf] = field(default_factory=list)
+    execute: Callable[[ExecutionOf], Running | Executed] = lambda asked: Executed(
+        None, 1, None, 0.5, "a sandbox"
+    )
 
     def create(self, name: str, scrip: int = 0, **further: object) -> None:
         """A person creates a principal. Raises `AssertionError` if it is refused."""
@@ -111,6 +121,11 @@ class Exchange:
                 return self.balances[account, resource]
             case ExchangeRulesNow():
                 return self.rules
+            case CpuUsedBy(principal=name, since=since):
+                return tuple((at, used) for who, at, used in self.cpu if who == name and at > since)
+            case ExecutionOf():
+                self.asked.append(question)
+                return self.execute(question)
             case ExistingInExchange():
                 bare = [each._replace(content="", code="") for _, each in sorted(self.artifacts.items())]
                 scrip = {
@@ -135,6 +150,8 @@ class Exchange:
                 self.balances[giver, resource] -= amount
                 self.balances[taker, resource] += amount
                 assert giver == MINT or self.balances[giver, resource] >= 0
+            case UseCpu(principal=name, at=at, seconds=seconds):
+                self.cpu.append((name, at, seconds))
             case RecordAction():
                 self.actions.append(effect)
             case Emit() | Explain():
