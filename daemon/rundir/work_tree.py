@@ -115,13 +115,22 @@ def _run(arguments: tuple[str, ...], cwd: str, where: dict[str, str], deadline: 
         if len(said) > _MOST_SAID:
             os.killpg(process.pid, signal.SIGKILL)
     finally:
-        process.stdout.close()
-        code = process.wait()
         timer.cancel()
-        timer.join()
+        timer.join()  # it kills nobody once the process is waited for
+        process.stdout.close()
+        code = _end_of(process, deadline)
     if code != 0:
         raise _NotTold
     return said.decode(errors="replace")
+
+
+def _end_of(process: subprocess.Popen[bytes], deadline: float) -> int:
+    """The exit code of a process; one that outlasts the deadline is killed."""
+    try:
+        return process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.wait()
 
 
 def _environment(where: dict[str, str]) -> dict[str, str]:

@@ -142,7 +142,7 @@ def test_a_repository_whose_configuration_runs_programs_runs_none(tree: Path, tm
 def test_git_that_takes_too_long_or_says_too_much_tells_nothing(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for script in ("exec sleep 60", "exec yes"):
+    for script in ("exec sleep 60", "exec yes", "exec >&-; exec sleep 60"):
         (tmp_path / "git").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "git").chmod(0o700)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
