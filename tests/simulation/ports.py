@@ -51,11 +51,6 @@ class SimulatedClock:
         """Whether anybody ever set it."""
         return self._steps > 0
 
-    @property
-    def behind(self) -> float:
-        """The seconds by which it was set back all in all; negative where it was set ahead."""
-        return _EPOCH - self.offset
-
     def step(self, seconds: float) -> None:
         self.offset += seconds
         self._steps += 1
