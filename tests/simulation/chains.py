@@ -218,7 +218,8 @@ class Chains:
             self._universe.timeline.after(
                 self._dice.uniform(0.0, 40.0), lambda: self._answer(people, looks=6)
             )
-        event = EventOccurred(people.uuid(), now, ASKED, "some", fields)
+        fields["which"] = which = people.uuid()
+        event = EventOccurred(which, now, ASKED, "some", fields)
         people.request(event)
         if kind > 0.7:
             self._universe.tally.reached["an event that was told twice"] += 1
@@ -295,7 +296,7 @@ class Chains:
         for run, cause in peek("select id, cause from chain_runs where chain = 'composite'"):
             self._universe.tally.reached[f"a run of {kind}"] += 1
             events = json.loads(str(cause))["events"]
-            used.update(str(each["event_id"]) for each in events)
+            used.update(str(each["fields"]["which"]) for each in events)
             wanted = [bool(each["fields"]["wanted"]) for each in events]
             right = {
                 "all_of": sorted(wanted) == [False, True],
