@@ -44,6 +44,8 @@ class SimulatedClock:
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self.offset = _EPOCH
+        self.offsets = [_EPOCH]
+        """What it ever was ahead of the timeline."""
         self._steps = 0
 
     @property
@@ -53,6 +55,7 @@ class SimulatedClock:
 
     def step(self, seconds: float) -> None:
         self.offset += seconds
+        self.offsets.append(self.offset)
         self._steps += 1
 
     def now(self) -> float:

@@ -8,16 +8,19 @@ if TYPE_CHECKING:
     from tests.simulation.universe import Universe
 
 _TIMERS: Final = (
-    "select key, type, payload ->> 'due' - payload ->> 'at', hash from events"
+    "select key, type, payload ->> 'due' - payload ->> 'at', hash, payload ->> 'at' from events"
     " where type in ('TimerSet', 'TimerRang') and not (payload ->> 'subject' glob 'schedule:*')"
 )
+
+FROZEN: Final = 120.0
+"""Seconds on the timeline for which a daemon may be frozen after it decided, and before that is in the store."""
 
 FAULT: Final = 0.5
 """Seconds by which a timer may ring too early: a smaller step is no step."""
 
 
 class _Set(NamedTuple):
-    """A timer for `seconds` that was set after the look at `since` on the timeline, in that boot of the machine."""
+    """A timer for `seconds` that was set after `since` on the timeline, in that boot of the machine."""
 
     hash: str
     since: float
@@ -39,11 +42,11 @@ class Timers:
         universe = self._universe
         now, boot = universe.timeline.time, universe.table.boot
         found = {str(row[0]): row for row in universe.peek(_TIMERS)}
-        for key, (_, kind, seconds, digest) in found.items():
+        for key, (_, kind, seconds, digest, at) in found.items():
             known = self._set.get(key)
             if kind == "TimerSet" and (known is None or known.hash != digest):
-                self._set[key] = _Set(str(digest), self._looked_at, float(seconds), boot)
-        for key, (_, kind, _, digest) in found.items():
+                self._set[key] = _Set(str(digest), self._decided_at(float(at)), float(seconds), boot)
+        for key, (_, kind, _, digest, _) in found.items():
             if kind != "TimerRang" or str(digest) in self._rang:
                 continue
             self._rang.add(str(digest))
@@ -57,6 +60,12 @@ class Timers:
                     f"{key} after {now - timer.since:.1f} s at most, and it was set for {timer.seconds:g} s"
                 )
         self.looked()
+
+    def _decided_at(self, at: float) -> float:
+        """When that was on the timeline at the earliest, by any clock that there was; not after the last look."""
+        times = [at - offset for offset in self._universe.clock.offsets]
+        before = self._looked_at
+        return min([before, *(each for each in times if before - FROZEN < each)])
 
     def looked(self) -> None:
         """Nothing is there that was not there before."""
