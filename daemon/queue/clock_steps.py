@@ -62,7 +62,7 @@ class ClockSteps:
         if ahead is None or at is None:
             self.ahead = current
         elif boot == self._store.boot_id != "":
-            self.ahead = as_float(ahead)
+            self.ahead, self._noted_at = as_float(ahead), as_float(at)
         else:
             self.ahead = current + max(0.0, as_float(at) - now)
 
