@@ -10,7 +10,6 @@ from runward.handlers.effects import Effects, Emit
 from runward.handlers.facts import Session
 from runward.handlers.invocations.effects import EndInvocation, EndStatus
 from runward.handlers.invocations.facts import Invocation, InvocationOf
-from runward.handlers.layouts import native
 from runward.handlers.sessions.announced import outcome_among, verdict_among
 
 COMPLETED: Final = "invocation.completed"
@@ -37,12 +36,9 @@ def completed(
 
 
 def with_session(session: Session, judged: Effects, outcomes: Effects) -> Asking[Effects]:
-    """What the verdict on a session, which is among `judged`, means for the invocation that it was ordered for.
-
-    After a restore its directory may be seen before its order is recorded again: then the session does not name it.
-    """
+    """What the verdict on a session, which is among `judged`, means for the invocation that it was ordered for."""
     verdict = verdict_among(judged)
-    if session.layout != native.LAYOUT or verdict is None or verdict.status == "running":
+    if session.invocation_id is None or verdict is None or verdict.status == "running":
         return ()
     invocation = yield from ask(InvocationOf(session.key))
     if invocation is None:
