@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.simulation import backups, chaos, errands, mishaps
+from tests.simulation import backups, chaos, errands
 from tests.simulation.broken import Broken
 from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.virtual_time import GoingInCircles
@@ -21,7 +21,6 @@ from runward.daemon.ports.session_reads import NOTHING_READ
 from runward.daemon.queue.queue import Queue
 from runward.daemon.rundir import comparing, journals
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables import cancellations, jobs, journal_lines
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker import following, places
@@ -29,7 +28,6 @@ from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import Outbox
 from runward.daemon.worker.remembered import load_remembered
 from runward.daemon.world import files
-from runward.handlers.chains.effects import ReleaseEvents
 from runward.handlers.contracts import hashes
 from runward.handlers.contracts.artifact_facts import Produced
 from runward.handlers.contracts.file_hashes import FileHash
@@ -273,17 +271,6 @@ def without_looking_where_a_launched_run_lies(patch: pytest.MonkeyPatch) -> None
     )
 
 
-def without_moving_timers(patch: pytest.MonkeyPatch) -> None:
-    """A step of the clock is noted, and what waits stays where it was."""
-    patch.setattr(tables, "MOVED_BY_STEPS", ())
-    patch.setattr(mishaps, "STEPS", (-86400.0, 86400.0))
-
-
-def without_letting_go_of_events(patch: pytest.MonkeyPatch) -> None:
-    """What fired a composite trigger still counts for the next time."""
-    patch.setitem(tables.APPLIERS, ReleaseEvents, lambda batch, job, effect: None)
-
-
 LATE: Final = pytest.mark.prove
 """On guards whose absence shows in no early history."""
 
@@ -316,8 +303,6 @@ LATE: Final = pytest.mark.prove
         without_making_journals,
         without_leaving_the_contract_to_the_launcher,
         pytest.param(without_looking_where_a_launched_run_lies, marks=LATE),
-        pytest.param(without_moving_timers, marks=LATE),
-        pytest.param(without_letting_go_of_events, marks=LATE),
     ],
 )
 def test_a_history_breaks_a_law(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
