@@ -1,4 +1,4 @@
-"""What running code asks of the daemon: each call is checked and bounded before anyone answers it.
+"""What running code asks of the daemon: each call is checked and bounded before it is answered.
 
 A call is a line of the worker's pipe: `{"call": number, "name": text, "args": [...]}`. Its answer is one line, too:
 `{"value": ...}`, or `{"error": text}`, which the code gets as a `ValueError`. The code may have written the line itself:
@@ -101,7 +101,7 @@ CALLS: Final[Mapping[str, tuple[tuple[str, _Check], ...]]] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""What code may ask, with its arguments. Amounts are whoever's who answers: a wrong one has an answer of its own."""
+"""What code may ask, with its arguments. Amounts are not checked here: a wrong amount has an answer of its own."""
 
 
 class Calls:
@@ -113,7 +113,7 @@ class Calls:
         self._exchanged = 0
 
     def reply(self, line: bytes, left_s: float) -> bytes:
-        """The line that answers this one. Raises `EndExecution` where the code asks too much, or no call of ours."""
+        """The line that answers this one. Raises `EndExecution` where the code asks too much or forged the line."""
         self._number += 1
         if self._number > MOST_CALLS:
             raise EndExecution("output_limit", f"the code asked the daemon more than {MOST_CALLS} times")

@@ -311,7 +311,7 @@ class Worker:
         stdin.close()
 
     def _hear(self, bounds: _Bounds, calls: Calls | None) -> tuple[bool, bytes, _End]:
-        """Whether foreign code began, the first line that is no call or what is there of it, and why no more was heard."""
+        """Whether foreign code began, the first line that isn't a call, or what is there of it, and why no more was heard."""
         stdout = self._process.stdout
         assert stdout is not None
         said = bytearray()

@@ -187,7 +187,7 @@ ASKING: Final = tuple(
     for attempt in (
         _gets("looks for descriptors while it may ask", "[each for each in range(64) if tried(os.fstat, each) != 'OSError']", [0, 1]),
         _gets("asks as another artifact", "tried(lambda: get_balance('bank'))", "TypeError"),
-        _gets("names what no id is", "[tried(kernel_state.get_balance, each) for each in ('', 'x' * 129, 'a\\n', 5, None, [])]", ["ValueError"] * 6),
+        _gets("gives ids that are invalid", "[tried(kernel_state.get_balance, each) for each in ('', 'x' * 129, 'a\\n', 5, None, [])]", ["ValueError"] * 6),
         _gets("asks with depth without end", "[tried(pay, 'x', __import__('functools').reduce(lambda all, _: [all], range(900), 1)), get_balance()]", ["ValueError", 7]),
         _gets("asks with a number without end", "[tried(pay, 'x', 1 << 90), get_balance()]", ["ValueError", 7]),
         _gets("asks from many threads at once", "(lambda got: [[each.start() for each in got], [each.join() for each in got], get_balance()][2])([threading.Thread(target=get_balance) for _ in range(20)])", 7),

@@ -1,4 +1,4 @@
-"""What running code asks of the daemon: what reaches whoever answers, and what the code gets."""
+"""What running code asks of the daemon: what reaches the function that answers, and what the code gets."""
 
 import json
 import time
@@ -105,7 +105,7 @@ def test_code_knows_its_dependencies_and_no_others(sandbox: None) -> None:
     assert execute(source, [], USUAL, answer=Scripted(), dependencies=["b"]).code == "runtime_error"
 
 
-def test_code_that_nobody_answers_has_no_such_names(sandbox: None) -> None:
+def test_code_that_may_not_ask_has_no_such_names(sandbox: None) -> None:
     names = ("get_balance", "pay", "invoke", "context", "kernel_state", "kernel_actions")
     source = f"def run(): return [name for name in {names} if name in globals()]"
     assert execute(source, [], USUAL).result == []
@@ -141,7 +141,7 @@ def test_code_can_not_catch_its_end_and_is_measured(sandbox: None) -> None:
     assert ended.cpu_s > 0.005
 
 
-def test_a_mistake_of_the_one_who_answers_is_raised_and_leaves_no_process(sandbox: None) -> None:
+def test_an_error_of_the_function_that_answers_is_raised_and_leaves_no_process(sandbox: None) -> None:
     def fail(call: Call) -> JsonValue:
         raise LookupError("ours")
 
@@ -219,7 +219,7 @@ def test_a_worker_is_used_once(sandbox: None) -> None:
         (b'{"call": 1, ' + b"[" * 100000, "the call "),
     ],
 )  # fmt: skip
-def test_a_call_with_a_wrong_value_is_refused_and_nobody_is_asked(said: bytes, error: str) -> None:
+def test_a_call_with_a_wrong_value_is_refused_before_it_is_answered(said: bytes, error: str) -> None:
     scripted = Scripted()
     reply = json.loads(Calls(scripted).reply(said, 1.0))
     assert list(reply) == ["error"]
