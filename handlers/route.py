@@ -93,7 +93,7 @@ BUNDLES: Final = f"{BACKGROUND}bundle:"
 """How the lanes begin in which the bundles of attempts are written."""
 
 TIMERS: Final = "timer:"
-"""How the lanes begin whose jobs measure how long something took: they look again where the clock was set back."""
+"""How the lanes begin whose jobs wait until some time has passed, whatever the wall clock does."""
 
 SCHEDULED: Final = f"{TIMERS}{SCHEDULE}"
 """How the lanes begin in which the next time of a chain's schedule is waited for."""

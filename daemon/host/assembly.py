@@ -33,6 +33,7 @@ from runward.daemon.worker.answering import (
 )
 from runward.daemon.worker.background import Background
 from runward.daemon.worker.bundles import Bundles
+from runward.daemon.worker.chain_head import ChainHead
 from runward.daemon.worker.changed_files import ChangedFiles
 from runward.daemon.worker.clock_trust import ClockTrust
 from runward.daemon.worker.comparison import Comparison
@@ -161,6 +162,7 @@ class Assembly:
             self.intents,
             self.pruner,
             self.packer,
+            ChainHead(store, world.clock, log),
         )
         self.alarm = make_alarm(self._due)
         self.queue.wake_foreground = self.wake

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners 
     from runward.handlers.bundle.calls import Told
     from runward.handlers.bundle.facts import NoDraft
     from runward.handlers.bundle.part import Part
+    from runward.handlers.bundle.work_tree import WorkTree
     from runward.handlers.facts import EarlyLegs, LegsBefore
     from runward.handlers.layouts.places import Shape
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
@@ -170,6 +171,10 @@ class Files(Protocol):
     def compare(
         self, directory: str, name: str, lines: Sequence[StandingLines]
     ) -> Compared | Gone | Unreadable: ...
+
+    def work_tree(self, cwd: str, since: float) -> WorkTree | None:
+        """What changed since then in the git work tree around a directory; None without one, or if git doesn't say."""
+        ...
 
     def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
         """What a session's files tell of its calls, in order. Raises `Halted` where `go_on` says no."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.store.tables.shared_artifacts import WHOLE, artifact_of
+from runward.daemon.store.artifact_rows import WHOLE, artifact_of
 from runward.handlers.exchange.facts import MINT, SCRIP, SharedArtifact
 
 
@@ -221,6 +221,11 @@ def actions_waiting(connection: sqlite3.Connection) -> int:
         "select count(*) from jobs where handler = 'exchange/act' and state in ('waiting', 'running')"
     ).fetchone()
     return int(row[0])
+
+
+def has_principals(connection: sqlite3.Connection) -> bool:
+    """Whether the exchange is used."""
+    return connection.execute("select 1 from principals limit 1").fetchone() is not None
 
 
 def broken_dependencies(connection: sqlite3.Connection, artifact: SharedArtifact) -> list[str]:

@@ -16,7 +16,7 @@ from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.deciding import Answers
 from runward.daemon.worker.executions import Executions, no_sandbox
 from runward.daemon.worker.notices import NOBODY, Messenger
-from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft
+from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft, WorkTreeOf
 from runward.handlers.chains.facts import ChainNamed, ListenersTo, StepsAtOnce
 from runward.handlers.exchange.facts import ExchangeRulesNow, Executed, ExecutionOf, Running
 from runward.handlers.facts import (
@@ -181,6 +181,7 @@ def answers_of_the_world(
     answers.at_once(RecipientsOf, lambda asked: messenger.recipients(asked.kind))
     answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path, asked.named))
     answers.at_once(BundleRulesOf, bundled)
+    answers.at_once(WorkTreeOf, lambda asked: files.work_tree(asked.cwd, asked.since))
     answers.at_once(DraftOf, drafted)
     answers.at_once(ExchangeRulesNow, lambda asked: exchange())
     answers.at_once(ExecutionOf, executed)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVar
 
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Halted
-from runward.daemon.store.tables.jobs import Job, JobResult
+from runward.daemon.store.tables.jobs import Job, JobResult, put_back
 from runward.daemon.store.tables.table import Fold
 from runward.handlers import route
 from runward.handlers.asking import Given, NotYet, Question, TryLater
@@ -308,11 +308,6 @@ class _Batch:
         self._results[result.job.id] = result
         lane.jobs.popleft()
         lane.handler = lane.question = None
-
-
-def put_back(job: Job) -> JobResult:
-    """The result of a claimed job that was not come to: it waits again, and wasn't tried."""
-    return JobResult(job._replace(tries=job.tries - 1), "waiting")
 
 
 class LoopOfEvents(RuntimeError):

@@ -36,9 +36,11 @@ from runward.daemon.rundir.opening import unreadable
 from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
 from runward.daemon.rundir.session_calls import told_by
 from runward.daemon.rundir.session_looking import look_at_session
+from runward.daemon.rundir.work_tree import work_tree_since
 from runward.handlers.bundle.calls import Told
 from runward.handlers.bundle.facts import NoDraft
 from runward.handlers.bundle.part import Part
+from runward.handlers.bundle.work_tree import WorkTree
 from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
 from runward.handlers.contracts.file_hashes import RootHashes
 from runward.handlers.facts import EarlyLegs, LegsBefore
@@ -186,6 +188,9 @@ class RealFiles:
             except OSError as error:
                 return unreadable(error)
         return self._unless_away(directory, compare(self._place(directory), name, lines))
+
+    def work_tree(self, cwd: str, since: float) -> WorkTree | None:
+        return work_tree_since(cwd, since)
 
     def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
         return told_by(layout, path, go_on)

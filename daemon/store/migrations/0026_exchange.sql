@@ -13,7 +13,7 @@ create table principals (
 create table contents (
     hash text primary key not null,         -- sha256 of the text
     content text not null
-) strict, without rowid;
+) strict;
 
 create table shared_artifacts (
     id text primary key not null,
@@ -46,7 +46,7 @@ create table artifact_versions (
     content text not null references contents (hash),
     code text not null references contents (hash),
     primary key (id, version)
-) strict, without rowid;
+) strict;
 
 create table ledger_entries (
     seq integer primary key,
@@ -66,7 +66,7 @@ create table balances (
     resource text not null,
     amount integer not null check (amount >= 0 or account = 'mint'),
     primary key (account, resource)
-) strict, without rowid;
+) strict;
 
 -- Each entry moves what it says; nothing else does.
 create trigger ledger_entries_move after insert on ledger_entries begin

@@ -84,6 +84,9 @@ ANSWERS: Final[Mapping[type[Question[Any]], Answerer]] = {
 FOLDS: Final[Mapping[type[Effect], tuple[Fold, ...]]] = {
     kind: folds for table in TABLES for kind, folds in table.folds.items()
 }
+MOVED_BY_STEPS: Final = tuple(sql for table in TABLES for sql in table.moved_by_steps)
+"""What a step of the wall clock moves."""
+
 GO_WITH_SESSION: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_session)
 GO_WITH_EVENT: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_event)
 GO_WITH_CHAIN_RUN: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_chain_run)
