@@ -34,6 +34,7 @@ def sandboxed(executor: Callable[[], Executor], state: Path) -> Execute:
                 {"caller_id": asked.caller},
                 asked.cpu_s,
                 lambda call: _answer(connection, asked.artifact, call),
+                asked.dependencies,
             )
         why = ended.error if ended.fix is None else f"{ended.error}; {ended.fix}"
         return Executed(ended.code, ended.result, why, round(ended.cpu_s, 6), ended.sandbox)
