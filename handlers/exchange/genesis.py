@@ -109,7 +109,7 @@ def _get(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
     artifact = genesis_artifact(name) or (yield from accounts.artifact(name))
     if artifact is None:
         raise Refused("not_found", f"there is no artifact {name}")
-    return _described(artifact, caller)
+    return metadata_of(artifact)
 
 
 def _listing(wanted: Callable[[SharedArtifact, str], bool], arguments: int) -> Method:
@@ -117,17 +117,10 @@ def _listing(wanted: Callable[[SharedArtifact, str], bool], arguments: int) -> M
         text = _texts(args, arguments)[0] if arguments else ""
         existing = yield from ask(ExistingInExchange())
         return [
-            _described(each, caller)
-            for each in existing.artifacts
-            if each.deleted_at is None and wanted(each, text)
+            metadata_of(each) for each in existing.artifacts if each.deleted_at is None and wanted(each, text)
         ]
 
     return listed
-
-
-def _described(artifact: SharedArtifact, caller: str) -> JsonValue:
-    """An artifact without what its price is for."""
-    return metadata_of(artifact)
 
 
 def _is_found(artifact: SharedArtifact, text: str) -> bool:
