@@ -5,7 +5,7 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, ask
-from runward.handlers.exchange.accounts import Accounts, principal_artifact, why_no_principal
+from runward.handlers.exchange.accounts import Accounts, why_no_principal
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.artifacts import metadata_of, transfer
 from runward.handlers.exchange.facts import (
@@ -13,10 +13,8 @@ from runward.handlers.exchange.facts import (
     SCRIP,
     SYSTEM,
     ExistingInExchange,
-    Principal,
     SharedArtifact,
 )
-from runward.handlers.exchange.intent import why_no_id
 
 Arguments = tuple[JsonValue, ...]
 Method = Callable[[Accounts, str, Arguments], Asking[JsonValue]]
@@ -93,15 +91,13 @@ def _spawn_principal(accounts: Accounts, caller: str, args: Arguments) -> Asking
 
 def create_principal(accounts: Accounts, name: str, owner: str) -> Asking[None]:
     """A principal with the default quotas and no scrip. Raises `Refused`."""
-    why = why_no_id(name) or why_no_principal(name)
+    why = why_no_principal(name)
     if why is not None:
-        raise Refused("invalid_argument", f"{name!r} can't be a principal: {why}")
+        raise Refused("invalid_argument", f"{name!r} can't be a principal: it {why}")
     artifact = yield from accounts.artifact(name)
     if (yield from accounts.principal(name)) is not None or artifact is not None:
         raise Refused("invalid_argument", f"there is a {name} already")
-    rules = yield from accounts.rules()
-    principal = Principal(name, accounts.at, (), rules.disk_quota, 0, rules.cpu_seconds)
-    yield from accounts.create_principal(principal, principal_artifact(name, owner, accounts.at))
+    yield from accounts.create_default(name, owner)
 
 
 def _get(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:

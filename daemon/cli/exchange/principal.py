@@ -28,7 +28,6 @@ from runward.handlers.event_kinds import Request
 from runward.handlers.exchange.accounts import why_no_principal
 from runward.handlers.exchange.events import MintRequested, PrincipalCreateRequested
 from runward.handlers.exchange.facts import MILLIONTHS, SCRIP
-from runward.handlers.exchange.intent import why_no_id
 
 _NO_LIMIT = "none"
 
@@ -48,7 +47,7 @@ def principal() -> None:
 @click.option(
     "--owner", metavar="P", shell_complete=completing.principals, help="Who owns it. Default: itself."
 )
-@click.option("--scrip", type=click.IntRange(min=0), default=0, metavar="N", help="What it begins with.")
+@click.option("--scrip", type=click.IntRange(0, 1 << 53), default=0, metavar="N", help="What it begins with.")
 @click.option("--disk", metavar="SIZE", help="Its disk quota (10KB). Default: as the settings say.")
 @click.option(
     "--cpu",
@@ -88,9 +87,9 @@ def create(
     Example:
       runward exchange principal create writer --scrip 100 --disk 10MB
     """
-    why = why_no_id(name)
-    if why is not None or why_no_principal(name) is not None:
-        fail(f"{name!r} can't be a principal: {why or why_no_principal(name)}", WRONG_USAGE)
+    why = why_no_principal(name)
+    if why is not None:
+        fail(f"{name!r} can't be a principal: it {why}", WRONG_USAGE)
     quota = None if disk is None else size_of(disk)
     if disk is not None and quota is None:
         fail(f"--disk is not a size: {disk!r}; write a whole number with its unit, as in 10KB", WRONG_USAGE)
