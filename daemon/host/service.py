@@ -182,7 +182,7 @@ def _world(
         messenger,
         declarer.bundled,
         declarer.exchange,
-        sandboxed(declarer.executor),
+        sandboxed(declarer.executor, state),
         troubles,
         http,
         directories=inotify.directories,

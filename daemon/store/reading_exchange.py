@@ -185,6 +185,15 @@ def wrong_balances(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"the balances of {resource} add up to {total}"
 
 
+def balance(connection: sqlite3.Connection, account: str, resource: str) -> float:
+    """What an account holds: units of scrip, or of another resource."""
+    row = connection.execute(
+        "select amount from balances where account = ? and resource = ?", (account, resource)
+    ).fetchone()
+    amount = 0 if row is None else int(row[0])
+    return amount if resource == SCRIP else amount / 1_000_000
+
+
 def cpu_used(connection: sqlite3.Connection, name: str, since: float) -> float:
     """The seconds of CPU time that a principal used since a moment (Unix seconds)."""
     row = connection.execute(

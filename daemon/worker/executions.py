@@ -4,14 +4,12 @@ An action asks as often as it likes; the first time its code begins. What ended 
 daemon that dies forgets it, and its successor has the code run again.
 """
 
-import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from runward.config.json_value import JsonValue
 from runward.daemon.worker.reactions import Done
 from runward.handlers.exchange.effects import RecordAction
 from runward.handlers.exchange.facts import Executed, ExecutionOf, Running
@@ -19,13 +17,11 @@ from runward.handlers.exchange.facts import Executed, ExecutionOf, Running
 AT_ONCE: Final = 2
 """Pieces of code that run at the same time."""
 
-Execute: TypeAlias = Callable[[str, str, Sequence[JsonValue], str, float | None], Executed]
-"""Runs a function of code with these arguments for a caller, for at most so many seconds of CPU time. Blocks."""
+Execute: TypeAlias = Callable[[ExecutionOf], Executed]
+"""Runs what is asked for to its end. Blocks."""
 
 
-def no_sandbox(
-    code: str, function: str, args: Sequence[JsonValue], caller: str, cpu_s: float | None
-) -> Executed:
+def no_sandbox(asked: ExecutionOf) -> Executed:
     """What becomes of code where there is nothing to run it in."""
     return Executed("not_configured", None, "nothing runs code here", 0.0, None)
 
@@ -69,8 +65,7 @@ class Executions:
 
     def _run(self, asked: ExecutionOf, piece: _Piece) -> None:
         try:
-            args: list[JsonValue] = json.loads(asked.args)
-            ended = self.execute(asked.code, asked.function, args, asked.caller, asked.cpu_s)
+            ended = self.execute(asked)
         except Exception as error:  # noqa: BLE001 - a mistake of ours is this action's result, and harms no other
             ended = Executed("internal_error", None, f"{type(error).__name__}: {error}", 0.0, None)
         with self._lock:

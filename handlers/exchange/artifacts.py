@@ -37,6 +37,12 @@ def artifact_to_json(artifact: SharedArtifact) -> dict[str, JsonValue]:
     }
 
 
+def metadata_of(artifact: SharedArtifact) -> dict[str, JsonValue]:
+    """An artifact without content and code, which only a read returns; of a deleted one its tombstone."""
+    told = tombstone(artifact) if artifact.deleted_at is not None else artifact_to_json(artifact)
+    return {key: value for key, value in told.items() if key not in ("content", "code")}
+
+
 def tombstone(artifact: SharedArtifact) -> dict[str, JsonValue]:
     """What everyone may read of a deleted artifact."""
     return {

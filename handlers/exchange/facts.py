@@ -131,6 +131,7 @@ class ExecutionOf(Question["Running | Executed"]):
     args: str
     caller: str
     cpu_s: float | None
+    dependencies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, ask
 from runward.handlers.exchange.accounts import Accounts, principal_artifact, why_no_principal
 from runward.handlers.exchange.action_result import Refused
-from runward.handlers.exchange.artifacts import artifact_to_json, transfer
+from runward.handlers.exchange.artifacts import metadata_of, transfer
 from runward.handlers.exchange.facts import (
     GENESIS,
     SCRIP,
@@ -127,8 +127,7 @@ def _listing(wanted: Callable[[SharedArtifact, str], bool], arguments: int) -> M
 
 def _described(artifact: SharedArtifact, caller: str) -> JsonValue:
     """An artifact without what its price is for."""
-    told = artifact_to_json(artifact)
-    return {key: value for key, value in told.items() if key not in ("content", "code")}
+    return metadata_of(artifact)
 
 
 def _is_found(artifact: SharedArtifact, text: str) -> bool:

@@ -80,6 +80,7 @@ def _execute(
             to_json(intent.args).decode(),
             who,
             left,
+            artifact.depends_on,
         )
     )
     if isinstance(ended, Running):

@@ -15,7 +15,7 @@ from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import ago, complain, fail, print_json, print_table, safe, size
 from runward.daemon.store.reading_exchange import broken_dependencies, shared_artifact, shared_artifacts
-from runward.handlers.exchange.artifacts import artifact_to_json, tombstone
+from runward.handlers.exchange.artifacts import metadata_of
 from runward.handlers.exchange.facts import SharedArtifact
 from runward.handlers.exchange.genesis import METHODS, genesis_artifact
 
@@ -70,10 +70,9 @@ def list_artifacts(
 
 def described(found: SharedArtifact, broken: list[str]) -> dict[str, JsonValue]:
     """An artifact as everyone may see it: without content and code, which only a read returns."""
-    told = tombstone(found) if found.deleted_at is not None else artifact_to_json(found)
     methods: list[JsonValue] = [*sorted(METHODS.get(found.id, {}))]
     return {
-        **{key: value for key, value in told.items() if key not in ("content", "code")},
+        **metadata_of(found),
         "genesis_methods": methods or None,
         "broken_dependencies": list(broken),
         "is_principal": found.has_standing,

@@ -176,6 +176,14 @@ def run(text):
 def who():
     return caller_id
 
+def look():
+    note = kernel_state.get_artifact_metadata("counter")
+    return [get_balance(), kernel_state.get_balance("writer"), kernel_state.list_artifacts_by_owner("writer"),
+            "code" in note, note["version"], kernel_state.get_artifact_metadata("nothing")]
+
+def steal():
+    pay("writer", 1)
+
 def loop():
     while True:
         pass
@@ -198,13 +206,17 @@ def test_code_is_run_in_the_sandbox_and_paid_for(place: Place) -> None:
         exchange(place, "principal", "create", "reader", "--scrip", "10", "--cpu", "0.3")
         written = exchange(
             place, "artifact", "write", "counter", "--as", "writer", "--code-file", "counter.py", "--executable",
-            *("--price", "2", "--interface", '{"methods": ["who", "loop"]}'),
+            *("--price", "2", "--interface", '{"methods": ["who", "loop", "look", "steal"]}'),
         )  # fmt: skip
         assert written.code == 0, written
         counted = exchange(place, "invoke", "counter", "--as", "reader", "three short words", "--json")
         data = counted.object()["data"]
         assert data == {"result": 3, "price_paid": 2, "owner": "writer"}, counted
         assert exchange(place, "invoke", "counter", "who", "--as", "reader").out == "reader\n"
+        seen = json.loads(exchange(place, "invoke", "counter", "look", "--as", "writer").out)
+        assert seen == [0, 4, ["counter", "writer"], False, 1, None]
+        stolen = exchange(place, "invoke", "counter", "steal", "--as", "writer", "--json").object()
+        assert (stolen["error_code"], "not built yet" in str(stolen["message"])) == ("runtime_error", True)
         looped = exchange(place, "invoke", "counter", "loop", "--as", "reader", "--json").object()
         assert looped["error_code"] == "rate_limited", looped
         assert exchange(place, "invoke", "counter", "who", "--as", "reader").code == 1

@@ -265,6 +265,23 @@ async def test_only_so_many_intents_of_a_run_wait_and_others_get_their_turn(tmp_
         assert int(str(first[0])) <= 22, "it did not wait for all of the other's"
 
 
+@pytest.mark.prove
+@pytest.mark.timeout(400)
+async def test_a_hundred_thousand_intents_have_their_results(tmp_path: Path) -> None:
+    count = 100_000
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        busy, other = begin(tmp_path, "busy", "busy"), begin(tmp_path, "other", "other")
+        append(busy, *['{"action_type":"noop"}\n'] * count)
+        append(other, write("x", "y"))
+        await settle(running)
+        while (await running.rows("select count(*) from actions"))[0] != (count + 1,):
+            for each in running.supervisor.assembly.intents._reading.values():
+                each.retry_at = 0.0
+            await settle(running)
+        assert [number for number, _ in told(busy)] == list(range(1, count + 1))
+        assert told(other) == [(1, True)]
+
+
 async def test_a_file_that_was_rewritten_is_a_problem_and_read_no_further(tmp_path: Path) -> None:
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         run = begin(tmp_path, "run")
