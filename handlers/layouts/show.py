@@ -147,4 +147,4 @@ def _start_calls(_name: str, _state: JsonValue) -> CallReader:
     return _NoCalls()
 
 
-CALLS: Final = CallLayout(_start_calls)
+CALLS: Final = CallLayout(_start_calls, documents=(META,))
