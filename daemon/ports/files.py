@@ -31,6 +31,7 @@ from runward.daemon.ports.journals import (
     StandingLines,
 )
 from runward.daemon.ports.processes import RunPlace
+from runward.handlers.shows.facts import PlayFiles
 
 
 class Standing(NamedTuple):
@@ -139,6 +140,10 @@ class Files(Protocol):
     def outcomes(
         self, path: str, artifacts_path: str, named: Sequence[str]
     ) -> tuple[OutcomeFile, ...] | Unreadable: ...
+
+    def play_files(self, path: str) -> PlayFiles | Unreadable:
+        """What the play in this directory, and its show's, say of it."""
+        ...
 
     def outcomes_digest(self, path: str) -> str | None:
         """What tells this state of the files with outcomes in the run directory `path` from the next; None without any."""

@@ -16,15 +16,17 @@ from typing import Final, Literal
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.calls import Told as ToldCall
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, Stateless
-from runward.handlers.layouts.foreign_json import parse_time, sane_time
-from runward.handlers.layouts.foreign_values import document_object, seconds_in, text_in
+from runward.handlers.layouts.foreign_json import sane_time
+from runward.handlers.layouts.foreign_values import document_object, text_in
 from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.scanner import Complaint, Document
 from runward.handlers.layouts.transcript import Close, Heads, LogLine, Resumed, Told
+from runward.handlers.shows.meta import read_meta
 
 LAYOUT: Final = "show"
 META: Final = "_meta.json"
 VERDICT: Final = "_verdict.json"
+PLAN: Final = "_show.md"
 DOCUMENTS: Final = (META, VERDICT)
 LOGS: Final = ()
 MARKERS: Final = (META, VERDICT)
@@ -103,14 +105,8 @@ SCANNER: Final = ShowScanner(State)
 def _with_meta(state: State, content: dict[str, JsonValue] | Complaint) -> State:
     if isinstance(content, Complaint):
         return replace(state, in_meta=content)
-    began = content.get("started_at")
-    return replace(
-        state,
-        started_at=seconds_in(began) if isinstance(began, int | float) else parse_time(began),
-        agent=text_in(content.get("agent")),
-        model=text_in(content.get("model")),
-        in_meta=None,
-    )
+    said = read_meta(content)
+    return replace(state, started_at=said.started_at, agent=said.agent, model=said.model, in_meta=None)
 
 
 def _with_verdict(state: State, content: dict[str, JsonValue] | Complaint, at: float) -> State:

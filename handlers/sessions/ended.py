@@ -54,7 +54,7 @@ from runward.handlers.facts import (
 from runward.handlers.invocations.completed import with_session
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
-from runward.handlers.layouts import native
+from runward.handlers.layouts import native, show
 from runward.handlers.layouts.registry import outcome_files
 from runward.handlers.notices.addressing import notices
 from runward.handlers.outcomes.reading import ReadOutcome
@@ -63,6 +63,7 @@ from runward.handlers.outcomes.telling import told as artifacts_told
 from runward.handlers.sessions import announced, deadline
 from runward.handlers.sessions.launched import is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
+from runward.handlers.shows import recording as shows
 from runward.handlers.unreadable import Unreadable
 
 _NOT_AS_LAUNCHED: Final = (
@@ -117,6 +118,8 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         told += yield from _notices(session, judged, given.at)
         told += yield from with_session(session, judged, outcomes)
         told += yield from artifacts_told(session, outcomes, given.at)
+        if session.layout == show.LAYOUT:
+            told += yield from shows.ended(session.key, session.path, given.at)
     return (*held, *judged, *outcomes, *told)
 
 

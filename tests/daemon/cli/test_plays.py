@@ -1,6 +1,8 @@
 """A show of two plays, as a real daemon follows it from their intents to the verdicts of their gates."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,82 @@ def test_each_play_of_a_show_runs_until_its_gate_decides_and_the_verdict_is_its_
     assert "the play's gate stayed shut" in call("why", "play-2").out
 
 
+def test_a_show_shows_its_plays_their_gates_and_its_plan_and_each_play_is_an_invocation(show: Show) -> None:
+    call = show.place.call
+    show.place.daemon_once()
+    assert call("show", "list").out == "no shows\n"
+    (show.directory / "_show.md").write_text("# Plan\nFirst retry. password=hunter2hunter2\n")
+    show.play("play-1")
+    show.decide("play-1", gate_passed=True, feedback="all good")
+    second = show.play("play-2")
+    (second / "_meta.json").write_text('{"depends_on": ["play-1"], "branch": "b", "api_key": "k"}')
+    show.place.daemon_once()
+    (listed,) = call("show", "list", "--json").objects()
+    assert {key: listed[key] for key in ("topic", "play_count", "running", "passed", "failed")} == {
+        "topic": "retry-queue",
+        "play_count": 2,
+        "running": 1,
+        "passed": 1,
+        "failed": 0,
+    }
+    shown = call("show", "show", "retry-queue", "--json")
+    assert shown.object()["plan"] == "# Plan\nFirst retry. password=[redacted]\n"
+    one, two = shown.items("plays")
+    assert (one["status"], two["status"]) == ("completed", "running")
+    assert isinstance(one["gate"], dict)
+    assert (one["gate"]["passed"], one["gate"]["summary"], two["gate"]) == (True, "all good", None)
+    assert two["depends_on"] == ["play-1"]
+    assert isinstance(two["meta"], dict)
+    assert two["meta"]["further"] == {"branch": "b", "api_key": "[redacted]"}
+    text = call("show", "show", str(show.directory)).out
+    assert "play-1  completed  passed" in text
+    assert "  First retry." in text
+    assert call("show", "show", "nothing").code == 3
+
+    def invocations() -> dict[object, tuple[object, object]]:
+        found = call("invocation", "list", "--skill", "show", "--json").objects()
+        return {each["session_key"]: (each["invocation_id"], each["status"]) for each in found}
+
+    first, second_id = one["invocation_id"], two["invocation_id"]
+    assert invocations() == {FIRST: (first, "completed"), SECOND: (second_id, "running")}
+    invocation = call("invocation", "show", str(first), "--json")
+    assert invocation.object()["node_metadata"] == {
+        "topic": "retry-queue",
+        "play": "play-1",
+        "plan": "# Plan\nFirst retry. password=[redacted]\n",
+    }
+    assert [each["kind"] for each in invocation.items("artifacts")] == ["gate_verdict"]
+    show.decide("play-2", gate_passed=False)
+    show.place.daemon_once()
+    assert invocations() == {FIRST: (first, "completed"), SECOND: (second_id, "completed")}
+    assert call("session", "show", "play-2", "--json").object()["invocation_id"] == second_id
+
+
+def test_a_show_of_the_past_is_recorded_without_its_plays_data_and_pruning_takes_a_play_away(
+    show: Show,
+) -> None:
+    call = show.place.call
+    settings = show.place.directory / "runward.toml"
+    live = settings.read_text()
+    settings.write_text(live.replace('history = "live"', 'history = "record"'))
+    show.play("play-1")
+    show.decide("play-1", gate_passed=True)
+    show.place.daemon_once()
+    assert show.statuses() == {FIRST: "completed"}
+    assert call("show", "list", "--json").objects() == []
+    show.play("play-2")
+    show.place.daemon_once()
+    show.decide("play-2", gate_passed=True)
+    a_minute_ago = time.time() - 60
+    os.utime(show.directory / "play-2/_verdict.json", (a_minute_ago, a_minute_ago))
+    show.place.daemon_once()
+    assert [each["play_count"] for each in call("show", "list", "--json").objects()] == [1]
+    assert call("prune", "--older-than", "1s").code == 0
+    show.place.daemon_once()
+    assert call("show", "list", "--json").objects() == []
+    assert show.place.rows("select * from plays") == []
+
+
 def test_a_verdict_that_decides_nothing_leaves_the_play_running_and_why_says_what_is_wrong(
     show: Show,
 ) -> None:
@@ -104,7 +182,10 @@ def test_a_verdict_that_contradicts_itself_ends_the_play_without_an_outcome_and_
     show.decide("play-1", gate_passed=True, passed=False)
     place.daemon_once()
     assert show.statuses() == {FIRST: "completed"}
-    assert "_verdict.json is not a valid outcome: passed contradicts gate_passed" in place.call("why", "play-1").out
+    assert (
+        "_verdict.json is not a valid outcome: passed contradicts gate_passed"
+        in place.call("why", "play-1").out
+    )
     assert place.call("artifact", "list", "--json").objects() == []
 
 
