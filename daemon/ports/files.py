@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners 
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
     from runward.handlers.layouts.scanner import Document, Signature
     from runward.handlers.outcomes.facts import OutcomeFile
+    from runward.handlers.shows.facts import PlayFiles
 from runward.daemon.ports.journals import (
     Appended,
     Compared,
@@ -31,7 +32,6 @@ from runward.daemon.ports.journals import (
     StandingLines,
 )
 from runward.daemon.ports.processes import RunPlace
-from runward.handlers.shows.facts import PlayFiles
 
 
 class Standing(NamedTuple):
