@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "replay": ("bundle.replay", "Replays: what a session did, event by event."),
     "training": ("session.training", "Training data: the calls of sessions, with labels."),
     "invocation": ("chain.invocation", "Invocations: what was ordered, by chains and people."),
+    "show": ("session.show", "Shows: their plays, and what their gates decided."),
     "artifact": ("session.artifact", "Artifacts: the outcomes that sessions produced."),
     "outcome": ("session.outcome", "Outcomes: whether a file holds a right one."),
     "exchange": ("exchange.commands", "The exchange: what agents share, and their code."),

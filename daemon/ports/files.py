@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners 
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
     from runward.handlers.layouts.scanner import Document, Signature
     from runward.handlers.outcomes.facts import OutcomeFile
+    from runward.handlers.shows.facts import PlayFiles
 from runward.daemon.ports.journals import (
     Appended,
     Compared,
@@ -139,6 +140,10 @@ class Files(Protocol):
     def outcomes(
         self, path: str, artifacts_path: str, named: Sequence[str]
     ) -> tuple[OutcomeFile, ...] | Unreadable: ...
+
+    def play_files(self, path: str) -> PlayFiles | Unreadable:
+        """What the play in this directory, and its show's, say of it."""
+        ...
 
     def outcomes_digest(self, path: str) -> str | None:
         """What tells this state of the files with outcomes in the run directory `path` from the next; None without any."""

@@ -34,6 +34,7 @@ from runward.daemon.rundir.launcher_notes import leave_word
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.opening import unreadable
 from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
+from runward.daemon.rundir.play_files import play_files
 from runward.daemon.rundir.session_calls import told_by
 from runward.daemon.rundir.session_looking import look_at_session
 from runward.daemon.rundir.work_tree import work_tree_since
@@ -48,6 +49,7 @@ from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.scanner import Signature
 from runward.handlers.outcomes.facts import OutcomeFile
+from runward.handlers.shows.facts import PlayFiles
 from runward.handlers.unreadable import Unreadable
 
 _Found = TypeVar("_Found")
@@ -121,6 +123,9 @@ class RealFiles:
         self, path: str, artifacts_path: str, named: Sequence[str]
     ) -> tuple[OutcomeFile, ...] | Unreadable:
         return self._unless_away(path, outcomes_in(path, artifacts_path, named))
+
+    def play_files(self, path: str) -> PlayFiles | Unreadable:
+        return self._unless_away(path, play_files(path))
 
     def outcomes_digest(self, path: str) -> str | None:
         return None if self.away(path) is not None else outcomes_digest(path)

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, TryLater, ask
 from runward.handlers.facts import Session
+from runward.handlers.layouts.registry import outcome_files
 from runward.handlers.outcomes.effects import RecordArtifact
 from runward.handlers.outcomes.facts import OutcomesIn
 from runward.handlers.outcomes.reading import ReadOutcome, read_outcomes
@@ -28,12 +29,14 @@ def recorded(session: Session, at: float, named: tuple[str, ...] = ()) -> Asking
 
     Of two with one kind and name the later one counts.
     """
+    in_other_words = outcome_files(session.layout)
+    named = (*named, *in_other_words)
     found = yield from ask(OutcomesIn(session.path, session.artifacts_path, named))
     if isinstance(found, Unreadable):
         raise TryLater(f"the outcomes of {session.key} can't be read: {found.why}")
     if not found:
         return NO_OUTCOMES
-    read, invalid = read_outcomes(found)
+    read, invalid = read_outcomes(found, in_other_words)
     last: dict[tuple[str, str], ReadOutcome] = {}
     for each in read:
         key = (each.outcome.kind, each.name)

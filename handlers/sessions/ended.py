@@ -54,7 +54,8 @@ from runward.handlers.facts import (
 from runward.handlers.invocations.completed import with_session
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
-from runward.handlers.layouts import native
+from runward.handlers.layouts import native, show
+from runward.handlers.layouts.registry import outcome_files
 from runward.handlers.notices.addressing import notices
 from runward.handlers.outcomes.reading import ReadOutcome
 from runward.handlers.outcomes.recording import NO_OUTCOMES, recorded
@@ -62,6 +63,7 @@ from runward.handlers.outcomes.telling import told as artifacts_told
 from runward.handlers.sessions import announced, deadline
 from runward.handlers.sessions.launched import is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
+from runward.handlers.shows import recording as shows
 from runward.handlers.unreadable import Unreadable
 
 _NOT_AS_LAUNCHED: Final = (
@@ -105,7 +107,7 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
             held += (RingNow(deadline.lane(session.key)),)
     contract = _contract_of(event, session)
     read, outcomes, invalid = NO_OUTCOMES
-    if event.origin == "live" and (session.layout == native.LAYOUT or _reads_outcomes(contract)):
+    if event.origin == "live" and _reads_outcomes(session, contract):
         named = () if contract is None else outcome_paths(contract)
         read, outcomes, invalid = yield from recorded(session, given.at, named)
     judged = yield from _held_to_contract(event, given, session, contract, read, invalid)
@@ -116,6 +118,8 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         told += yield from _notices(session, judged, given.at)
         told += yield from with_session(session, judged, outcomes)
         told += yield from artifacts_told(session, outcomes, given.at)
+        if session.layout == show.LAYOUT:
+            told += yield from shows.ended(session.key, session.path, given.at)
     return (*held, *judged, *outcomes, *told)
 
 
@@ -136,7 +140,9 @@ def _contract_of(event: AttemptEnded, session: Session) -> Contract | None:
     return stored_contract(session.contract_json)
 
 
-def _reads_outcomes(contract: Contract | None) -> bool:
+def _reads_outcomes(session: Session, contract: Contract | None) -> bool:
+    if session.layout == native.LAYOUT or outcome_files(session.layout):
+        return True
     return contract is not None and reads_outcomes(contract)
 
 

@@ -32,10 +32,13 @@ from runward.handlers.effects import (
 from runward.handlers.events import AttemptStarted, SessionDeclaration
 from runward.handlers.facts import DeclaredToHook, LaunchOf, Session, SessionOf
 from runward.handlers.invocations.facts import InvocationOf
+from runward.handlers.invocations.ids import of_play
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
+from runward.handlers.layouts import show
 from runward.handlers.layouts.native import LAYOUT
 from runward.handlers.sessions.launched import is_as_launched
+from runward.handlers.shows import recording as shows
 
 _LAUNCHED_ANEW: Final = "it was launched again under another contract, which holds from that attempt on"
 
@@ -59,10 +62,19 @@ def _open(event: AttemptStarted, event_hash: str) -> Deciding:
     if declaration is None:
         summary = f"attempt {event.attempt} was reported of a session that never started"
         return (Explain(event.session_key, "refused", summary),)
+    if declaration.layout == show.LAYOUT and event.origin == "live":
+        declaration = replace(declaration, invocation_id=of_play(event.session_key))
+        play = yield from shows.begun(event.session_key, declaration.path, event.at)
+        return (*(yield from _declared(event, event_hash, declaration)), *play)
     if declaration.invocation_id is not None or chain_run_of(event.session_key) is not None:
         # A run's files may name any invocation, or none: who ordered the session says which one it belongs to.
         ordered = yield from ask(InvocationOf(event.session_key))
         declaration = replace(declaration, invocation_id=None if ordered is None else ordered.id)
+    return (yield from _declared(event, event_hash, declaration))
+
+
+def _declared(event: AttemptStarted, event_hash: str, declaration: SessionDeclaration) -> Deciding:
+    """Open the session under the contract that is in force for it."""
     if event.origin == "history":  # what ended before the root was first seen gets no contract
         return _opening(event, event_hash, declaration, NO_CONTRACT, None)
     if declaration.launcher is not None:

@@ -158,6 +158,9 @@ def _decision(event: EventRow, decision: DecisionRow) -> Entry:
     known = json.loads(decision.known) if decision.known is not None else None
     found = known.get("not_delivered") if isinstance(known, dict) else None
     notes = [f"{path}: {why}" for path, why in found.items()] if isinstance(found, dict) else []
+    invalid = known.get("invalid_outcomes") if isinstance(known, dict) else None
+    if isinstance(invalid, dict):
+        notes += [f"{file} is not a valid outcome: {each}" for file, said in invalid.items() for each in said]
     if isinstance(known, dict) and known.get("artifacts_root"):
         notes.append(f"the artifacts' directory is {known['artifacts_root']}")
     return Entry(

@@ -24,6 +24,7 @@ from runward.daemon.store.tables.ledger import LEDGER
 from runward.daemon.store.tables.links import LINKS
 from runward.daemon.store.tables.notices import NOTICES
 from runward.daemon.store.tables.places import PLACES
+from runward.daemon.store.tables.plays import PLAYS
 from runward.daemon.store.tables.principals import PRINCIPALS
 from runward.daemon.store.tables.problems import PROBLEMS
 from runward.daemon.store.tables.prunings import PRUNINGS
@@ -53,6 +54,7 @@ TABLES: Final[tuple[Table, ...]] = (
     WORKTREES,
     CHAIN_RUNS,
     INVOCATIONS,
+    PLAYS,
     ARTIFACTS,
     APPROVALS,
     FIRINGS,

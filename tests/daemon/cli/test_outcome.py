@@ -78,6 +78,9 @@ def test_a_session_shows_its_outcomes_and_why_says_what_is_wrong_with_the_others
     told = judged.call("why", "run-1", "--json").out
     assert "gate_passed: is missing" in told
     assert "outcomes/bad.json" in told
+    assert (
+        "outcomes/bad.json is not a valid outcome: gate_passed: is missing" in judged.call("why", "run-1").out
+    )
 
 
 def test_a_chain_is_tried_over_recorded_outcomes(judged: Place) -> None:
