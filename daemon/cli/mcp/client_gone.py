@@ -1,6 +1,7 @@
 """A server ends with its client, whatever it does at that moment: on a hang-up of its streams, or its parent's death.
 
-The SDK ends at the end of stdin, but waits for what its threads do then, and it does not know of its parent.
+The SDK hears the end of stdin alone: not that nobody reads its answers, nor that its parent died while somebody else
+has the other end of the pipe.
 """
 
 import os

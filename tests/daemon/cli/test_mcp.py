@@ -10,8 +10,10 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
+import anyio
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
@@ -180,8 +182,8 @@ asyncio.run(main())
 """
 
 
-def in_run(place: Place, name: str, server: list[str], *calls: tuple[str, JsonValue]) -> list[JsonValue]:
-    """What the tools answer to an agent in a run, which is `writer` there."""
+def in_run(place: Place, name: str, server: list[str], *calls: tuple[str, JsonValue]) -> list[Any]:
+    """What the tools answer to an agent in a run, which is `writer` there: tool, whether it failed, and the object."""
     (place.directory / "agent.py").write_text(AGENT)
     words = [sys.executable, "agent.py", json.dumps(place.argv("mcp", *server)), json.dumps(calls)]
     process = place.start("run", "--agent", "writer", "--playbook", "review", "--name", name, "--", *words)
@@ -359,3 +361,29 @@ async def test_a_wrong_call_is_refused_before_anything_is_sent(
     if isinstance(result.structured_content, dict):
         assert result.structured_content["error_code"] == "invalid_argument"
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_calls_at_the_same_time_get_their_own_results_in_whatever_order(tmp_path: Path) -> None:
+    async def carry_out(count: int) -> None:
+        """As a daemon would, but backwards."""
+        intents: list[dict[str, JsonValue]] = []
+        while len(intents) < count:
+            await anyio.sleep(0.01)
+            file = tmp_path / "intents.jsonl"
+            intents = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        for each in reversed(intents):
+            line = {"id": each["id"], "result": {"success": True, "message": each["content"], "data": None}}
+            with (tmp_path / "results.jsonl").open("a") as results:
+                results.write(json.dumps(line) + "\n")
+
+    async def write(client: Client, name: str) -> None:
+        arguments = {"artifact_id": "note", "content": name, "reasoning": ""}
+        assert told(await client.call_tool("write_artifact", arguments))["message"] == name
+
+    async with (
+        Client(server_of(action_tools(ByRun(str(tmp_path))), "")) as client,
+        anyio.create_task_group() as group,
+    ):
+        for number in range(12):
+            group.start_soon(write, client, f"content {number}")
+        group.start_soon(carry_out, 12)
