@@ -195,8 +195,8 @@ def in_run(place: Place, name: str, server: list[str], *calls: tuple[str, JsonVa
 
 @pytest.mark.prove
 def test_in_a_run_a_client_acts_as_the_runs_agent_by_its_files(place: Place) -> None:
-    note = {"artifact_id": "note", "content": "hello", "reasoning": "to share"}
-    outcome = {"outcome_kind": "review_verdict", "summary": "good", "verdict": "APPROVE"}
+    note: JsonValue = {"artifact_id": "note", "content": "hello", "reasoning": "to share"}
+    outcome: JsonValue = {"outcome_kind": "review_verdict", "summary": "good", "verdict": "APPROVE"}
     with place.daemon():
         create(place, "writer", "--scrip", "7")
         written, shown, contract, wrong, right = in_run(
