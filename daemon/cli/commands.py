@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "artifact": ("session.artifact", "Artifacts: the outcomes that sessions produced."),
     "outcome": ("session.outcome", "Outcomes: whether a file holds a right one."),
     "exchange": ("exchange.commands", "The exchange: what agents share, and their code."),
+    "mcp": ("mcp.commands", "Serve agents' tools by the Model Context Protocol."),
     "event": ("chain.event", "Events: what happened, for chains to follow."),
     "schedule": ("chain.schedule", "Schedules: when chains are due."),
     "notify": ("daemon.notify", "Notices: what people outside are told."),
