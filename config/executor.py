@@ -5,7 +5,16 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location
-from runward.config.shape import Choice, Complain, DurationText, ListOf, SizeText, Table, Text
+from runward.config.shape import (
+    Choice,
+    Complain,
+    DurationText,
+    ListOf,
+    SizeText,
+    Table,
+    Text,
+    WholeNumber,
+)
 
 DEFAULT_TIMEOUT_S: Final = 5.0
 DEFAULT_MEMORY: Final = 256 << 20
@@ -53,6 +62,15 @@ def _check_bounds(values: Mapping[str, JsonValue], loc: Location, complain: Comp
 EXCHANGE: Final = Table(
     "The exchange: what agents share, and how their code is run.",
     {
+        "dependency_depth": WholeNumber(
+            "The artifacts on the longest path of dependencies. Default: 10.", 1, 100
+        ),
+        "disk_quota": SizeText("How much a new principal may keep. Default: 100MB."),
+        "cpu_seconds": DurationText(
+            "How much CPU time a new principal may use in each window. Default: 5s.", 0.001
+        ),
+        "cpu_window": DurationText("How long such a window is. Default: 1min.", 1.0),
+        "waiting_intents": WholeNumber("How many intents of one run may wait. Default: 1000.", 1, 100_000),
         "executor": Table(
             "How code of the exchange is run.",
             {
@@ -73,7 +91,7 @@ EXCHANGE: Final = Table(
                 ),
             },
             check_whole=_check_bounds,
-        )
+        ),
     },
 )
 """The shape of `[exchange]`."""

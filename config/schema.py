@@ -49,6 +49,24 @@ def _outcome() -> Mapping[str, JsonValue]:
     return outcome_schema()
 
 
+def _intent() -> Mapping[str, JsonValue]:
+    from runward.config.exchange_schema import INTENT_SCHEMA
+
+    return INTENT_SCHEMA
+
+
+def _action_result() -> Mapping[str, JsonValue]:
+    from runward.config.exchange_schema import ACTION_RESULT_SCHEMA
+
+    return ACTION_RESULT_SCHEMA
+
+
+def _policy() -> Mapping[str, JsonValue]:
+    from runward.config.exchange_schema import POLICY_SCHEMA
+
+    return POLICY_SCHEMA
+
+
 def _run() -> Mapping[str, JsonValue]:
     from runward.config.run_schema import RUN_SCHEMA
 
@@ -83,6 +101,9 @@ _MAKERS: Final[Mapping[str, Callable[[], Mapping[str, JsonValue]]]] = MappingPro
         "outcome": _outcome,
         "run": _run,
         "exit": _exit,
+        "intent": _intent,
+        "action_result": _action_result,
+        "policy": _policy,
         "receipt": _receipt,
         "replay": _replay,
     }

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from runward.config.action import Action, action_of, action_to_json
 from runward.config.bundle import BundleRules, bundle_rules_of, bundle_rules_to_json
 from runward.config.contract_rules import ContractRule
+from runward.config.exchange import ExchangeRules, exchange_rules_of, exchange_rules_to_json
 from runward.config.executor import Executor, executor_of, executor_to_json
 from runward.config.json_value import JsonValue
 from runward.config.listening import HTTP, Http, github_secret_file_of, http_of, http_to_json
@@ -51,6 +52,7 @@ __all__ = [
 ]
 
 
+_EXCHANGE = "exchange."
 _EXECUTOR = "exchange.executor."
 
 
@@ -118,6 +120,7 @@ class Settings(NamedTuple):
     bundle: BundleRules = BundleRules()
     http: Http | None = None
     github_secret_file: str | None = None
+    exchange: ExchangeRules = ExchangeRules()
     executor: Executor = Executor()
 
     @property
@@ -194,7 +197,10 @@ def settings_to_json(settings: Settings) -> JsonValue:
         "notify": [recipient_to_json(each) for each in settings.notify],
         "http": http_to_json(settings.http),
         "webhooks": _webhooks_to_json(settings.github_secret_file),
-        "exchange": {"executor": executor_to_json(settings.executor)},
+        "exchange": {
+            **exchange_rules_to_json(settings.exchange),
+            "executor": executor_to_json(settings.executor),
+        },
     }
 
 
@@ -241,6 +247,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
                 bundle=bundle_rules_of(bundle),
                 http=http_of(http or {}),
                 github_secret_file=github_secret_file_of(webhooks.get("github")),
+                exchange=exchange_rules_of(exchange),
                 executor=executor_of(exchange.get("executor")),
             )
         case _:
@@ -272,6 +279,7 @@ def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: s
         "scan.period": DEFAULT_SCAN_PERIOD_S,
         "notify": [],
         **{f"bundle.{key}": value for key, value in bundle_rules_to_json(BundleRules()).items()},
+        **{f"{_EXCHANGE}{key}": value for key, value in exchange_rules_to_json(ExchangeRules()).items()},
         **{f"{_EXECUTOR}{key}": value for key, value in executor_to_json(Executor()).items()},
     }
     return {key: Placed(value, DEFAULT) for key, value in values.items()}
@@ -337,6 +345,9 @@ def _settings(merged: Layer) -> Settings:
         ),
         http=http_of({key: values.get(f"http.{key}") for key in HTTP.keys}),
         github_secret_file=github_secret_file_of(values.get("webhooks.github")),
+        exchange=exchange_rules_of(
+            {key.removeprefix(_EXCHANGE): each for key, each in values.items() if key.startswith(_EXCHANGE)}
+        ),
         executor=executor_of(
             {key.removeprefix(_EXECUTOR): each for key, each in values.items() if key.startswith(_EXECUTOR)}
         ),

@@ -23,6 +23,7 @@ from runward.handlers.events import (
     SessionDeclaration,
     Status,
 )
+from runward.handlers.exchange.effects import ExchangeEffect
 from runward.handlers.facts import HookDeclaration, RunProcesses
 from runward.handlers.invocations.effects import InvocationEffect
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -317,6 +318,7 @@ Effect: TypeAlias = (
     | OutcomeEffect
     | BundleEffect
     | InvocationEffect
+    | ExchangeEffect
 )
 Effects: TypeAlias = tuple[Effect, ...]
 

@@ -15,6 +15,7 @@ from runward.config.flow import Leg
 from runward.handlers.approvals.events import ApprovalEvent
 from runward.handlers.chains.events import ChainEvent
 from runward.handlers.event_kinds import FromInbox, OfSession, Request
+from runward.handlers.exchange.events import ExchangeEvent
 from runward.handlers.notices.events import NoticeEvent
 from runward.handlers.outcomes.events import OutcomeEvent
 from runward.handlers.schedules.events import ScheduleEvent
@@ -426,6 +427,7 @@ Event: TypeAlias = (
     | ScheduleEvent
     | NoticeEvent
     | OutcomeEvent
+    | ExchangeEvent
 )
 """What sessions and requests bring about, and the events of each capability of its own."""
 

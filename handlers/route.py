@@ -60,6 +60,15 @@ from runward.handlers.events import (
     SessionFinished,
     SessionSeenRequested,
 )
+from runward.handlers.exchange import act, create, mint, tell
+from runward.handlers.exchange.events import LANES as EXCHANGE
+from runward.handlers.exchange.events import (
+    ActionRequested,
+    ActionTaken,
+    IntentMade,
+    MintRequested,
+    PrincipalCreateRequested,
+)
 from runward.handlers.journal import repair
 from runward.handlers.notices import retry
 from runward.handlers.notices.events import NoticeRetryRequested
@@ -84,7 +93,7 @@ BUNDLES: Final = f"{BACKGROUND}bundle:"
 """How the lanes begin in which the bundles of attempts are written."""
 
 TIMERS: Final = "timer:"
-"""How the lanes begin whose jobs measure how long something took: they look again where the clock was set back."""
+"""How the lanes begin whose jobs wait until some time has passed, whatever the wall clock does."""
 
 SCHEDULED: Final = f"{TIMERS}{SCHEDULE}"
 """How the lanes begin in which the next time of a chain's schedule is waited for."""
@@ -196,6 +205,11 @@ ROUTES: Final = (
     _route(NoticeRetryRequested, "notices/retry", retry.decide),
     _route(ArtifactAddRequested, "outcomes/added", added.decide),
     _route(OutcomesChanged, "outcomes/changed", changed.decide),
+    _route(IntentMade, "exchange/act", act.act_in_run),
+    _route(ActionRequested, "exchange/act", act.act_for_person),
+    _route(ActionTaken, "exchange/tell", tell.decide),
+    _route(PrincipalCreateRequested, "exchange/create", create.decide),
+    _route(MintRequested, "exchange/mint", mint.decide),
 )
 """Append only within an event: a handler's place among those of its event is a part of its jobs' ids."""
 
@@ -235,6 +249,14 @@ def duties(event: Event) -> tuple[Duty, ...]:
 def in_background(lane: str) -> bool:
     """Whether the jobs of a lane are done in the background."""
     return lane.startswith(BACKGROUND)
+
+
+def decided_in_order_with(lane: str) -> str:
+    """The name that the lanes of a batch share whose jobs are decided one after another, each after what the last one did.
+
+    Principals act on one exchange: what one of them spends, another can't be paid with as well.
+    """
+    return EXCHANGE if lane.startswith(EXCHANGE) else lane
 
 
 class NoSuchHandler(LookupError):

@@ -10,6 +10,8 @@ from runward.config.bundle import BundleRules
 from runward.config.chain import Chain, read_chain
 from runward.config.contract import ExpectedArtifact
 from runward.config.contract_rules import rule_for
+from runward.config.exchange import ExchangeRules
+from runward.config.executor import Executor
 from runward.config.notification import Recipient
 from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, read_playbook
 from runward.config.problem import Parsed
@@ -245,6 +247,14 @@ class Declarer:
         """The innermost root that watches sessions of this layout and holds the file, links followed or not."""
         innermost = innermost_root(self._settings, session.layout, session.path)
         return None if innermost is None else CoveringRoot(innermost.name)
+
+    def exchange(self) -> ExchangeRules:
+        """What the settings say of the exchange."""
+        return self._settings.exchange
+
+    def executor(self) -> Executor:
+        """How code of the exchange is run."""
+        return self._settings.executor
 
     def bundled(self, session: BundleRulesOf) -> BundleRules | None:
         """How the bundle of a session is made; None where its root wants none, or no root holds it any more."""

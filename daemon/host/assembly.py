@@ -1,5 +1,6 @@
 """Which parts the daemon has, and what each of them is given. A new part is made here, and nowhere else."""
 
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,13 +33,16 @@ from runward.daemon.worker.answering import (
 )
 from runward.daemon.worker.background import Background
 from runward.daemon.worker.bundles import Bundles
+from runward.daemon.worker.chain_head import ChainHead
 from runward.daemon.worker.changed_files import ChangedFiles
 from runward.daemon.worker.clock_trust import ClockTrust
 from runward.daemon.worker.comparison import Comparison
 from runward.daemon.worker.deciding import Answers, Decider
+from runward.daemon.worker.executions import Executions
 from runward.daemon.worker.following import Follower
 from runward.daemon.worker.free_slots import FreeSlots
 from runward.daemon.worker.hook_hints import HookHints
+from runward.daemon.worker.intents import Intents
 from runward.daemon.worker.look import Looker
 from runward.daemon.worker.notices import Notices
 from runward.daemon.worker.orders import CancelOrders
@@ -62,6 +66,8 @@ from runward.handlers.effects import (
     StartRun,
 )
 from runward.handlers.events import JournalDamaged
+from runward.handlers.exchange.effects import RecordAction
+from runward.handlers.exchange.events import IntentMade
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.outcomes.events import OutcomesChanged
 from runward.handlers.schedules.events import ScheduleChanged
@@ -122,7 +128,12 @@ class Assembly:
             *(self.watch.watch_again, lambda: self.rounds.period),
         )
         self.running_outcomes = RunningOutcomes(world.files, store, world.clock, log, self.roots, self._found)
+        self.intents = Intents(
+            *(world.files, store, world.clock, log, self.roots, self._recorded),
+            *(lambda: world.exchange().waiting_intents, os.getuid()),
+        )
         self.agents = AgentsInRuns(store, self.roots)
+        self.executions = Executions(world.execute)
         self.verdicts = Verdicts(world.clock)
         decider = Decider(self._make_answers(), world.clock)
         self.worker = self._make_worker(decider, settings.batch)
@@ -148,8 +159,10 @@ class Assembly:
             self.schedules,
             self.changed_files,
             self.running_outcomes,
+            self.intents,
             self.pruner,
             self.packer,
+            ChainHead(store, world.clock, log),
         )
         self.alarm = make_alarm(self._due)
         self.queue.wake_foreground = self.wake
@@ -187,6 +200,8 @@ class Assembly:
             lambda read: self.background.go_on(read),
             world.bundled,
             self.bundles.draft,
+            world.exchange,
+            self.executions.answer,
         )
 
     def _make_worker(self, decider: Decider, batch: int) -> Worker:
@@ -215,11 +230,13 @@ class Assembly:
         """A session was looked at that goes on."""
         self.exits.watch(target, processes)
         self.running_outcomes.look(target)
+        self.intents.look(target)
 
     def _closed(self, target: Target) -> None:
         """A session is over, or gone."""
         self.exits.forget(target)
         self.running_outcomes.forget(target)
+        self.intents.close(target)
 
     def _make_reactions(self) -> Reactions:
         hooks = HookHints(self._store, self.hints, self.roots, self.agents)
@@ -229,6 +246,7 @@ class Assembly:
         reactions.to(ScanRoots, lambda done: self.rounds.request_scan(everything=True))
         reactions.to(EndAttempt, self.verdicts.react)
         reactions.wake(lambda: self.parts)
+        reactions.to(RecordAction, self.executions.forget)
         reactions.to(NoteHook, hooks.look)
         reactions.then(NoteHook, hooks.look_again)
         return reactions
@@ -260,6 +278,11 @@ class Assembly:
         """A file that chains name changed, or what is watched did; what is kept of it goes with it."""
         subject = "watched files" if event is None else event.key
         self.worker.findings.append(Observation(subject, () if event is None else (event,), rows))
+        self.wake()
+
+    def _recorded(self, subject: str, events: Sequence[IntentMade], rows: Sequence[Rows]) -> None:
+        """A run wrote intents; how far they were read goes with them."""
+        self.worker.findings.append(Observation(subject, events, rows))
         self.wake()
 
     def _run_begun(self, order: StartRun) -> None:

@@ -18,6 +18,7 @@ from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.host import notify
 from runward.daemon.host.disk_guard import Room
 from runward.daemon.host.memory import giver_back
+from runward.daemon.host.sandboxed import sandboxed
 from runward.daemon.host.signals import Signals
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.host.upkeep import Upkeep
@@ -180,6 +181,8 @@ def _world(
         declarer,
         messenger,
         declarer.bundled,
+        declarer.exchange,
+        sandboxed(declarer.executor, state),
         troubles,
         http,
         directories=inotify.directories,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from runward.config.exchange import ExchangeRules
 from runward.daemon.ports.clock import Clock, Randomness
 from runward.daemon.ports.files import Files
 from runward.daemon.ports.processes import Processes
@@ -22,6 +23,7 @@ from runward.daemon.worker.answering import (
     no_roots,
     no_rules,
 )
+from runward.daemon.worker.executions import Execute, no_sandbox
 from runward.daemon.worker.notices import NOBODY, Messenger
 
 
@@ -41,6 +43,10 @@ class World:
     chains: Chains = NO_CHAINS
     messenger: Messenger = NOBODY
     bundled: Bundled = no_bundles
+    exchange: Callable[[], ExchangeRules] = ExchangeRules
+    """What the settings say of the exchange."""
+    execute: Execute = no_sandbox
+    """Runs code of the exchange."""
     troubles: Callable[[], list[str]] = list
     """What is wrong with the operator's files, for `status`."""
     http: Callable[[], HttpReport | None] = lambda: None

@@ -114,7 +114,7 @@ def _read_declarations(
     playbook: str | None, agent: str | None, settings: Settings, warnings: tuple[Problem, ...]
 ) -> JsonValue:
     from runward.config.contract import contract_to_json, resolve_contract
-    from runward.daemon.configuration.settings import find_agent, find_playbook
+    from runward.daemon.configuration.settings import NotFound, find_agent, find_playbook
 
     root = settings.launch_root
     if root is None:
@@ -136,16 +136,35 @@ def _read_declarations(
         expected, agent = read.value.artifacts, agent or read.value.agent
         terms = terms._replace(playbook=read.value.name, timeout=read.value.timeout, grace=read.value.grace)
     if agent is not None:
-        profile = find_agent(settings, agent)
-        if profile.value is None:
-            return _refused("wrong_input", profile.errors)
-        warnings += profile.warnings
-        defaults = profile.value.artifact_defaults
-        terms = terms._replace(agent=profile.value.name)
+        try:
+            profile = find_agent(settings, agent)
+        except NotFound:
+            if not _is_principal(settings.state_dir, agent):
+                raise
+            terms = terms._replace(agent=agent)  # who acts in the exchange needs no profile
+        else:
+            if profile.value is None:
+                return _refused("wrong_input", profile.errors)
+            warnings += profile.warnings
+            defaults = profile.value.artifact_defaults
+            terms = terms._replace(agent=profile.value.name)
     contract = resolve_contract(playbook=expected, agent=defaults)
     if contract is not None:
         terms = terms._replace(contract=contract_to_json(contract))
     return {**terms._asdict(), "warnings": [warning.render() for warning in warnings]}
+
+
+def _is_principal(state: str, name: str) -> bool:
+    import sqlite3
+    from contextlib import closing
+
+    from runward.daemon.store import reading, reading_exchange
+
+    try:
+        with closing(reading.open_to_read(os.path.join(state, reading.STORE))) as connection:
+            return reading_exchange.is_principal(connection, name)
+    except (reading.StoreUnreadable, sqlite3.Error):
+        return False
 
 
 def _refused(blame: Blame, problems: tuple[Problem, ...]) -> JsonValue:

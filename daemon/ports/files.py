@@ -11,10 +11,12 @@ from runward.handlers.contracts.file_hashes import RootHashes
 from runward.handlers.unreadable import Unreadable
 
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
+    from runward.daemon.ports.intents import IntentCursor, IntentsRead
     from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
     from runward.handlers.bundle.calls import Told
     from runward.handlers.bundle.facts import NoDraft
     from runward.handlers.bundle.part import Part
+    from runward.handlers.bundle.work_tree import WorkTree
     from runward.handlers.facts import EarlyLegs, LegsBefore
     from runward.handlers.layouts.places import Shape
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
@@ -142,6 +144,14 @@ class Files(Protocol):
         """What tells this state of the files with outcomes in the run directory `path` from the next; None without any."""
         ...
 
+    def has_intents(self, path: str) -> bool:
+        """Whether the run in this directory wrote intents."""
+        ...
+
+    def intents(self, path: str, cursor: IntentCursor, most: int, is_over: bool) -> IntentsRead | None:
+        """Up to `most` lines behind the cursor; None where there is no such file. Raises `OSError`."""
+        ...
+
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]: ...
 
     def hashes(
@@ -161,6 +171,10 @@ class Files(Protocol):
     def compare(
         self, directory: str, name: str, lines: Sequence[StandingLines]
     ) -> Compared | Gone | Unreadable: ...
+
+    def work_tree(self, cwd: str, since: float) -> WorkTree | None:
+        """What changed since then in the git work tree around a directory; None without one, or if git doesn't say."""
+        ...
 
     def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
         """What a session's files tell of its calls, in order. Raises `Halted` where `go_on` says no."""

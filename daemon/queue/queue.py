@@ -15,12 +15,13 @@ from typing import Final, NamedTuple, TypeVar
 import anyio
 
 from runward.daemon.ports.clock import Clock, Randomness
+from runward.daemon.queue.clock_steps import ClockSteps
 from runward.daemon.store import packing, pruning
 from runward.daemon.store.batch import Batch
 from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import events, jobs
-from runward.daemon.store.tables.jobs import Job, JobResult
+from runward.daemon.store.tables.jobs import Job, JobResult, put_back
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.handlers.effects import Emit
@@ -67,6 +68,8 @@ class Claim(NamedTuple):
     token: str
     jobs: tuple[Job, ...]
     trouble: str | None = None
+    ahead: float = 0.0
+    """By how much the wall clock was ahead of the machine's own, as far as was noted."""
 
 
 @dataclass(slots=True)
@@ -99,6 +102,7 @@ class Queue:
         self._foreground_is_due = False
         self.uncertain: str | None = None
         """Why it can't be told whether a commit happened, while that is so."""
+        self._steps = ClockSteps(store, clock, self._attempt)
         self._latest = math.inf
         self._stepped_back = False
         self._one_at_a_time = anyio.Lock(fast_acquire=True)
@@ -114,6 +118,7 @@ class Queue:
     async def start(self) -> None:
         """Free what an earlier daemon had claimed and find the ends of the tables."""
         self.tally.stolen = await jobs.take_back(self._store, self._clock.now())
+        await self._steps.start()
         self._head = await events.head(self._store)
         self._open = await jobs.open_lanes(self._store)
         self._open_is_stale = False
@@ -136,15 +141,14 @@ class Queue:
         await self._hold(due.broken, now)
         return due.jobs
 
-    def _now(self) -> float:
-        now = self._clock.now()
+    def _now(self, now: float) -> float:
         self._stepped_back = self._stepped_back or now < self._latest
         self._latest = now
         return now
 
     async def _now_in_order(self) -> float:
         """The time (Unix seconds). If the clock was stepped back, no job that failed waits for it to catch up."""
-        now = self._now()
+        now = self._now(await self._steps.noted())
         if self._stepped_back:  # perhaps while no daemon ran
             await self._attempt([Statement(jobs.RETRY_NOW, [(now, now)])], "clock", _unknowable)
             self._stepped_back = False
@@ -177,6 +181,7 @@ class Queue:
         token = self._randomness.token()
         mine: list[Job] = []
         trouble: str | None = None
+        ahead = self._steps.ahead
         async with self._one_at_a_time:
             if self._open_is_stale:
                 self._open = await jobs.open_lanes(self._store)
@@ -189,7 +194,7 @@ class Queue:
                 if not mine:
                     raise
                 trouble = str(error)
-        return Claim(token, tuple(sorted(mine, key=lambda job: job.id)), trouble)
+        return Claim(token, tuple(sorted(mine, key=lambda job: job.id)), trouble, ahead)
 
     async def _unpack(self, observed: Sequence[Observation]) -> None:
         """Have the rows of packed sessions again that something is said of. Nobody sees a difference."""
@@ -299,9 +304,13 @@ class Queue:
         """Apply what was decided and complete the jobs under the claim's token.
 
         What is durable is added to `completed`, also where this raises `StoreTrouble`: the rest is to
-        be tried again. Raises `EpochRefused` where this daemon's time is over.
+        be tried again. Raises `EpochRefused` where this daemon's time is over. What was decided while the
+        clock was stepped is decided again: its times may be partly of before and partly of after the step.
         """
         async with self._one_at_a_time:
+            await self._steps.noted()
+            if self._steps.ahead != claim.ahead:
+                results = [put_back(result.job) for result in results]
             await self._complete(claim.token, results, completed)
 
     async def _complete(self, token: str, results: Sequence[JobResult], completed: Completed) -> None:
@@ -351,7 +360,7 @@ class Queue:
         await self._complete(token, [JobResult(first.job, "held", error=reason)], completed)
 
     def _batch(self) -> Batch:
-        return Batch(self._head, self._store.epoch, self._now())
+        return Batch(self._head, self._store.epoch, self._now(self._clock.now()), self._steps.steady())
 
     def _settle(self, results: Sequence[JobResult], batch: Batch) -> None:
         for result in results:

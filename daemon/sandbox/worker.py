@@ -3,8 +3,9 @@
 The daemon hands this file's text to the interpreter inside, which has the standard library and nothing else. Before
 foreign code runs, this process is trusted; from then on the daemon believes nothing but that a line is JSON.
 
-It reads a line of limits, writes `+`, reads a job up to the end of its input, and writes its answer as a line. A `*`
-before that line says that foreign code began.
+It reads a line of limits, writes `+`, reads a line with its job, and writes its answer as a line. A `*` before the first
+line says that foreign code began. Where the job allows it, code may ask the daemon before that: a line for each call, and
+a line for its answer.
 """
 
 import base64
@@ -14,11 +15,12 @@ import json
 import os
 import resource
 import sys
+from _thread import allocate_lock
 from importlib import import_module
-from types import CodeType
+from types import CodeType, SimpleNamespace
 from typing import NoReturn
 
-_ANSWERS = 1
+_QUESTIONS, _ANSWERS = 0, 1
 _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 22, 38
 _SECCOMP_MODE_FILTER = 2
 _LONGEST_TEXT = 2000
@@ -47,12 +49,94 @@ class _Counting(io.TextIOBase):
         return len(text)
 
 
+_talking = allocate_lock()
+"""Held while a call waits for its answer, and from the last answer to the end: lines of two threads don't mix."""
+
+
+def _write(line: bytes) -> None:
+    while line:
+        line = line[os.write(_ANSWERS, line) :]
+
+
 def _answer(said: dict[str, object]) -> NoReturn:
     """Write the answer, and end before anything else can."""
-    left = json.dumps(said, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
-    while left:
-        left = left[os.write(_ANSWERS, left) :]
+    line = json.dumps(said, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
+    _talking.acquire()
+    _write(line)
     os._exit(0)
+
+
+class _Kernel:
+    """What the code may ask the daemon. The daemon checks each call again, for code can write them itself."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    def ask(self, name: str, *args: object) -> object:
+        """The daemon's answer. Raises `ValueError` with its message where it refuses the call."""
+        said = json.dumps([_as_json(each) for each in args], ensure_ascii=False, allow_nan=False)
+        words = f'"name": "{name}", "args": {said}}}\n'.encode()
+        with _talking:
+            self._asked += 1
+            _write(b'{"call": %d, ' % self._asked + words)
+            answer = json.loads(self._line())
+        if "error" in answer:
+            raise ValueError(answer["error"])
+        value: object = answer["value"]
+        return value
+
+    def _line(self) -> bytes:
+        line = b""
+        while not line.endswith(b"\n"):
+            piece = os.read(_QUESTIONS, 1 << 16)
+            if not piece:
+                os._exit(1)
+            line += piece
+        return line
+
+    def names(self, dependencies: list[str]) -> dict[str, object]:
+        """The globals through which the code asks."""
+        ask = self.ask
+
+        def invoke(artifact_id: str, *args: object, method: str = "run") -> object:
+            return ask("invoke", artifact_id, method, [_as_json(each) for each in args])
+
+        def dependency(artifact_id: str) -> object:
+            return SimpleNamespace(invoke=lambda *args: invoke(artifact_id, *args))
+
+        def get_resource(principal_id: str, name: str) -> object:
+            return ask("kernel_state.get_resource", principal_id, name)
+
+        def read_artifact(artifact_id: str, caller_id: str) -> object:
+            return ask("kernel_state.read_artifact", artifact_id, caller_id)
+
+        def transfer_scrip(caller_id: str, to: str, amount: object) -> object:
+            return ask("kernel_actions.transfer_scrip", caller_id, to, amount)
+
+        def transfer_resource(caller_id: str, to: str, name: str, amount: object) -> object:
+            return ask("kernel_actions.transfer_resource", caller_id, to, name, amount)
+
+        def write_artifact(caller_id: str, artifact_id: str, content: str, type: str = "generic") -> object:  # noqa: A002  # the name that code uses
+            return ask("kernel_actions.write_artifact", caller_id, artifact_id, content, type)
+
+        return {
+            "get_balance": lambda: ask("get_balance"),
+            "pay": lambda to, amount: ask("pay", to, amount),
+            "invoke": invoke,
+            "context": SimpleNamespace(dependencies={each: dependency(each) for each in dependencies}),
+            "kernel_state": SimpleNamespace(
+                get_balance=lambda principal_id: ask("kernel_state.get_balance", principal_id),
+                get_resource=get_resource,
+                list_artifacts_by_owner=lambda owner: ask("kernel_state.list_artifacts_by_owner", owner),
+                get_artifact_metadata=lambda each: ask("kernel_state.get_artifact_metadata", each),
+                read_artifact=read_artifact,
+            ),
+            "kernel_actions": SimpleNamespace(
+                transfer_scrip=transfer_scrip,
+                transfer_resource=transfer_resource,
+                write_artifact=write_artifact,
+            ),
+        }
 
 
 def _limit(limits: dict[str, int]) -> None:
@@ -108,7 +192,7 @@ def _as_json(result: object) -> object:
     return result
 
 
-def _compiled(source: str) -> CodeType:
+def _compiled(source: str, function: str) -> CodeType:
     if not source.strip():
         _answer({"code": "invalid_argument", "error": "the code is empty"})
     try:
@@ -120,22 +204,29 @@ def _compiled(source: str) -> CodeType:
         _answer({"code": "invalid_argument", "error": said})
     except (ValueError, RecursionError, OverflowError) as error:
         _answer({"code": "invalid_argument", "error": f"{type(error).__name__}: {_text(error)}"})
-    if "run" not in code.co_names:
-        _answer({"code": "invalid_argument", "error": "the code defines no function run"})
+    if function not in code.co_names:
+        _answer({"code": "invalid_argument", "error": f"the code defines no function {function}"})
     return code
 
 
 def _run(job: dict[str, object], known: dict[str, object]) -> NoReturn:
-    code = _compiled(str(job["code"]))
-    arguments = job["args"]
+    function, arguments, names = str(job.get("function", "run")), job["args"], job.get("names", {})
     assert isinstance(arguments, list)
+    assert isinstance(names, dict)
+    code = _compiled(str(job["code"]), function)
+    known |= names
+    dependencies = job.get("dependencies")
+    if isinstance(dependencies, list):
+        known |= _Kernel().names(dependencies)
+    else:
+        os.close(_QUESTIONS)
     os.write(_ANSWERS, b"*")
     try:
         exec(code, known)  # noqa: S102  # it is what the sandbox is for
-        run = known.get("run")
-        if not callable(run):
-            raise TypeError("the code defines no function run")
-        result = _as_json(run(*arguments))
+        called = known.get(function)
+        if not callable(called):
+            raise TypeError(f"the code defines no function {function}")
+        result = _as_json(called(*arguments))
     except BaseException as error:  # noqa: BLE001  # sys.exit and KeyboardInterrupt are errors of the code, too
         _refused(error)
     _answer({"result": result})
@@ -151,8 +242,7 @@ def main() -> NoReturn:
     if program:
         _install(program)
     os.write(_ANSWERS, b"+")
-    job = json.loads(sys.stdin.buffer.read())
-    os.close(0)
+    job = json.loads(sys.stdin.buffer.readline())
     os.close(2)
     counting = _Counting(setup["output"])
     for name, stream in (("stdin", None), ("stdout", counting), ("stderr", counting)):

@@ -9,14 +9,17 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
-from typing import Final, Literal, Self, TypeAlias
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox import bubblewrap, system_calls
+from runward.daemon.sandbox.calls import MOST_LINE, Answer, Calls, EndExecution, is_call
 from runward.daemon.sandbox.execution import Execution, read_answer, too_much
 from runward.daemon.sandbox.interpreter import NoInterpreter, interpreter
+from runward.daemon.sandbox.kernel import cpu_of, ends, kill, milliseconds, readable, signal_to
 
 MOST_CODE: Final = 1 << 20
 """The bytes that a piece of code may have, its arguments included."""
@@ -34,7 +37,14 @@ _ALLOW: Final = (
 )
 
 
-_End: TypeAlias = Literal["answer", "death", "files", "time"]
+_End: TypeAlias = Literal["answer", "death", "files", "time", "cpu"]
+
+
+class _Bounds(NamedTuple):
+    """When the code must have ended (monotonic seconds), and the CPU seconds that it may use."""
+
+    deadline: float
+    cpu_s: float | None
 
 
 class NoSandbox(Exception):
@@ -45,16 +55,37 @@ class NoSandbox(Exception):
         self.fix = fix
 
 
-def execute(code: str, arguments: Sequence[JsonValue], executor: Executor) -> Execution:
-    """Run the code's function `run` once, in a worker of its own. Blocks; never raises for what the code does."""
-    job = json.dumps({"code": code, "args": list(arguments)}).encode()
+def execute(
+    code: str,
+    arguments: Sequence[JsonValue],
+    executor: Executor,
+    function: str = "run",
+    names: Mapping[str, JsonValue] = MappingProxyType({}),
+    cpu_s: float | None = None,
+    answer: Answer | None = None,
+    dependencies: Sequence[str] = (),
+) -> Execution:
+    """Run a function of the code once, in a worker of its own. Blocks; never raises for what the code does.
+
+    `names` are global in the code. `cpu_s` bounds its CPU time (seconds). Where there is an `answer`, the code may ask
+    the daemon, and finds its `dependencies` in `context`; what `answer` raises beyond its own two errors is raised here.
+    """
+    said: dict[str, JsonValue] = {
+        "code": code,
+        "function": function,
+        "args": list(arguments),
+        "names": dict(names),
+    }
+    if answer is not None:
+        said["dependencies"] = list(dependencies)
+    job = json.dumps(said).encode()
     if len(job) > MOST_CODE:
         return Execution(
             "invalid_argument", error=f"the code and its arguments are larger than {MOST_CODE} bytes"
         )
     try:
         with Worker(executor) as worker:
-            return worker.run(job)
+            return worker.run(job, cpu_s, answer)
     except NoSandbox as missing:
         return Execution("not_configured", error=f"no sandbox: {missing}", fix=missing.fix, sandbox=None)
 
@@ -71,7 +102,10 @@ class Worker:
         self._pidfd: int | None = None
         self._tmp: int | None = None
         self._start_s = 0.0  # the CPU time of its start, which nobody is charged for
+        self._inside = 0
+        self._inside_s = 0.0
         self._cpu_s: float | None = None
+        self._used = False
         program = shutil.which(bubblewrap.PROGRAM)
         if program is None:
             raise NoSandbox("bubblewrap isn't installed", "install the package bubblewrap")
@@ -116,42 +150,67 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, job: bytes) -> Execution:
-        """Have it run the job, and end it. What it answers is bounded, its time is too, and the kernel counts both."""
+    def run(self, job: bytes, cpu_s: float | None = None, answer: Answer | None = None) -> Execution:
+        """Have it run the job, and end it. What it answers is bounded, its time is too, and the kernel counts both.
+
+        `cpu_s` bounds the CPU seconds, to some hundredths. `answer` answers what the code asks, if it may ask.
+        """
+        if self._used:
+            raise RuntimeError("a worker is used once")
+        self._used = True
         began_at = time.monotonic()
-        deadline = began_at + self._executor.timeout
-        self._write(job, deadline)
-        stdin = self._process.stdin
-        assert stdin is not None
-        stdin.close()
-        said, end = self._read(deadline)
+        bounds = _Bounds(began_at + self._executor.timeout, cpu_s)
+        self._write(job + b"\n", bounds.deadline)
+        calls = None if answer is None else Calls(answer)
+        if calls is None:
+            self._hang_up()
+        ended: EndExecution | None = None
+        try:
+            began, said, end = self._hear(bounds, calls)
+        except EndExecution as raised:
+            began, said, end, ended = True, b"", "answer", raised
         wall_ms = (time.monotonic() - began_at) * 1000
         self.close()
-        began = said.startswith(b"*")
-        line, newline, _ = said.removeprefix(b"*").partition(b"\n")
-        if newline:
-            execution = read_answer(line, self._executor.output)
-        elif len(said) > self._most:
-            execution = too_much(self._executor.output)
-        elif end == "files":
-            execution = Execution("killed", error=f"the code made more than {_MOST_FILES} files")
-        elif end == "death":
-            execution = Execution("killed", error=f"the worker died without an answer{self._how()}")
-        else:
-            execution = Execution("timeout", error=f"the code took longer than {self._executor.timeout:g} s")
-        began = began or execution.code in ("timeout", "killed")
+        execution = (
+            self._became(said, end, bounds, asking=calls is not None and is_call(said))
+            if ended is None
+            else Execution(ended.code, error=ended.error)
+        )
+        began = began or execution.code in ("timeout", "killed", "rate_limited")
         return execution._replace(began=began, wall_ms=wall_ms, cpu_s=self._cpu_s or 0.0)
+
+    def _became(self, said: bytes, end: _End, bounds: _Bounds, *, asking: bool) -> Execution:
+        """What became of the code, by the last that it said and why no more was heard."""
+        line, newline, _ = said.partition(b"\n")
+        if newline and not asking:
+            return read_answer(line, self._executor.output)
+        match end:
+            case "answer" if asking:
+                return Execution("output_limit", error=f"a call of the code is larger than {MOST_LINE} bytes")
+            case "answer":
+                return too_much(self._executor.output)
+            case "files":
+                return Execution("killed", error=f"the code made more than {_MOST_FILES} files")
+            case "cpu":
+                return Execution(
+                    "rate_limited",
+                    error=f"the code used up the {bounds.cpu_s:.3g} s of CPU time that were left",
+                )
+            case "death":
+                return Execution("killed", error=f"the worker died without an answer{self._how()}")
+            case "time":
+                return Execution("timeout", error=f"the code took longer than {self._executor.timeout:g} s")
 
     def close(self) -> None:
         """Kill what is inside, then bubblewrap, and count its CPU time: in this order, or the kernel loses count."""
         if self._cpu_s is not None:
             return
         if self._pidfd is not None:
-            _kill(self._pidfd)
-            if not _ends(self._outer, _END_S):
-                _kill(self._outer)
+            kill(self._pidfd)
+            if not ends(self._outer, _END_S):
+                kill(self._outer)
         else:
-            _kill(self._outer)
+            kill(self._outer)
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         self._cpu_s = max(0.0, usage.ru_utime + usage.ru_stime - self._start_s)
@@ -187,11 +246,13 @@ class Worker:
         self._write(json.dumps(setup).encode() + b"\n", deadline)
         stdout = self._process.stdout
         assert stdout is not None
-        if not _readable(stdout.fileno(), deadline) or os.read(stdout.fileno(), 1) != b"+":
+        if not readable(stdout.fileno(), deadline) or os.read(stdout.fileno(), 1) != b"+":
             raise NoSandbox(*self._complaint())
         try:
             self._tmp = os.open(f"/proc/{pid}/root/tmp", os.O_PATH)
-            self._start_s = _cpu_of(self._process.pid) + _cpu_of(pid)
+            self._inside = pid
+            self._inside_s = cpu_of(pid)
+            self._start_s = cpu_of(self._process.pid) + self._inside_s
         except OSError as error:
             raise NoSandbox(
                 f"the worker can't be watched: {error}", "let the daemon see its own processes in /proc"
@@ -201,7 +262,7 @@ class Worker:
         """The worker's process id, which bubblewrap tells."""
         told = b""
         while not told.rstrip().endswith(b"}"):
-            piece = os.read(info, 4096) if _readable(info, deadline) else b""
+            piece = os.read(info, 4096) if readable(info, deadline) else b""
             if not piece:
                 raise NoSandbox(*self._complaint())
             told += piece
@@ -219,7 +280,7 @@ class Worker:
         assert stderr is not None
         said = b""
         deadline = time.monotonic() + _END_S
-        while len(said) < _LONGEST_COMPLAINT and _readable(stderr.fileno(), deadline):
+        while len(said) < _LONGEST_COMPLAINT and readable(stderr.fileno(), deadline):
             piece = os.read(stderr.fileno(), _LONGEST_COMPLAINT)
             if not piece:
                 break
@@ -230,34 +291,82 @@ class Worker:
             return why, "correct preloaded_imports in [exchange.executor]: modules of the standard library"
         return why, _ALLOW
 
-    def _write(self, data: bytes, deadline: float) -> None:
+    def _write(self, data: bytes, deadline: float) -> bytes:
+        """Write what it takes until then, and return the rest."""
         stdin = self._process.stdin
         assert stdin is not None
         os.set_blocking(stdin.fileno(), False)
         poll = select.poll()
         poll.register(stdin.fileno(), select.POLLOUT)
-        while data and poll.poll(_milliseconds(deadline)):
+        while data and poll.poll(milliseconds(deadline)):
             try:
                 data = data[os.write(stdin.fileno(), data) :]
             except BrokenPipeError:  # it died; its answer will be missing
-                return
+                return b""
+        return data
 
-    def _read(self, deadline: float) -> tuple[bytes, _End]:
-        """What it says up to the first line's end or the limit, and why no more was read."""
+    def _hang_up(self) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None
+        stdin.close()
+
+    def _hear(self, bounds: _Bounds, calls: Calls | None) -> tuple[bool, bytes, _End]:
+        """Whether foreign code began, the first line that isn't a call, or what is there of it, and why no more was heard."""
         stdout = self._process.stdout
         assert stdout is not None
         said = bytearray()
-        while b"\n" not in said and len(said) <= self._most:
-            if _readable(stdout.fileno(), min(deadline, time.monotonic() + _TURN_S)):
+        began = False
+        looked_at = time.monotonic()
+        while True:
+            if not began and said.startswith(b"*"):
+                began = True
+                del said[:1]
+            asking = calls if began and is_call(said) else None
+            end = said.find(b"\n")
+            if (asking is None and end >= 0) or len(said) > (self._most if asking is None else MOST_LINE):
+                return began, bytes(said), "answer"
+            if time.monotonic() >= looked_at + _TURN_S:
+                looked_at = time.monotonic()
+                passed = self._passed(bounds)
+                if passed is not None:
+                    return began, bytes(said.partition(b"\n")[0]), passed
+            if asking is not None and end >= 0:
+                line = bytes(said[:end])
+                del said[: end + 1]
+                self._reply(line, bounds, asking)
+            elif readable(stdout.fileno(), min(bounds.deadline, time.monotonic() + _TURN_S)):
                 piece = os.read(stdout.fileno(), 65536)
                 if not piece:
-                    return bytes(said), "death"
+                    return began, bytes(said), "death"
                 said += piece
-            elif self._files() > _MOST_FILES:
-                return bytes(said), "files"
-            elif time.monotonic() >= deadline:
-                return bytes(said), "time"
-        return bytes(said), "answer"
+
+    def _reply(self, line: bytes, bounds: _Bounds, calls: Calls) -> None:
+        """Answer a call. The code stands still meanwhile, all its threads too, and so uses nothing unwatched."""
+        assert self._pidfd is not None
+        signal_to(self._pidfd, signal.SIGSTOP)
+        try:
+            reply = calls.reply(line, max(0.0, bounds.deadline - time.monotonic()))
+        finally:
+            signal_to(self._pidfd, signal.SIGCONT)
+        while reply and self._passed(bounds) is None:  # which is found again before the next line
+            reply = self._write(reply, min(bounds.deadline, time.monotonic() + _TURN_S))
+
+    def _passed(self, bounds: _Bounds) -> _End | None:
+        """Which of its bounds the code has passed."""
+        if self._files() > _MOST_FILES:
+            return "files"
+        if time.monotonic() >= bounds.deadline:
+            return "time"
+        if bounds.cpu_s is not None and self._cpu_so_far() >= bounds.cpu_s:
+            return "cpu"
+        return None
+
+    def _cpu_so_far(self) -> float:
+        """The CPU seconds of the job; once it has died, the end of its pipe says so."""
+        try:
+            return cpu_of(self._inside) - self._inside_s
+        except OSError:
+            return 0.0
 
     def _files(self) -> int:
         """How many files it has made: nothing else bounds the kernel's memory for them."""
@@ -273,29 +382,3 @@ class Worker:
             return f" ({signal.Signals(number).name})"
         except ValueError:
             return f" (exit {code})"
-
-
-def _cpu_of(pid: int) -> float:
-    """The CPU seconds of a process so far: Linux makes the id of its clock from its own, as clock_getcpuclockid does."""
-    return time.clock_gettime((~pid << 3) | 2)
-
-
-def _kill(pidfd: int) -> None:
-    try:
-        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-
-
-def _ends(pidfd: int, within_s: float) -> bool:
-    return _readable(pidfd, time.monotonic() + within_s)
-
-
-def _readable(descriptor: int, deadline: float) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(_milliseconds(deadline)))
-
-
-def _milliseconds(deadline: float) -> float:
-    return max(0.0, deadline - time.monotonic()) * 1000

@@ -14,7 +14,7 @@ from runward.daemon.store.tables.table import Rows, Write
 from runward.daemon.store.transaction import Row, Statement
 from runward.handlers.effects import Effect
 from runward.handlers.events import Event
-from runward.handlers.route import Duty, duties, in_background
+from runward.handlers.route import SCHEDULED, TIMERS, Duty, duties, in_background
 
 
 @dataclass(slots=True)
@@ -24,6 +24,8 @@ class Batch:
     head: Head
     epoch: int
     now: float
+    steady: float
+    """The wall time by which everything goes that waits: it is stepped when the store notes it."""
     jobs: list[Job] = field(default_factory=list)
     waiting: list[Job] = field(default_factory=list)
     released: bool = False
@@ -82,8 +84,23 @@ class Batch:
         job = Job(number, recorded.seq, event, recorded.hash, recorded.depth, handler, lane)
         (self.waiting if token is None else self.jobs).append(job)
         state = "waiting" if token is None else "running"
-        row = (number, recorded.seq, handler, lane, state, token, self.epoch, self.now, duty.due)
+        row = (
+            number,
+            recorded.seq,
+            handler,
+            lane,
+            state,
+            token,
+            self.epoch,
+            self.now,
+            self._due(duty, event),
+        )
         self.row(jobs.INSERT, row)
+
+    def _due(self, duty: Duty, event: Event) -> float:
+        """When a job is due. A timer never waits for longer than it was set for, though its clock was ahead."""
+        is_timer = duty.lane.startswith(TIMERS) and not duty.lane.startswith(SCHEDULED)
+        return min(duty.due, self.steady + duty.due - event.at) if is_timer else duty.due
 
     def add_result(self, result: JobResult, token: str) -> None:
         """Complete a job under the token it was claimed with, and apply what it decided."""

@@ -89,6 +89,8 @@ class Store:
         self._connection = connection
         self._lock = anyio.Lock()
         self.epoch = 0
+        self.boot_id = ""
+        """The name of the boot in which this daemon took over; empty where it has none."""
         self.after_clean_stop = True
         """Whether the daemon before this one ended in order, and the machine has run since."""
         self.fences_refused = 0
@@ -112,7 +114,7 @@ class Store:
                 )
                 await self._connection.commit()
         epoch, clean = next(iter(rows))
-        self.epoch, self.after_clean_stop = int(epoch), bool(clean)
+        self.epoch, self.after_clean_stop, self.boot_id = int(epoch), bool(clean), boot_id
         return self.epoch
 
     async def run(self, statements: Sequence[Statement], name: str) -> None:

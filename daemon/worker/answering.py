@@ -6,6 +6,7 @@ from typing import Final, Protocol, TypeAlias
 
 from runward.config.bundle import BundleRules
 from runward.config.chain import Chain
+from runward.config.exchange import ExchangeRules
 from runward.config.settings_keys import DEFAULT_STEPS_AT_ONCE
 from runward.daemon.ports.files import Files
 from runward.daemon.ports.processes import Processes
@@ -13,9 +14,11 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.deciding import Answers
+from runward.daemon.worker.executions import Executions, no_sandbox
 from runward.daemon.worker.notices import NOBODY, Messenger
-from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft
+from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft, WorkTreeOf
 from runward.handlers.chains.facts import ChainNamed, ListenersTo, StepsAtOnce
+from runward.handlers.exchange.facts import ExchangeRulesNow, Executed, ExecutionOf, Running
 from runward.handlers.facts import (
     QUESTIONS,
     ActionOf,
@@ -82,6 +85,8 @@ class Chains(Protocol):
     def steps_at_once(self) -> int:
         """How many steps may run at the same time."""
 
+
+NOTHING_RUNS: Final = Executions(no_sandbox)
 
 GoOn: TypeAlias = Callable[[int], bool]
 """Asked while files are hashed, with the bytes that were read; a job that is halted so is put back."""
@@ -154,6 +159,8 @@ def answers_of_the_world(
     go_on: GoOn = lambda read: True,
     bundled: Bundled = no_bundles,
     drafted: Drafted = nothing_drafted,
+    exchange: Callable[[], ExchangeRules] = ExchangeRules,
+    executed: Callable[[ExecutionOf], Running | Executed] = NOTHING_RUNS.answer,
 ) -> Answers:
     """Who answers which question. Raises `NoAnswer` if nobody answers one."""
     answers = Answers(folds=tables.FOLDS)
@@ -174,7 +181,10 @@ def answers_of_the_world(
     answers.at_once(RecipientsOf, lambda asked: messenger.recipients(asked.kind))
     answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path, asked.named))
     answers.at_once(BundleRulesOf, bundled)
+    answers.at_once(WorkTreeOf, lambda asked: files.work_tree(asked.cwd, asked.since))
     answers.at_once(DraftOf, drafted)
+    answers.at_once(ExchangeRulesNow, lambda asked: exchange())
+    answers.at_once(ExecutionOf, executed)
     answers.check(QUESTIONS)
     return answers
 

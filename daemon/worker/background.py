@@ -20,8 +20,8 @@ from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Halted
 from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.jobs import Job, JobResult
-from runward.daemon.worker.deciding import Arguments, Decider, Result, put_back
+from runward.daemon.store.tables.jobs import Job, JobResult, put_back
+from runward.daemon.worker.deciding import Arguments, Decider, Result
 from runward.handlers.effects import RecordFiles
 from runward.handlers.events import SessionFinished
 

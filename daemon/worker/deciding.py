@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVar
 
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Halted
-from runward.daemon.store.tables.jobs import Job, JobResult
+from runward.daemon.store.tables.jobs import Job, JobResult, put_back
 from runward.daemon.store.tables.table import Fold
 from runward.handlers import route
 from runward.handlers.asking import Given, NotYet, Question, TryLater
@@ -147,7 +147,7 @@ async def _together(
 
 @dataclass(slots=True)
 class _Lane:
-    """The jobs of one lane that are still to be decided, and the handler of the first of them."""
+    """The jobs that are still to be decided in this order, and the handler of the first of them."""
 
     jobs: deque[Job]
     handler: Deciding | None = None
@@ -165,9 +165,10 @@ class _Batch:
         self._clock = clock
         self._lanes: dict[str, _Lane] = {}
         for job in jobs:
-            lane = self._lanes.get(job.lane)
+            name = route.decided_in_order_with(job.lane)
+            lane = self._lanes.get(name)
             if lane is None:
-                self._lanes[job.lane] = _Lane(deque((job,)))
+                self._lanes[name] = _Lane(deque((job,)))
             else:
                 lane.jobs.append(job)
         self._results: dict[int, JobResult] = {}
@@ -297,18 +298,16 @@ class _Batch:
             said = "".join(traceback.format_exception(error, limit=-6))
             result = JobResult(job, "held", error=said)
         self._next(lane, result)
-        while lane.jobs:
-            self._next(lane, JobResult(lane.jobs[0], "waiting"))
+        following = [each for each in lane.jobs if each.lane == job.lane]
+        for each in following:
+            self._results[each.id] = JobResult(each, "waiting")
+        if following:
+            lane.jobs = deque(each for each in lane.jobs if each.lane != job.lane)
 
     def _next(self, lane: _Lane, result: JobResult) -> None:
         self._results[result.job.id] = result
         lane.jobs.popleft()
         lane.handler = lane.question = None
-
-
-def put_back(job: Job) -> JobResult:
-    """The result of a claimed job that was not come to: it waits again, and wasn't tried."""
-    return JobResult(job._replace(tries=job.tries - 1), "waiting")
 
 
 class LoopOfEvents(RuntimeError):

@@ -12,7 +12,7 @@ from runward.daemon.ports.files import Files, Gone, Sight
 from runward.daemon.ports.processes import Processes
 from runward.daemon.queue.queue import Observation
 from runward.daemon.rundir.marks import UNTRUSTED, trusted_mark
-from runward.daemon.store.tables import cursors, problems
+from runward.daemon.store.tables import cursors, intent_files, problems
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import WatchedRoot
@@ -159,7 +159,16 @@ class Looker:
             after, ended = weigh(after, key, self._state(after), now)
             events += ended
         changes = _changes(root, directory, key, watched, after, now)
+        if after.phase == "over" and watched.phase != "over":
+            changes += self._intents(root, directory, key, after)
         return _looked(root, directory, why, after, events, changes, trusted)
+
+    def _intents(self, root: WatchedRoot, directory: str, key: str, after: Watched) -> tuple[Rows, ...]:
+        """What the run wrote into its file of intents is read to the end, although the run is over."""
+        path = f"{root.path}/{directory}"
+        if root.records_history or not self._files.has_intents(path):
+            return ()
+        return (Rows(intent_files.OWE, [(key, path, after.attempt)]),)
 
     def _see(
         self,

@@ -303,7 +303,7 @@ class Worker:
                 self.opened(
                     (root.name, name), look.processes[:1]
                 )  # a launcher's end is its command's, mostly
-            elif root.open.pop(name, None) is not None:
+            elif root.open.pop(name, None) is not None or (look.phase == "over" and look.events):
                 self.closed((root.name, name))
             if look.doubted:
                 root.doubted.add(name)

@@ -1,6 +1,7 @@
 """The files port on a real file system."""
 
 import ctypes
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from runward.daemon.disk.epoch import read_epoch
 from runward.daemon.inbox import spool
 from runward.daemon.ports.files import Gone, Listing, PartMissing, PartsPlaced, Sight, Standing
 from runward.daemon.ports.inbox import InboxFile
+from runward.daemon.ports.intents import IntentCursor, IntentsRead
 from runward.daemon.ports.journals import (
     Appended,
     Compared,
@@ -27,15 +29,18 @@ from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.comparing import compare
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.identifying import identify
+from runward.daemon.rundir.intents import has_intents, read_intents
 from runward.daemon.rundir.launcher_notes import leave_word
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.opening import unreadable
 from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
 from runward.daemon.rundir.session_calls import told_by
 from runward.daemon.rundir.session_looking import look_at_session
+from runward.daemon.rundir.work_tree import work_tree_since
 from runward.handlers.bundle.calls import Told
 from runward.handlers.bundle.facts import NoDraft
 from runward.handlers.bundle.part import Part
+from runward.handlers.bundle.work_tree import WorkTree
 from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
 from runward.handlers.contracts.file_hashes import RootHashes
 from runward.handlers.facts import EarlyLegs, LegsBefore
@@ -120,6 +125,15 @@ class RealFiles:
     def outcomes_digest(self, path: str) -> str | None:
         return None if self.away(path) is not None else outcomes_digest(path)
 
+    def has_intents(self, path: str) -> bool:
+        return has_intents(path)
+
+    def intents(self, path: str, cursor: IntentCursor, most: int, is_over: bool) -> IntentsRead | None:
+        away = self.away(path)
+        if away is not None:
+            raise OSError(errno.ENOENT, away)
+        return read_intents(path, cursor, most, is_over)
+
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]:
         return filled_without(plan, run, artifacts)
 
@@ -174,6 +188,9 @@ class RealFiles:
             except OSError as error:
                 return unreadable(error)
         return self._unless_away(directory, compare(self._place(directory), name, lines))
+
+    def work_tree(self, cwd: str, since: float) -> WorkTree | None:
+        return work_tree_since(cwd, since)
 
     def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
         return told_by(layout, path, go_on)

@@ -7,6 +7,7 @@ from runward.config.bundle import BundleRules  # noqa: F401 - in the types of an
 from runward.handlers.asking import Question
 from runward.handlers.bundle.order import BundleOrder, Stretch  # noqa: F401 - in the types of answers
 from runward.handlers.bundle.part import Part
+from runward.handlers.bundle.work_tree import WorkTree  # noqa: F401 - in the types of answers
 from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
 
 
@@ -32,6 +33,14 @@ class ReportedOf(Question["Reported"]):
 
     key: str
     attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkTreeOf(Question["WorkTree | None"]):
+    """Question: what changed since then in the git work tree around a directory. Answer: `WorkTree`, or None. Only a background job may ask."""
+
+    cwd: str
+    since: float
 
 
 class Reported(NamedTuple):
@@ -69,4 +78,4 @@ class NoDraft(NamedTuple):
     may_pass: bool = False
 
 
-QUESTIONS: Final = (BundleRulesOf, StretchOf, ReportedOf, DraftOf)
+QUESTIONS: Final = (BundleRulesOf, StretchOf, ReportedOf, WorkTreeOf, DraftOf)

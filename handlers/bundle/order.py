@@ -5,6 +5,7 @@ from typing import NamedTuple
 from pydantic import TypeAdapter
 
 from runward.config.bundle import BundleRules
+from runward.handlers.bundle.work_tree import WorkTree
 from runward.handlers.events import DeliveryState, Status
 
 
@@ -44,7 +45,8 @@ class BundleOrder(NamedTuple):
     """One bundle. `path` is where the session's files are, `directory` where the parts are to lie.
 
     `changes` are the summaries of the session's outcomes, `next_steps` what to do about a failure. `usage` are the
-    tokens that the session was given and made, `cwd` is where it worked.
+    tokens that the session was given and made, `cwd` is where it worked, `work_tree` what git said
+    of that place when the attempt was over.
     """
 
     key: str
@@ -61,6 +63,7 @@ class BundleOrder(NamedTuple):
     usage: tuple[int, int] | None = None
     cost: Cost | None = None
     cwd: str | None = None
+    work_tree: WorkTree | None = None
 
 
 _ADAPTER = TypeAdapter(BundleOrder)

@@ -4,6 +4,7 @@ from runward.handlers.bundle.edits import FileEdit
 from runward.handlers.bundle.order import BundleOrder
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.bundle.summary import Failure, Summary, rates, verified
+from runward.handlers.bundle.work_tree import with_git
 
 
 def summary_of(replay: Replay) -> Summary:
@@ -16,7 +17,7 @@ def summary_of(replay: Replay) -> Summary:
     apm, sapm = rates(actions, calls, succeeded, duration_s)
     return Summary(
         session_id=order.session_id,
-        changes=order.changes,
+        changes=_changes(order),
         files=_files(replay),
         verification=verified(replay.verification.runs()),
         confidence=replay.confidence,
@@ -30,13 +31,20 @@ def summary_of(replay: Replay) -> Summary:
     )
 
 
+def _changes(order: BundleOrder) -> tuple[str, ...]:
+    """The summaries of outcomes, then the subjects of commits."""
+    return order.changes if order.work_tree is None else order.changes + order.work_tree.commits
+
+
 def _files(replay: Replay) -> tuple[FileEdit, ...]:
     """The changed files; those in the directory in which the session worked by their paths below it."""
-    cwd = replay.order.cwd
+    cwd, tree = replay.order.cwd, replay.order.work_tree
+    files = replay.edits.files()
+    if tree is not None:
+        files = with_git(files, tree.top, tree.files)
     prefix = None if cwd is None else cwd.rstrip("/") + "/"
     return tuple(
-        each._replace(path=each.path.removeprefix(prefix)) if prefix is not None else each
-        for each in replay.edits.files()
+        each._replace(path=each.path.removeprefix(prefix)) if prefix is not None else each for each in files
     )
 
 

@@ -8,7 +8,15 @@ from typing import Final
 
 from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.bundle.effects import RecordReceipt
-from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft, ReportedOf, StretchOf
+from runward.handlers.bundle.facts import (
+    BundleRulesOf,
+    Draft,
+    DraftOf,
+    NoDraft,
+    ReportedOf,
+    StretchOf,
+    WorkTreeOf,
+)
 from runward.handlers.bundle.next_steps import next_steps
 from runward.handlers.bundle.order import BundleOrder, Stretch, Verdict
 from runward.handlers.effects import Deciding, Explain
@@ -31,6 +39,10 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
         return ()
     stretch = yield from ask(StretchOf(event.session_key, event.attempt))
     told = yield from ask(ReportedOf(event.session_key, event.attempt))
+    began = Stretch(event.at, event.at) if stretch is None else stretch
+    tree = None
+    if told.cwd is not None and stretch is not None:
+        tree = yield from ask(WorkTreeOf(told.cwd, stretch.started_at))
     order = BundleOrder(
         event.session_key,
         session.session_id,
@@ -38,7 +50,7 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
         session.path,
         journal_directory(session.layout, session.key, session.path),
         event.attempt,
-        Stretch(event.at, event.at) if stretch is None else stretch,
+        began,
         Verdict(
             event.at, event.status, event.reason_code, told.reason_summary, event.delivery, given.event_hash
         ),
@@ -48,6 +60,7 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
         told.usage,
         None,
         told.cwd,
+        tree,
     )
     answer = yield from ask(DraftOf(order))
     if isinstance(answer, Unreadable):

@@ -24,6 +24,7 @@ from runward.handlers.events import (
     SessionDeclaration,
     Status,
 )
+from runward.handlers.exchange.events import ActionTaken
 
 EVENTS: Final = "events.jsonl"
 ROLE: Final = "runward"
@@ -200,6 +201,34 @@ def journal_repaired(event: JournalDamaged, event_hash: str) -> bytes:
         lines_written_again=event.lost + event.changed,
         lines_changed=event.changed,
         bytes_torn=event.torn_bytes,
+    )
+
+
+def action_taken(event: ActionTaken, event_hash: str) -> bytes:
+    """An action in the exchange."""
+    reasoning = event.told["intent"]
+    return _line(
+        event.at,
+        "action",
+        "",
+        event_hash,
+        action_type=event.action_type,
+        artifact_id=event.artifact_id,
+        reasoning=reasoning.get("reasoning") if isinstance(reasoning, dict) else None,
+        success=event.is_success,
+        error_code=event.error_code,
+    )
+
+
+def artifact_deleted(event: ActionTaken, event_hash: str) -> bytes:
+    """An artifact of the exchange was deleted."""
+    return _line(
+        event.at,
+        "artifact_deleted",
+        "",
+        event_hash,
+        artifact_id=event.artifact_id,
+        deleted_by=event.principal,
     )
 
 

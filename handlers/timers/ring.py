@@ -2,11 +2,12 @@
 
 from runward.handlers.asking import Given, NotYet
 from runward.handlers.effects import Effects, Emit
+from runward.handlers.schedules.events import LANE as SCHEDULE
 from runward.handlers.timers.events import TimerRang, TimerSet
 
 
 def decide(event: TimerSet, given: Given) -> Effects:
-    """Tell the subject; not before its time, also if the clock was set back."""
-    if given.at < event.due:
+    """Tell the subject. A schedule goes by the wall clock; any other timer is due when its time has passed."""
+    if event.subject.startswith(SCHEDULE) and given.at < event.due:
         raise NotYet(event.due)
     return (Emit(TimerRang(event.subject, event.what, given.at)),)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from runward.config.action import Action
 from runward.config.bundle import DEFAULT_VERIFICATION
+from runward.config.exchange import ExchangeRules, exchange_rules_to_json
 from runward.config.executor import Executor
 from runward.config.problem import Parsed
 from runward.config.settings import (
@@ -140,6 +141,7 @@ period = "1min"
         "bundle.longest_text": "default",
         "bundle.verification": "default",
         "bundle.redact": "default",
+        **{f"exchange.{key}": "default" for key in exchange_rules_to_json(ExchangeRules())},
         **{f"exchange.executor.{key}": "default" for key in Executor()._asdict()},
     }
 
@@ -413,6 +415,11 @@ def test_the_settings_as_json_hold_every_key() -> None:
         "http": None,
         "webhooks": {},
         "exchange": {
+            "dependency_depth": 10,
+            "disk_quota": 100_000_000,
+            "cpu_seconds": 5.0,
+            "cpu_window": 60.0,
+            "waiting_intents": 1000,
             "executor": {
                 "sandbox": "bubblewrap",
                 "timeout": 5.0,
@@ -420,7 +427,7 @@ def test_the_settings_as_json_hold_every_key() -> None:
                 "tmp": 16 << 20,
                 "output": 64 << 10,
                 "preloaded_imports": ["math", "json", "random", "datetime"],
-            }
+            },
         },
     }
 

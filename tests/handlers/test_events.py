@@ -43,6 +43,13 @@ from runward.handlers.events import (
     event_types,
     load_payload,
 )
+from runward.handlers.exchange.events import (
+    ActionRequested,
+    ActionTaken,
+    IntentMade,
+    MintRequested,
+    PrincipalCreateRequested,
+)
 from runward.handlers.notices.events import NoticeRetryRequested
 from runward.handlers.outcomes.events import ArtifactAddRequested, OutcomesChanged
 from runward.handlers.schedules.events import ScheduleChanged
@@ -100,6 +107,13 @@ EXAMPLES: list[Event] = [
     ApprovalDecided("ap_0", "cr_0", 1, 1.0, "approved", "looks right", "ada"),
     ArtifactAddRequested("r", 1.0, "native:runs/a", "note", "one", {"x": [None, "ä"]}, "notes.md", "ada"),
     OutcomesChanged("native:runs/a", 1, 2.0, "5e"),
+    IntentMade("native:runs/a", 1, 3, 2.0, "ä", "{}", "too long", "ann"),
+    ActionRequested("r", 1.0, "writer", '{"action_type":"noop"}', "ada"),
+    PrincipalCreateRequested(
+        "r", 1.0, "writer", "ä", 100, 10, 0.5, True, ("ann",), True, True, "be kind", "ada"
+    ),
+    MintRequested("r", 1.0, "writer", -3, "scrip", "why", "ada"),
+    ActionTaken("s", "r", 1.0, "writer", "noop", "a", True, None, {"result": {"x": None}}, "native:runs/a"),
     StartFailed("cr_0/0/1", "native:runs/cr_0-0-1", 1.0, "its run directory can't be made"),
     RunLaunched("k", "l", 1.0, "5e", (7, 70, "b"), (8, 80, "b"), {"expected": []}, 60.0, 5.0),
 ]

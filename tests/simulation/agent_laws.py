@@ -57,7 +57,7 @@ def _session(
     if agent.free:
         return
     if row is None:
-        if fair.is_there:
+        if fair.is_there and not (agent.cut and _has_lost_its_name(universe, agent)):
             raise Broken(f"{agent.key} was never noticed: {fair}")
         return
     key, session_id, status, reason, attempt, origin, path = row
@@ -72,6 +72,12 @@ def _session(
     if _is_of_before(universe, agent) and origin != "history":
         raise Broken(f"{key} was over before anybody looked, and is {origin}")
     _attempts(universe, agent)
+
+
+def _has_lost_its_name(universe: "Universe", agent: Agent) -> bool:
+    """Whether power cuts left no line of its log that names the session: nobody can tell what it is."""
+    left = [bytes(node.data) for path, node in universe.kernel.files() if path == agent.path]
+    return not any(agent.tool.session.encode() in each for each in left)
 
 
 def _attempts(universe: "Universe", agent: Agent) -> None:

@@ -56,6 +56,13 @@ trigger: {schedule: every 9s, timezone: UTC, max_runs: 3, OTHERS}
 steps:
   - {skill: report, with: {n: 1}}
 """
+_COMPOSITE: Final = """\
+name: composite
+trigger: {KIND: [{event: asked, filter: {wanted: true}}, {event: asked, filter: {wanted: false}}]WITHIN}
+steps:
+  - {skill: nothing, with: {n: "{{ trigger.n }}"}}
+"""
+_COMPOSITES: Final = (None, ("all_of", ", within: 300d"), ("sequence", ", within: 300d"), ("any_of", ""))
 _WAYS: Final = ("overlap: queue, misfire: run_all", "jitter: 5s, misfire: run_once", "overlap: allow")
 _OUTCOMES: Final[tuple[JsonValue, ...]] = (
     {"outcome_kind": "review_verdict", "summary": "fine", "verdict": "APPROVE", "go": True},
@@ -137,6 +144,12 @@ class Chains:
         self._dice = random.Random(f"{universe.seed}/chains")
         self._there = {chain.name: chain for chain in map(_read, (_TEXT, _OTHER, _GATED))}
         self._is_timed = False
+        self._composite: str | None = None
+        drawn = random.Random(f"{universe.seed}/composites").choice(_COMPOSITES)
+        if drawn is not None:
+            self._composite, within = drawn
+            chain = _read(_COMPOSITE.replace("KIND", self._composite).replace("WITHIN", within))
+            self._there[chain.name] = chain
         self.slots = random.Random(f"{universe.seed}/slots").choice((1, 2, 16))
         self.watching = 0
         """How many people have yet to answer an approval."""
@@ -146,7 +159,9 @@ class Chains:
         """What the commands of steps left as their outcome, by its session's key."""
 
     def listening(self, event: str) -> tuple[Chain, ...]:
-        return tuple(each for each in self._there.values() if each.trigger.event == event)
+        return tuple(
+            each for each in self._there.values() if any(leaf.event == event for leaf in each.trigger.leaves)
+        )
 
     def chain(self, name: str) -> Chain | str:
         return self._there.get(name, f"there is no chain {name!r}")
@@ -203,7 +218,8 @@ class Chains:
             self._universe.timeline.after(
                 self._dice.uniform(0.0, 40.0), lambda: self._answer(people, looks=6)
             )
-        event = EventOccurred(people.uuid(), now, ASKED, "some", fields)
+        fields["which"] = which = people.uuid()
+        event = EventOccurred(which, now, ASKED, "some", fields)
         people.request(event)
         if kind > 0.7:
             self._universe.tally.reached["an event that was told twice"] += 1
@@ -266,11 +282,42 @@ class Chains:
             steps.setdefault(str(run), {})[int(step)] = (str(status), reason, said)
         for run, (_, chain, _, status, trigger) in runs.items():
             self._check(run, str(chain), str(status), json.loads(str(trigger)), steps.get(run, {}))
+        self._check_composite()
         fired = Counter((str(row[1]), str(row[2])) for row in runs.values())
         for key, wanted in peek(_WANTED):
             for chain, is_wanted in (("three", bool(wanted)), ("gated", bool(wanted)), ("other", True)):
                 if fired[chain, str(key)] != is_wanted:
                     raise Broken(f"the event {key} fired {chain} {fired[chain, str(key)]} times")
+
+    def _check_composite(self) -> None:
+        """An event counts for one run of a composite, and what is held is not enough for another one."""
+        peek, kind = self._universe.peek, self._composite
+        used: Counter[str] = Counter()
+        for run, cause in peek("select id, cause from chain_runs where chain = 'composite'"):
+            self._universe.tally.reached[f"a run of {kind}"] += 1
+            events = json.loads(str(cause))["events"]
+            used.update(str(each["fields"]["which"]) for each in events)
+            wanted = [bool(each["fields"]["wanted"]) for each in events]
+            right = {
+                "all_of": sorted(wanted) == [False, True],
+                "sequence": wanted == [True, False],
+                "any_of": len(wanted) == 1,
+            }
+            if kind is None or not right[kind]:
+                raise Broken(f"{run} of {kind} was fired by {events}")
+        if badly := [event for event, count in used.items() if count > 1]:
+            raise Broken(f"these events fired a composite more than once: {badly}")
+        if peek(_COMPOSITE_IS_HELD):
+            return  # a restore holds what was told, or a person gave it up
+        held = [bool(wanted) for (wanted,) in peek(_HELD_BY_COMPOSITE)]
+        is_enough = {
+            "all_of": len(set(held)) == 2,
+            "sequence": False in held,
+            "any_of": bool(held),
+            None: bool(held),
+        }
+        if is_enough[kind]:
+            raise Broken(f"events are held for {kind}, and they are enough for it: {held}")
 
     def _check(
         self,
@@ -351,6 +398,12 @@ class Chains:
             raise Broken(f"{run} is {status}, with the steps {steps}")
 
 
+_HELD_BY_COMPOSITE: Final = (
+    "select json_extract(fields, '$.wanted') from held_events where chain = 'composite' order by id"
+)
+_COMPOSITE_IS_HELD: Final = (
+    "select 1 from jobs where lane = 'chain:composite' and state in ('held', 'discarded') limit 1"
+)
 _APPROVALS: Final = "select id, status from approvals where run = ? order by id"
 _TRIES: Final = (
     "select step, count(*) from chain_steps where run = ? and session_key is not null group by step"

@@ -14,6 +14,7 @@ from tests.simulation.places import CANCELLED, GONE, VANISHED, Pairs, Place, Pla
 from tests.simulation.ports import Written, journal_path
 from tests.simulation.produced import check_files
 from tests.simulation.rebuilt import check_rebuilt
+from tests.simulation.timers import Timers
 from tests.simulation.universe import Universe
 
 from runward.daemon.backup.restore import MAYBE_BEGUN
@@ -108,6 +109,7 @@ class Laws:
         self._raced: list[Node | None] = []
         self._version: list[tuple[int, ...]] = []
         self._lives_over = 0
+        self._timers = Timers(universe)
         self._known: set[bytes] = set()
         """Our lines that the store knows, looked for once it was restored."""
 
@@ -121,8 +123,10 @@ class Laws:
             self._lives_over = self._universe.lives.over
             self._contracts.clear()
         elif version == self._version:
+            self._timers.looked()
             return
         self._version = version
+        self._timers.check()
         for law, question in ALWAYS.items():
             self._none(law, question)
         for key, contract, folded in self._universe.peek(

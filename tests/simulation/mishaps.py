@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from typing import Final
 
 from tests.simulation.people import FUTURE
 from tests.simulation.ports import STATE, journal_path
@@ -12,6 +13,9 @@ from runward.daemon.disk.epoch import write_epoch
 from runward.daemon.store.hash_chain import GENESIS, event_hash
 from runward.daemon.store.tables.jobs import JOBS_AN_EVENT
 
+STEPS: Final = (-86400.0, -3600.0, -5.0, -0.5, 0.5, 5.0, 3600.0, 86400.0)
+"""Seconds by which somebody steps the clock."""
+
 
 class Mishaps:
     """Things that happen to a machine. `later` has something happen in a while."""
@@ -21,7 +25,7 @@ class Mishaps:
         self._later = later
 
     def step_clock(self) -> None:
-        step = self._scene.dice.choice((-86400.0, -3600.0, -5.0, -0.5, 0.5, 5.0, 3600.0, 86400.0))
+        step = self._scene.dice.choice(STEPS)
         self._scene.universe.clock.step(step)
 
     def fill_disk(self) -> None:

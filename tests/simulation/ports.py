@@ -44,6 +44,8 @@ class SimulatedClock:
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self.offset = _EPOCH
+        self.offsets = [_EPOCH]
+        """What it ever was ahead of the timeline."""
         self._steps = 0
 
     @property
@@ -51,13 +53,9 @@ class SimulatedClock:
         """Whether anybody ever set it."""
         return self._steps > 0
 
-    @property
-    def behind(self) -> float:
-        """The seconds by which it was set back all in all; negative where it was set ahead."""
-        return _EPOCH - self.offset
-
     def step(self, seconds: float) -> None:
         self.offset += seconds
+        self.offsets.append(self.offset)
         self._steps += 1
 
     def now(self) -> float:

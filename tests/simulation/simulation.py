@@ -112,15 +112,7 @@ class Ending:
         self._story.people.retry_held()
         self._story.people.accept_roots()
         self._story.people.ask_for_scan()
-        self._set_clock_right()
         universe.timeline.after(20.0, self._rest)
-
-    def _set_clock_right(self) -> None:
-        """Where a chain waits for a time, a clock that stands behind is set right: nobody waits here for an hour."""
-        clock = self._universe.clock
-        waiting = self._universe.peek(f"select 1 from ({OPEN_JOBS}) where handler = 'timers/ring'")
-        if waiting and clock.behind > 0.0:
-            clock.step(clock.behind)
 
     def _rest(self) -> None:
         universe = self._universe

@@ -39,6 +39,7 @@ _SYSTEM_CALLS: Final = (
     "rundir.growing.os",
     "rundir.hashes.os",
     "rundir.identifying.os",
+    "rundir.intents.os",
     "rundir.journals.fcntl",
     "rundir.journals.os",
     "rundir.legs.os",

@@ -32,6 +32,7 @@ PRUNED: Final = (
     "approvals",
     "chain_steps",
     "chain_runs",
+    "intent_files",
     "sessions",
 )
 """The tables from which rows go."""

@@ -8,6 +8,10 @@ import click
 from runward.config.executor import LONGEST_TIMEOUT_S
 from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
+from runward.daemon.cli.exchange.artifact import artifact
+from runward.daemon.cli.exchange.intents import invoke, submit
+from runward.daemon.cli.exchange.principal import mint, principal
+from runward.daemon.cli.exchange.records import ledger, log
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.shell.groups import Group
@@ -62,6 +66,15 @@ def execute_file(
     if execution.fix is not None:
         to_stderr(f"runward: {execution.error}; {execution.fix}")
     sys.exit(GOOD if execution.code is None else NOT_SO)
+
+
+exchange.add_command(artifact)
+exchange.add_command(principal)
+exchange.add_command(mint)
+exchange.add_command(invoke)
+exchange.add_command(submit)
+exchange.add_command(ledger)
+exchange.add_command(log)
 
 
 def _code_in(file: str) -> str:

@@ -141,6 +141,45 @@ def invocations(context: click.Context, parameter: click.Parameter, incomplete: 
         return _beginning([each.id for each in newest], incomplete)
 
 
+def principals(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The principals of the exchange."""
+    from runward.daemon.store import reading, reading_exchange
+
+    settings = _settings(context)
+    if settings is None:
+        return []
+    with reading.reading(settings.state_dir) as connection:
+        return _beginning([each.id for each in reading_exchange.principals(connection)], incomplete)
+
+
+def shared_artifacts(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The artifacts of the exchange."""
+    from runward.daemon.store import reading, reading_exchange
+    from runward.handlers.exchange.genesis import CONTRACTS, METHODS
+
+    settings = _settings(context)
+    if settings is None:
+        return []
+    with reading.reading(settings.state_dir) as connection:
+        found = [each.id for each in reading_exchange.shared_artifacts(connection)]
+    return _beginning([*found, *METHODS, *CONTRACTS], incomplete)
+
+
+def shared_types(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The types of the artifacts of the exchange."""
+    from runward.daemon.store import reading, reading_exchange
+
+    settings = _settings(context)
+    if settings is None:
+        return []
+    with reading.reading(settings.state_dir) as connection:
+        return _beginning(
+            sorted({each.type for each in reading_exchange.shared_artifacts(connection)}), incomplete
+        )
+
+
 def dead_notices(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The notices that were given up."""
     from runward.daemon.store import reading, reading_notices

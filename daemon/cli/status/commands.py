@@ -5,6 +5,7 @@ is what its lock says.
 """
 
 import os
+import shutil
 import sqlite3
 import sys
 import time
@@ -25,7 +26,7 @@ from runward.daemon.cli.terminal.wrapping import room
 from runward.daemon.configuration.settings import chain_names, changed_files, find_chain
 from runward.daemon.host.heartbeat import stalled_s
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
-from runward.daemon.store import reading, reading_chains
+from runward.daemon.store import reading, reading_chains, reading_exchange
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_failures import unseen_failures
 from runward.daemon.store.reading_notices import notices_by_state
@@ -36,6 +37,9 @@ USUAL_PERIOD: Final = "2"
 
 MOST_RUNNING: Final = 10
 """Running sessions that are shown; more are only counted."""
+
+_PROGRAM: Final = "bwrap"
+"""What shuts the code of the exchange off, if it is installed."""
 
 MOST_FAILURES: Final = 10
 """Failures that are named; more are only counted."""
@@ -106,6 +110,14 @@ def _page_or_why_not(settings: Settings) -> list[str]:
         return [safe(str(error))]
 
 
+def _exchange(settings: Settings, connection: sqlite3.Connection) -> JsonValue:
+    """What runs code, and how many actions have no result yet; None where nobody uses the exchange."""
+    if not reading_exchange.has_principals(connection):
+        return None
+    sandbox = settings.executor.sandbox if shutil.which(_PROGRAM) is not None else None
+    return {"sandbox": sandbox, "actions_waiting": reading_exchange.actions_waiting(connection)}
+
+
 def _page(settings: Settings, found: Status) -> list[str]:
     from runward.daemon.cli.status.text import lines_of
 
@@ -130,6 +142,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "chains": _chains(settings, connection),
             "chain_runs": reading_chains.runs_by_status(connection),
             "steps": reading_chains.steps_by_standing(connection),
+            "exchange": _exchange(settings, connection),
             "approvals": len(reading_chains.open_approvals(connection)),
             "notices": notices_by_state(connection),
             "queue": _queue(connection, now),

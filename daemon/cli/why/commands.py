@@ -1,5 +1,6 @@
 """`runward why`: why a session, a run directory or a job is as it is, the first cause first."""
 
+import re
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -36,6 +37,8 @@ from runward.handlers.requests.subjects import START, of_start
 _JOB = "job:"
 _CHAIN_RUN = "cr_"
 _CHAIN = "chain "
+_EXCHANGE: Final = re.compile("artifact:|principal:|.*#intent/|[0-9a-f]{8}-[0-9a-f]{4}-")
+"""An artifact, a principal, a line of a run, or the action of a person."""
 _NAMED: Final = 5
 """Delivered files that are named in one line."""
 
@@ -70,7 +73,7 @@ def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -
     """Why it is as it is: every event, decision and evidence in order, the first cause first.
 
     ID names a session, a run that was asked for, a run directory that is not a session yet, a job (its number, or
-    job:NUMBER), a chain run, or a chain ("chain NAME"). @last is the newest thing that ended, was skipped or was refused.
+    job:NUMBER), a chain run, a chain ("chain NAME"), and of the exchange artifact:ID, principal:ID or an action. @last is the newest thing that ended, was skipped or was refused.
     What did not happen, and why, comes at the end.
 
     \b
@@ -124,6 +127,8 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
         return told
     if text.startswith(_CHAIN):
         return _of_chain(connection, text)
+    if _EXCHANGE.match(text) and (told := _of_exchange(connection, text)) is not None:
+        return told
     if not text:
         fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
     exact = reading.session(connection, text)
@@ -222,6 +227,13 @@ def _of_chain(connection: sqlite3.Connection, text: str) -> Story:
         causes.causes_of_chain(connection, text),
         [],
     )
+
+
+def _of_exchange(connection: sqlite3.Connection, text: str) -> Story | None:
+    from runward.daemon.cli.why.exchange import exchange_story
+
+    told = exchange_story(connection, text)
+    return None if told is None else Story(*told, [])
 
 
 def _of_chain_run(connection: sqlite3.Connection, text: str) -> Story | None:

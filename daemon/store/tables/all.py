@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from runward.daemon.store.tables.actions import ACTIONS
 from runward.daemon.store.tables.approvals import APPROVALS
 from runward.daemon.store.tables.artifacts import ARTIFACTS
 from runward.daemon.store.tables.cancellations import CANCELLATIONS
@@ -14,19 +15,23 @@ from runward.daemon.store.tables.files import FILES
 from runward.daemon.store.tables.firings import FIRINGS
 from runward.daemon.store.tables.held_events import HELD_EVENTS
 from runward.daemon.store.tables.hooks import HOOKS
+from runward.daemon.store.tables.intent_files import INTENT_FILES
 from runward.daemon.store.tables.invocations import INVOCATIONS
 from runward.daemon.store.tables.jobs import JOBS
 from runward.daemon.store.tables.journal_lines import JOURNAL_LINES
 from runward.daemon.store.tables.launches import LAUNCHES
+from runward.daemon.store.tables.ledger import LEDGER
 from runward.daemon.store.tables.links import LINKS
 from runward.daemon.store.tables.notices import NOTICES
 from runward.daemon.store.tables.places import PLACES
+from runward.daemon.store.tables.principals import PRINCIPALS
 from runward.daemon.store.tables.problems import PROBLEMS
 from runward.daemon.store.tables.prunings import PRUNINGS
 from runward.daemon.store.tables.receipts import RECEIPTS
 from runward.daemon.store.tables.roots import ROOTS
 from runward.daemon.store.tables.schedules import SCHEDULES
 from runward.daemon.store.tables.sessions import SESSIONS
+from runward.daemon.store.tables.shared_artifacts import SHARED_ARTIFACTS
 from runward.daemon.store.tables.starts import STARTS
 from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table, Write
 from runward.daemon.store.tables.watched_files import WATCHED_FILES
@@ -62,6 +67,11 @@ TABLES: Final[tuple[Table, ...]] = (
     RECEIPTS,
     HOOKS,
     WATCHED_FILES,
+    PRINCIPALS,
+    SHARED_ARTIFACTS,
+    LEDGER,
+    INTENT_FILES,
+    ACTIONS,
 )
 
 WRITES: Final[tuple[Write, ...]] = tuple(write for table in TABLES for write in table.writes)
@@ -74,6 +84,9 @@ ANSWERS: Final[Mapping[type[Question[Any]], Answerer]] = {
 FOLDS: Final[Mapping[type[Effect], tuple[Fold, ...]]] = {
     kind: folds for table in TABLES for kind, folds in table.folds.items()
 }
+MOVED_BY_STEPS: Final = tuple(sql for table in TABLES for sql in table.moved_by_steps)
+"""What a step of the wall clock moves."""
+
 GO_WITH_SESSION: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_session)
 GO_WITH_EVENT: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_event)
 GO_WITH_CHAIN_RUN: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_chain_run)

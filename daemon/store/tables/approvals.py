@@ -69,5 +69,8 @@ APPROVALS: Final = Table(
         DecideApproval: (Fold(lambda effect: ApprovalOf(effect.id), _decided),),
     },
     answers={ApprovalOf: answers_by(standings, lambda asked: asked.id)},
+    moved_by_steps=(
+        "update approvals set expires_at = expires_at + ? where status = 'asked' and expires_at is not null",
+    ),
     goes_with_chain_run=("delete from approvals where run = ?",),
 )

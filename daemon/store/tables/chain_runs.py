@@ -247,5 +247,8 @@ CHAIN_RUNS: Final = Table(
         OpenRunsOf: answers_by(open_runs, lambda asked: asked.chain, ()),
         SlotsNow: _slots,
     },
+    moved_by_steps=(
+        "update chain_runs set deadline = deadline + ? where status in ('running', 'waiting_approval')",
+    ),
     goes_with_chain_run=("delete from chain_steps where run = ?",),
 )

@@ -27,7 +27,8 @@ FINISH: Final = Write(
 )
 
 RELEASE: Final = Write(
-    "update jobs set state = ?, run_after = 0, tries = 0, error = ?, updated_at = ? where id = ? and state = 'held'",
+    f"update jobs set state = ?, run_after = case when lane glob '{TIMERS}*' then run_after else 0 end, tries = 0,"  # noqa: S608 # our own words
+    " error = ?, updated_at = ? where id = ? and state = 'held'",
     exact=False,
 )
 
@@ -44,8 +45,14 @@ CLAIM: Final = "update jobs set state = 'running', token = ?, epoch = ? where id
 
 RETRY_NOW: Final = (
     "update jobs set run_after = ? where state in ('waiting', 'held') and state = 'waiting' and run_after > ?"  # noqa: S608 # our own words
-    f" and (tries > 0 or lane glob '{TIMERS}*')"
+    f" and tries > 0 and lane not glob '{TIMERS}*'"
 )
+
+MOVE: Final = (
+    "update jobs set run_after = run_after + ? where state in ('waiting', 'held') and run_after > 0"  # noqa: S608 # our own words
+    f" and lane glob '{TIMERS}*' and lane not glob '{SCHEDULED}*'"
+)
+"""A timer rings when its time has passed; a schedule goes by the wall clock."""
 
 HOLD: Final = "update jobs set state = 'held', error = ?, updated_at = ? where id = ? and state = 'waiting'"
 
@@ -94,6 +101,11 @@ class JobResult(NamedTuple):
     effects: Sequence[Effect] = ()
     error: str | None = None
     run_after: float = 0.0
+
+
+def put_back(job: Job) -> JobResult:
+    """The result of a claimed job that was not come to: it waits again, and wasn't tried."""
+    return JobResult(job._replace(tries=job.tries - 1), "waiting")
 
 
 async def take_back(store: Store, now: float) -> int:
@@ -229,5 +241,6 @@ JOBS: Final = Table(
             Fold(lambda effect: JobStateOf(effect.job), lambda state, effect: JobState(effect.state)),
         )
     },
+    moved_by_steps=(MOVE,),
     goes_with_event=("delete from jobs where id between 32 * ?1 and 32 * ?1 + 31",),
 )

@@ -106,18 +106,19 @@ async def reported(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tu
         " (select h.reason_summary from status_history h where h.session_key = s.key and h.attempt = asked.value ->> 1"
         "  order by h.id desc limit 1),"
         " (select json_group_array(a.summary) from artifacts a where a.session_key = s.key and a.summary is not null),"
-        " case when s.layout <> ? then json_extract(c.state, '$[10]') end"
+        " case when s.layout <> ? then json_extract(c.state, '$[10]') end,"
+        " (select json_extract(e.payload, '$.declaration.cwd') from events e where e.key = s.key || '#1/started')"
         " from json_each(?) asked join sessions s on s.key = asked.value ->> 0 left join cursors c on c.key = s.key",
         (DEFAULT_LAYOUT, listed(attempts)),
     )
     found: dict[tuple[str, int], Reported] = {}
-    for key, attempt, reason, changes, about in rows:
+    for key, attempt, reason, changes, about, declared in rows:
         cwd, _, _, given, made = (None,) * 5 if about is None else from_json(str(about))
         found[str(key), as_int(attempt)] = Reported(
             "" if reason is None else str(reason),
             tuple(str(each) for each in from_json(str(changes)) if each),
             None if given is None or made is None else (int(given), int(made)),
-            cwd if isinstance(cwd, str) else None,
+            next((each for each in (cwd, declared) if isinstance(each, str)), None),
         )
     return found
 

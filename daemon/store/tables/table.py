@@ -50,7 +50,8 @@ class Table:
     """How effects become rows of a table (or of some that belong together), and what is asked of it.
 
     `writes` run in this order. `goes_with_session`, `goes_with_event` and `goes_with_chain_run` are what pruning
-    deletes, by the session's key, the event's number and the chain run's id.
+    deletes, by the session's key, the event's number and the chain run's id. `moved_by_steps` adds seconds to the times
+    at which a while is over, where the wall clock was stepped by as much.
     """
 
     writes: tuple[Write, ...]
@@ -60,6 +61,7 @@ class Table:
     goes_with_session: tuple[str, ...] = ()
     goes_with_event: tuple[str, ...] = ()
     goes_with_chain_run: tuple[str, ...] = ()
+    moved_by_steps: tuple[str, ...] = ()
 
 
 def no_rows(batch: "Batch", job: "Job", effect: object) -> None:

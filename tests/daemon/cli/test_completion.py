@@ -126,7 +126,20 @@ def test_commands_options_ids_and_names_are_completed(
     assert _completed(recorded, *words) == offered
 
 
-_FREE = {"--reason", "--search", "--id", "--note", "--name", "--authorized-key"}
+_FREE = {
+    *(
+        "--reason",
+        "--search",
+        "--id",
+        "--note",
+        "--name",
+        "--authorized-key",
+        "--content",
+        "--policy",
+        "--interface",
+    ),
+    *("--access-contract", "--resource", "--disk", "--cpu", "--user", "--method"),
+}
 """Options whose value is whatever somebody has to say."""
 
 

@@ -1,77 +1,232 @@
-"""`runward exchange execute`: a trial of code, without daemon, store or identity."""
+"""The exchange as people and runs use it, against a real daemon."""
+
+import json
+import sys
+from pathlib import Path
 
 import pytest
-from tests.daemon.cli.calling import Place
+from tests.daemon.cli.calling import Place, Result
+from tests.waiting import wait_for
 
 from runward.config.executor import Executor
-from runward.daemon.sandbox.workers import NoSandbox, Worker
+from runward.config.json_value import JsonValue
+from runward.daemon.sandbox.workers import execute
+
+WRITE = {"action_type": "write_artifact", "artifact_id": "note", "content": "hello", "reasoning": "to share"}
+
+
+def exchange(place: Place, *words: str) -> Result:
+    return place.call("exchange", *words)
+
+
+def run(place: Place, *command: str) -> int:
+    """Run a command as the agent `writer`; returns its exit code."""
+    process = place.start("run", "--agent", "writer", "--name", "one", "--", *command)
+    process.communicate()
+    return process.returncode
+
+
+def test_agents_share_and_pay_and_are_refused(place: Place) -> None:
+    with place.daemon():
+        assert exchange(place, "principal", "create", "writer", "--scrip", "100").out == "created writer\n"
+        exchange(place, "principal", "create", "reader", "--scrip", "10")
+        written = exchange(
+            place, "artifact", "write", "paper", "--as", "writer", "--content", "so it is",
+            *("--policy", '{"read_price": 4, "allow_read": ["reader"]}', "--reason", "to earn"),
+        )  # fmt: skip
+        assert (written.code, written.out) == (0, "wrote paper\n")
+        assert exchange(place, "artifact", "read", "paper", "--as", "reader").out == "so it is\n"
+        exchange(place, "principal", "create", "third")
+        refused = exchange(place, "artifact", "read", "paper", "--as", "third", "--json")
+        assert (refused.code, refused.object()["error_code"]) == (1, "not_authorized")
+        balance = exchange(place, "invoke", "genesis_ledger", "balance", "writer", "--as", "reader")
+        assert json.loads(balance.out) == {"id": "writer", "scrip": 104}
+        shown = exchange(place, "principal", "show", "reader", "--json").object()
+        assert (shown["scrip"], shown["is_agent"], shown["artifacts"]) == (6, False, ["reader"])
+        assert exchange(place, "mint", "reader", "5", "--reason", "for fun").code == 0
+        assert exchange(place, "mint", "reader", "--", "-100").code == 1
+        assert "add up; 115 scrip" in exchange(place, "ledger", "--check").out
+        entries = exchange(place, "ledger", "--principal", "reader", "--json").objects()
+        assert [(each["from"], each["amount"]) for each in entries] == [
+            ("mint", 10),
+            ("reader", 4),
+            ("mint", 5),
+        ]
+        assert exchange(place, "artifact", "transfer", "paper", "third", "--as", "writer").code == 0
+        assert exchange(place, "artifact", "delete", "paper", "--as", "third").code == 0
+        assert exchange(place, "artifact", "list", "--json").out.count('"paper"') == 0
+        assert "deleted" in exchange(place, "artifact", "list", "--deleted").out
+        logged = exchange(place, "log", "--artifact", "paper").out.splitlines()
+        assert len(logged) == 5
+        assert "“to earn”" in logged[0]
+        assert "not_authorized" in logged[2]
+        why = place.call("why", "principal:reader")
+        assert "minted" in why.out, why
+
+
+def test_a_run_acts_by_writing_lines_and_reads_what_became_of_them(place: Place) -> None:
+    script = place.directory / "agent.py"
+    script.write_text(
+        "import json, os, time\n"
+        "run = os.environ['RUNWARD_RUN_DIR']\n"
+        f"open(run + '/intents.jsonl', 'a').write(json.dumps({WRITE!r}) + '\\n')\n"
+        "while not os.path.exists(run + '/results.jsonl') or not open(run + '/results.jsonl').read():\n"
+        "    time.sleep(0.01)\n"
+        "print(json.loads(open(run + '/results.jsonl').readline())['result']['success'])\n"
+    )
+    with place.daemon():
+        assert exchange(place, "principal", "create", "writer").code == 0
+        assert run(place, sys.executable, str(script)) == 0
+        assert place.call("session", "logs", "one").out == "True\n"
+        (action,) = [json.loads(line) for line in exchange(place, "log", "--json").out.splitlines()]
+        assert (action["session_key"], action["line"], action["principal_id"]) == (
+            "native:runs/one",
+            1,
+            "writer",
+        )
+        wait_for(
+            lambda: exchange(place, "artifact", "show", "note", "--json").object()["owner_id"] == "writer",
+            "the artifact",
+        )
+    refused = place.start("run", "--agent", "nobody", "--", "true")
+    said = refused.communicate()[1]
+    assert (refused.returncode, "nobody" in said) == (3, True), "neither an agent nor a principal"
+
+
+def test_intents_are_submitted_one_after_another(place: Place) -> None:
+    file = place.directory / "todo.jsonl"
+    lines: list[dict[str, JsonValue]] = [
+        {**WRITE, "principal_id": "writer"},
+        {"action_type": "read_artifact", "artifact_id": "note"},
+        {"action_type": "fly"},
+    ]
+    file.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    tried = exchange(place, "submit", str(file), "--dry-run")
+    said = [json.loads(line) for line in tried.out.splitlines()]
+    assert (tried.code, said[0]["intent"]["artifact_type"]) == (1, "generic")
+    assert said[2]["error"].startswith("action_type must be one of")
+    with place.daemon():
+        exchange(place, "principal", "create", "writer")
+        done = exchange(place, "submit", str(file))
+        codes = [json.loads(line).get("error_code") for line in done.out.splitlines()]
+        assert (done.code, codes) == (1, [None, "invalid_argument", "invalid_argument"])
+        done = exchange(place, "submit", str(file), "--as", "writer")
+        codes = [json.loads(line).get("error_code") for line in done.out.splitlines()]
+        assert codes == [None, None, "invalid_argument"]
+
+
+def test_without_a_daemon_nothing_is_sent_that_needs_a_result(place: Place) -> None:
+    place.daemon_once()
+    read = ("artifact", "read", "note", "--as", "writer")
+    assert exchange(place, *read).code == 75
+    assert exchange(place, "submit", "-", "--as", "writer").code == 75
+    created = exchange(place, "principal", "create", "writer")
+    assert (created.code, "when one starts" in created.err) == (0, True)
+    assert exchange(place, *read, "--no-wait").out == ""
+    place.daemon_once()
+    assert "writer" in exchange(place, "principal", "list").out
+    assert "not_found" in exchange(place, "log").out
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("artifact", "show", "nothing"), 3),
+        (("artifact", "show", "genesis_ledger"), 0),
+        (("principal", "show", "nobody"), 3),
+        (("principal", "create", "genesis_x"), 2),
+        (("principal", "create", "mint"), 2),
+        (("principal", "create", "a", "--disk", "much"), 2),
+        (("principal", "create", "a", "--cpu", "much"), 2),
+        (("principal", "create", "a", "--agent-config", "x"), 2),
+        (("mint", "writer", "0"), 2),
+        (("mint", "writer", "1.5"), 2),
+        (("artifact", "write", "a", "--as", "b", "--content", "x", "--content-file", "y"), 2),
+        (("artifact", "write", "a", "--as", "b", "--policy", "{"), 2),
+        (("artifact", "write", "a", "--as", "b", "--executable"), 2),
+        (("artifact", "write", "a", "--as", "b", "--content-file", "gone"), 3),
+        (("submit", "gone.jsonl", "--dry-run"), 3),
+        (("ledger", "--check"), 0),
+        (("log",), 0),
+    ],
+)
+def test_a_command_that_is_wrong_says_so(place: Place, words: tuple[str, ...], code: int) -> None:
+    place.daemon_once()
+    ended = exchange(place, *words)
+    assert ended.code == code, ended
+    assert "Traceback" not in ended.err
+
+
+def test_in_a_run_a_command_acts_only_as_the_runs_own_agent(place: Place) -> None:
+    program = Path(sys.executable).parent / "runward"
+    script = f"{program} exchange artifact read note --as other; echo $?"
+    with place.daemon():
+        for name in ("writer", "other"):
+            exchange(place, "principal", "create", name)
+        assert run(place, "sh", "-c", script) == 0
+        logs = place.call("session", "logs", "one", "--stderr").out
+        assert "this run acts as writer, and not as other" in logs
+    assert "read_artifact" not in exchange(place, "log").out
+
+
+COUNTER = """
+def run(text):
+    return len(text.split())
+
+def who():
+    return caller_id
+
+def look():
+    note = kernel_state.get_artifact_metadata("counter")
+    return [get_balance(), kernel_state.get_balance("writer"), kernel_state.list_artifacts_by_owner("writer"),
+            "code" in note, note["version"], kernel_state.get_artifact_metadata("nothing")]
+
+def steal():
+    pay("writer", 1)
+
+def loop():
+    while True:
+        pass
+"""
 
 
 @pytest.fixture
-def trial(place: Place) -> Place:
-    """A place with code to try; skips where this machine has no sandbox."""
-    try:
-        Worker(Executor()).close()
-    except NoSandbox as missing:
-        pytest.skip(f"no sandbox here: {missing}")
-    (place.directory / "try.py").write_text(
-        "def run(*words):\n    return [1 / 0 if word == 'x' else word for word in words]\n"
-    )
-    return place
+def sandbox() -> None:
+    """Skips where this machine can't run code."""
+    ended = execute("def run(): return 1", (), Executor())
+    if ended.code == "not_configured":
+        pytest.skip(f"this machine has no sandbox: {ended.error}")
 
 
-def test_an_argument_is_text_and_json_where_it_says_so(trial: Place) -> None:
-    told = trial.call("exchange", "execute", "try.py", "1", ":=2", ':={"a": [null]}', "--json")
-    assert told.code == 0
-    said = told.object()
-    assert list(said) == ["success", "result", "error", "execution_time_ms", "resources_consumed"]
-    assert (said["success"], said["result"], said["error"]) == (True, ["1", 2, {"a": [None]}], None)
-
-
-def test_code_that_fails_ends_with_1(trial: Place) -> None:
-    told = trial.call("exchange", "execute", "try.py", "x")
-    said = told.object()
-    assert told.code == 1
-    assert (said["success"], said["error"]) == (False, "ZeroDivisionError: division by zero (line 2)")
-    assert said["error_code"] == "runtime_error"
-
-
-def test_a_trial_keeps_to_the_time_that_it_is_given(trial: Place) -> None:
-    (trial.directory / "spin.py").write_text("def run():\n    while True: pass\n")
-    told = trial.call("exchange", "execute", "spin.py", "--timeout", "200ms")
-    assert (told.code, told.object()["error_code"]) == (1, "timeout")
-    given = trial.call(
-        "exchange", "execute", "spin.py", RUNWARD_EXCHANGE='{"executor": {"timeout": "150ms"}}'
-    )
-    assert given.object()["error"] == "the code took longer than 0.15 s"
-
-
-def test_a_trial_leaves_no_state_directory(trial: Place) -> None:
-    state = trial.directory / "untouched"
-    assert trial.call("exchange", "execute", "try.py", RUNWARD_STATE_DIR=str(state)).code == 0
-    assert not state.exists()
-
-
-def test_what_is_wrongly_asked_is_wrong_usage(place: Place) -> None:
-    (place.directory / "bytes.py").write_bytes(b"\xff")
-    (place.directory / "ok.py").write_text("def run(): pass")
-    assert place.call("exchange", "execute").code == 2
-    assert place.call("exchange", "execute", "bytes.py").code == 2
-    assert place.call("exchange", "execute", "ok.py", ":={").code == 2
-    assert place.call("exchange", "execute", "ok.py", "--timeout", "5").code == 2
-    assert place.call("exchange", "execute", "missing.py").code in (2, 3)
-
-
-def test_without_a_sandbox_nothing_runs_and_the_fix_is_said(place: Place) -> None:
-    (place.directory / "ok.py").write_text("def run(): return 1")
-    told = place.call("exchange", "execute", "ok.py", PATH="/nowhere")
-    assert (told.code, told.object()["error_code"]) == (1, "not_configured")
-    assert "install the package bubblewrap" in told.err
-    found = place.call("doctor", "--only", "sandbox", "--json", PATH="/nowhere").items("checks")
-    assert [each["result"] for each in found] == ["warning"]
-    assert "bubblewrap isn't installed" in str(found)
-
-
-def test_the_doctor_tries_to_get_out(trial: Place) -> None:
-    found = trial.call("doctor", "--only", "sandbox", "--json").items("checks")
-    assert [(each["result"], "7 attempts" in str(each["found"])) for each in found] == [("ok", True)]
+@pytest.mark.usefixtures("sandbox")
+def test_code_is_run_in_the_sandbox_and_paid_for(place: Place) -> None:
+    (place.directory / "counter.py").write_text(COUNTER)
+    with place.daemon():
+        exchange(place, "principal", "create", "writer")
+        exchange(place, "principal", "create", "reader", "--scrip", "10", "--cpu", "0.3")
+        written = exchange(
+            place, "artifact", "write", "counter", "--as", "writer", "--code-file", "counter.py", "--executable",
+            *("--price", "2", "--interface", '{"methods": ["who", "loop", "look", "steal"]}'),
+        )  # fmt: skip
+        assert written.code == 0, written
+        counted = exchange(place, "invoke", "counter", "--as", "reader", "three short words", "--json")
+        data = counted.object()["data"]
+        assert data == {"result": 3, "price_paid": 2, "owner": "writer"}, counted
+        assert exchange(place, "invoke", "counter", "who", "--as", "reader").out == "reader\n"
+        seen = json.loads(exchange(place, "invoke", "counter", "look", "--as", "writer").out)
+        assert seen == [0, 4, ["counter", "writer"], False, 1, None]
+        stolen = exchange(place, "invoke", "counter", "steal", "--as", "writer", "--json").object()
+        assert (stolen["error_code"], "not built yet" in str(stolen["message"])) == ("runtime_error", True)
+        looped = exchange(place, "invoke", "counter", "loop", "--as", "reader", "--json").object()
+        assert looped["error_code"] == "rate_limited", looped
+        assert exchange(place, "invoke", "counter", "who", "--as", "reader").code == 1
+        shown = exchange(place, "principal", "show", "reader", "--json").object()
+        cpu = shown["cpu"]
+        assert isinstance(cpu, dict)
+        assert float(str(cpu["used_s"])) >= 0.2
+        assert shown["scrip"] == 6, "what failed cost no scrip"
+        (logged, *_) = [
+            json.loads(line)
+            for line in exchange(place, "log", "--artifact", "counter", "--json").out.splitlines()
+        ][1:]
+        assert logged["sandbox"] == "bubblewrap+seccomp"

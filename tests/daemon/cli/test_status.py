@@ -21,6 +21,7 @@ _KEYS = [
     "chains",
     "chain_runs",
     "steps",
+    "exchange",
     "approvals",
     "notices",
     "queue",

@@ -28,12 +28,16 @@ ANY: Final = "anything: only what is seen from outside counts"
 
 
 class Attempt(NamedTuple):
-    """`code` is the expected error code, None for success; `result` what it must get."""
+    """`code` is the expected error code, None for success; `result` what it must get.
+
+    Code that `may_ask` has the names through which it calls the daemon, which answers 7.
+    """
 
     name: str
     source: str
     code: str | None = None
     result: JsonValue = None
+    may_ask: bool = False
 
 
 def _gets(name: str, expression: str, result: JsonValue) -> Attempt:
@@ -178,4 +182,30 @@ COMPILING: Final = (
     Attempt("spins in its definition", "while True: pass\ndef run(at): return 1", "timeout"),
 )
 
-ATTEMPTS: Final = (*FILES, *NETWORK, *PROCESSES, *RIGHTS, *FLOODS, *ANSWERS, *OUTLIVING, *COMPILING)
+ASKING: Final = tuple(
+    attempt._replace(may_ask=True)
+    for attempt in (
+        _gets("looks for descriptors while it may ask", "[each for each in range(64) if tried(os.fstat, each) != 'OSError']", [0, 1]),
+        _gets("asks as another artifact", "tried(lambda: get_balance('bank'))", "TypeError"),
+        _gets("gives ids that are invalid", "[tried(kernel_state.get_balance, each) for each in ('', 'x' * 129, 'a\\n', 5, None, [])]", ["ValueError"] * 6),
+        _gets("asks with depth without end", "[tried(pay, 'x', __import__('functools').reduce(lambda all, _: [all], range(900), 1)), get_balance()]", ["ValueError", 7]),
+        _gets("asks with a number without end", "[tried(pay, 'x', 1 << 90), get_balance()]", ["ValueError", 7]),
+        _gets("asks from many threads at once", "(lambda got: [[each.start() for each in got], [each.join() for each in got], get_balance()][2])([threading.Thread(target=get_balance) for _ in range(20)])", 7),
+        _ends("asks without end", "output_limit", "while True:\n    get_balance()"),
+        _ends("asks without end and reads no answer", "output_limit", "while True:\n    [os.write(1, b'{\"call\": %d, \"name\": \"get_balance\", \"args\": []}\\n' % n) for n in range(1, 10000)]"),
+        _ends("asks with a line without end", "output_limit", "os.write(1, b'{\"call\": 1')\nwhile True:\n    os.write(1, b' ' * 65536)"),
+        _ends("asks with much more than is answered", "output_limit", "while True:\n    tried(kernel_actions.write_artifact, 'a', 'b', 'x' * 1000000)"),
+        _ends("begins a call and never ends it", "timeout", "os.write(1, b'{\"call\": 1')\ntime.sleep(3600)"),
+        _ends("closes what its answers come from", "runtime_error", "os.close(0)\nget_balance()"),
+        _ends("counts its calls wrongly", "runtime_error", "os.write(1, b'{\"call\": 5, \"name\": \"get_balance\", \"args\": []}\\n')\ntime.sleep(3600)"),
+        _ends("repeats a call that was answered", "runtime_error", "get_balance()\nos.write(1, b'{\"call\": 1, \"name\": \"get_balance\", \"args\": []}\\n')\ntime.sleep(3600)"),
+        _ends("calls what there is not", "runtime_error", "os.write(1, b'{\"call\": 1, \"name\": \"mint\", \"args\": [\"me\", 1000]}\\n')\ntime.sleep(3600)"),
+        _ends("says who pays", "runtime_error", "os.write(1, b'{\"call\": 1, \"name\": \"get_balance\", \"args\": [], \"caller_id\": \"bank\"}\\n')\ntime.sleep(3600)"),
+        _ends("leaves an argument out", "runtime_error", "os.write(1, b'{\"call\": 1, \"name\": \"pay\", \"args\": [\"me\"]}\\n')\ntime.sleep(3600)"),
+        _ends("calls in bytes that are not text", "runtime_error", "os.write(1, b'{\"call\": \\xff}\\n')\ntime.sleep(3600)"),
+        _ends("answers itself", "runtime_error", "os.write(1, b'{\"value\": 1000}\\n')\nreturn get_balance()"),
+        _ends("makes files without end while it asks", "killed", "def more():\n    for n in range(10 ** 9):\n        os.close(os.open(f'/tmp/{n}', os.O_CREAT))\nthreading.Thread(target=more).start()\nfor _ in range(900):\n    get_balance()\ntime.sleep(3600)"),
+    )
+)  # fmt: skip
+
+ATTEMPTS: Final = (*FILES, *NETWORK, *PROCESSES, *RIGHTS, *FLOODS, *ANSWERS, *OUTLIVING, *COMPILING, *ASKING)

@@ -95,7 +95,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def attempt_it(attempt: Attempt, told: JsonValue) -> Execution:
-    return execute(attempt.source, [told], BOUNDED)
+    return execute(attempt.source, [told], BOUNDED, answer=(lambda _: 7) if attempt.may_ask else None)
 
 
 def as_expected(attempt: Attempt, execution: Execution) -> bool:

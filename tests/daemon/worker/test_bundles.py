@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sqlite3
+import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +22,7 @@ from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.worker.bundles import Bundles
 from runward.handlers.bundle.effects import Sealed
 from runward.handlers.bundle.facts import BundleRulesOf
+from runward.handlers.bundle.order import load_order
 from runward.handlers.unreadable import Unreadable
 
 TRACE = (
@@ -71,6 +73,44 @@ async def test_each_run_gets_its_parts_and_receipts_form_one_chain(tmp_path: Pat
     assert [prev for prev, _ in rows] == [None, *(digest for _, digest in rows[:-1])]
     receipt = json.loads((runs[0] / "RECEIPT.json").read_text())
     assert [(each["id"], each["latency_ms"]) for each in receipt["tool_calls"]] == [("a", 1000)]
+
+
+async def test_the_summary_of_a_run_in_a_git_work_tree_says_what_changed_there(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    for command in (("init", "-q"), (*who, "commit", "-q", "--allow-empty", "-m", "Fix the _lamp_")):
+        subprocess.run(("git", *command), cwd=tree, check=True)
+    (tree / "lamp").write_text("on\n")
+    subprocess.run(("git", "add", "lamp"), cwd=tree, check=True)
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        run = begin(tmp_path, "run")
+        said = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps(said | {"cwd": str(tree)}))
+        finish(run)
+        await settle(running)
+        ((facts,),) = await running.rows("select facts from receipts")
+    text = (run / "PR_SUMMARY.md").read_text()
+    assert "## Changes Made\n- Fix the \\_lamp\\_\n" in text
+    assert "## Files Modified\n- `lamp` (1 lines changed)\n" in text
+    kept = load_order(str(facts)).work_tree
+    assert kept is not None
+    assert kept.commits == ("Fix the _lamp_",), "a part that is lost is made again from what git said then"
+
+
+async def test_where_little_is_free_on_the_disk_a_bundle_waits_until_there_is_more(tmp_path: Path) -> None:
+    clock = StillClock()
+    async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
+        bundles = running.supervisor.assembly.bundles
+        bundles.low_disk = lambda: "little is free"
+        run = worked(tmp_path, "run")
+        await settle(running)
+        assert await running.rows("select count(*) from receipts") == [(0,)]
+        assert not [name for name in PARTS if (run / name).exists()]
+        bundles.low_disk = lambda: None
+        clock.move(3600)
+        await settle(running)
+        assert hashes(run) == await recorded(running, "run")
 
 
 async def test_bundles_that_are_refused_hold_no_others_up(

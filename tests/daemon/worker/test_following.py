@@ -1,6 +1,7 @@
 """A whole daemon over roots of other tools' transcripts: one session is one session, wherever its files are."""
 
 import json
+import math
 import os
 from base64 import b64encode
 from contextlib import AbstractAsyncContextManager
@@ -15,6 +16,7 @@ from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 from runward.config.contract import ExpectedArtifact
 from runward.config.settings import Root
 from runward.daemon.inbox.spool import put
+from runward.daemon.queue import clock_steps
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.watch.hints import Why
 from runward.daemon.worker import following, turn
@@ -436,7 +438,10 @@ def _unexpected(*given: object) -> None:
     raise AssertionError("nothing changed")
 
 
-async def test_a_look_that_finds_nothing_new_writes_nothing(tmp_path: Path) -> None:
+async def test_a_look_that_finds_nothing_new_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock_steps, "AGAIN", math.inf)  # the clock is noted all the same, now and then
     home = Home(tmp_path, entrypoint="cli")
     home.transcript.prompt("fix it")
     home.write()

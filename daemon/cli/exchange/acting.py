@@ -1,0 +1,151 @@
+"""Actions that people take in the exchange: sent through the inbox one after another, each waiting for its result."""
+
+import os
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.request_waiting import PATIENCE_S, wait_for
+from runward.daemon.cli.terminal.output import fail, iso, print_json, safe
+from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
+from runward.daemon.store.ownership import holder, prepare
+from runward.daemon.store.reading_exchange import ActionRow, action, agent_of, as_json
+from runward.handlers.exchange.events import ActionRequested
+from runward.handlers.exchange.intent import NotAnIntent, read_intent
+
+_SESSION = "RUNWARD_SESSION_ID"
+
+
+class Acting:
+    """Sends actions to the daemon of these settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._state = Path(settings.state_dir)
+
+    def check(self, principal: str) -> None:
+        """Exits 1 where the command runs inside a run whose agent is another."""
+        session = os.environ.get(_SESSION)
+        if session is None:
+            return
+        with store_to_read(self._settings) as connection:
+            agent = agent_of(connection, session)
+        if agent != principal:
+            known = "has no agent" if agent is None else f"acts as {agent}"
+            fail(f"this run {known}, and not as {principal}", NOT_SO)
+
+    def refuse_without_daemon(self) -> None:
+        """Exits 75 where nobody would answer; nothing was sent then."""
+        if holder(self._state) is None:
+            fail("no daemon is running, so nothing was sent: start it, or add --no-wait", TRY_AGAIN)
+
+    def send(self, principal: str, intent: JsonValue) -> str:
+        """Leave the action in the inbox; returns its key."""
+        self.check(principal)
+        key = str(uuid.uuid4())
+        document = dump_request(ActionRequested(key, time.time(), principal, _text(intent)))
+        if len(document) > MAXIMUM_REQUEST:
+            fail("the action is too long: an intent has at most 1 MiB", WRONG_USAGE)
+        prepare(self._state)
+        put(self._state, key, document)
+        return key
+
+    def result(self, key: str) -> ActionRow:
+        """What became of an action."""
+
+        def found() -> ActionRow | None:
+            with store_to_read(self._settings) as connection:
+                row = action(connection, key)
+            return None if row is None or row.hash is None else row
+
+        return wait_for(
+            self._settings.state_dir,
+            PATIENCE_S,
+            found,
+            lambda: f"there is no result yet: runward exchange log shows it, as action {key}",
+        )
+
+
+def _text(intent: JsonValue) -> str:
+    import json
+
+    return json.dumps(intent, ensure_ascii=False)
+
+
+def act(
+    context: click.Context, principal: str, intent: dict[str, JsonValue], *, wait: bool, as_json: bool
+) -> None:
+    """Have one action carried out and print what became of it. Exits 1 if it failed, 2 if it is none."""
+    try:
+        read_intent(intent)
+    except NotAnIntent as error:
+        fail(str(error), WRONG_USAGE)
+    acting = Acting(settings_in_force(context))
+    if wait:
+        acting.refuse_without_daemon()
+    key = acting.send(principal, intent)
+    if not wait:
+        return
+    row = acting.result(key)
+    if as_json:
+        print_json(result_of(row))
+    else:
+        tell(row)
+    sys.exit(GOOD if row.is_success else NOT_SO)
+
+
+def tell(row: ActionRow) -> None:
+    """What became of an action, for people: what it gives, or why it failed."""
+    result = result_of(row)
+    if not row.is_success:
+        click.echo(f"{safe(str(row.error_code))}: {safe(str(result['message']))}", err=True)
+        return
+    data = result["data"]
+    shown: JsonValue = None
+    if isinstance(data, dict):
+        artifact = data.get("artifact")
+        shown = artifact.get("content") if isinstance(artifact, dict) else data.get("result")
+    if isinstance(shown, str):
+        click.echo(safe_text(shown))
+    elif shown is not None:
+        print_json(shown)
+    else:
+        click.echo(safe(str(result["message"])))
+
+
+def safe_text(text: str) -> str:
+    """Text of several lines, safe for a terminal."""
+    return "\n".join(safe(line) for line in text.split("\n"))
+
+
+def result_of(row: ActionRow) -> dict[str, JsonValue]:
+    """The ActionResult."""
+    result = as_json(row.result)
+    assert isinstance(result, dict)
+    return result
+
+
+def action_as_json(row: ActionRow) -> dict[str, JsonValue]:
+    """An action as `results.jsonl` has it, with its session."""
+    intent = as_json(row.intent)
+    return {
+        "ts": iso(row.at),
+        "line": row.line,
+        "id": intent.get("id") if isinstance(intent, dict) else None,
+        "intent": intent,
+        "result": result_of(row),
+        "scrip_after": row.scrip_after,
+        "sandbox": row.sandbox,
+        "hash": row.hash,
+        "session_key": row.session_key,
+        "principal_id": row.principal,
+        "action": row.key,
+    }

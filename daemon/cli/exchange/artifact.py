@@ -1,0 +1,313 @@
+"""`runward exchange artifact`: what agents share. (`runward artifact` has the outcomes of sessions.)"""
+
+import time
+from pathlib import Path
+
+import click
+
+from runward.config.json_document import read_json
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exchange.acting import act
+from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.output import ago, complain, fail, print_json, print_table, safe, size
+from runward.daemon.store.reading_exchange import broken_dependencies, shared_artifact, shared_artifacts
+from runward.handlers.exchange.artifacts import metadata_of
+from runward.handlers.exchange.facts import SharedArtifact
+from runward.handlers.exchange.genesis import METHODS, genesis_artifact
+
+AS = click.option(
+    "--as", "principal", required=True, metavar="P", shell_complete=completing.principals, help="Who acts."
+)
+REASON = click.option("--reason", default="", metavar="TEXT", help="Why, for the log.")
+NO_WAIT = click.option("--no-wait", is_flag=True, help="Don't wait for the result, and print nothing.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the ActionResult as JSON.")
+
+
+@click.group(cls=Group)
+def artifact() -> None:
+    """Artifacts of the exchange. The outcomes of sessions are `runward artifact`.
+
+    \b
+    Example:
+      runward exchange artifact list --owner writer
+    """
+
+
+@artifact.command("list")
+@click.option(
+    "--owner", metavar="P", shell_complete=completing.principals, help="Only those of this principal."
+)
+@click.option(
+    "--type", "kind", metavar="T", shell_complete=completing.shared_types, help="Only those of this type."
+)
+@click.option("--deleted", is_flag=True, help="Deleted ones, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_artifacts(
+    context: click.Context, owner: str | None, kind: str | None, deleted: bool, as_json: bool
+) -> None:
+    """What is shared.
+
+    \b
+    Example:
+      runward exchange artifact list --type code
+    """
+    with store_to_read(settings_in_force(context)) as connection:
+        found = shared_artifacts(connection, owner, kind, with_deleted=deleted)
+        broken = {each.id: broken_dependencies(connection, each) for each in found}
+    if as_json:
+        print_json([described(each, broken[each.id]) for each in found])
+    elif not found:
+        click.echo("no artifacts")
+    else:
+        header = ("ARTIFACT", "TYPE", "OWNER", "SIZE", "PRICE", "VERSION", "CHANGED", "")
+        print_table(header, [_row(each, broken[each.id]) for each in found])
+
+
+def described(found: SharedArtifact, broken: list[str]) -> dict[str, JsonValue]:
+    """An artifact as everyone may see it: without content and code, which only a read returns."""
+    methods: list[JsonValue] = [*sorted(METHODS.get(found.id, {}))]
+    return {
+        **metadata_of(found),
+        "genesis_methods": methods or None,
+        "broken_dependencies": list(broken),
+        "is_principal": found.has_standing,
+        "is_agent": found.has_standing and found.can_execute,
+    }
+
+
+def _row(found: SharedArtifact, broken: list[str]) -> tuple[str, ...]:
+    state = "deleted" if found.deleted_at is not None else "broken dependency" if broken else ""
+    return (
+        safe(found.id),
+        safe(found.type),
+        safe(found.owner_id),
+        size(found.size),
+        str(found.price) if found.executable else "-",
+        str(found.version),
+        ago(found.updated_at, time.time()),
+        state,
+    )
+
+
+@artifact.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.shared_artifacts)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def show(context: click.Context, identifier: str, as_json: bool) -> None:
+    """What an artifact is, without its content.
+
+    \b
+    Example:
+      runward exchange artifact show counter
+    """
+    with store_to_read(settings_in_force(context)) as connection:
+        found = genesis_artifact(identifier) or shared_artifact(connection, identifier)
+        broken = [] if found is None else broken_dependencies(connection, found)
+    if found is None:
+        fail(f"there is no artifact {identifier!r}: runward exchange artifact list shows them", NOT_FOUND)
+    if as_json:
+        print_json(described(found, broken))
+        return
+    click.echo("\n".join(_lines(found, broken)))
+
+
+def _lines(found: SharedArtifact, broken: list[str]) -> list[str]:
+    interface = found.interface or {}
+    lines = [f"artifact {safe(found.id)} ({safe(found.type)}) of {safe(found.owner_id)}"]
+    if found.deleted_at is not None:
+        return [*lines, f"deleted by {safe(str(found.deleted_by))} {ago(found.deleted_at, time.time())}"]
+    if isinstance(interface.get("description"), str):
+        lines.append(safe(str(interface["description"])))
+    if isinstance(interface.get("dataType"), str):
+        lines.append(f"data       {safe(str(interface['dataType']))}")
+    lines += [f"size       {size(found.size)}", f"version    {found.version}"]
+    if found.executable:
+        lines.append(f"price      {found.price}")
+    methods = interface.get("methods")
+    for method in methods if isinstance(methods, list) else sorted(METHODS.get(found.id, {})):
+        name = method.get("name") if isinstance(method, dict) else method
+        about = method.get("description") if isinstance(method, dict) else None
+        lines.append(f"method     {safe(str(name))}{f': {safe(about)}' if isinstance(about, str) else ''}")
+    examples = interface.get("examples")
+    lines += [f"example    {safe(str(each))}" for each in (examples if isinstance(examples, list) else [])]
+    lines += [f"needs      {safe(each)}{' (broken)' if each in broken else ''}" for each in found.depends_on]
+    return lines
+
+
+@artifact.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.shared_artifacts)
+@AS
+@REASON
+@NO_WAIT
+@AS_JSON
+@click.pass_context
+def read(
+    context: click.Context, identifier: str, principal: str, reason: str, no_wait: bool, as_json: bool
+) -> None:
+    """Read an artifact as a principal, at its price.
+
+    \b
+    Example:
+      runward exchange artifact read note --as reader
+    """
+    intent: dict[str, JsonValue] = {
+        "action_type": "read_artifact",
+        "artifact_id": identifier,
+        "reasoning": reason,
+    }
+    act(context, principal, intent, wait=not no_wait, as_json=as_json)
+
+
+@artifact.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.shared_artifacts)
+@AS
+@REASON
+@NO_WAIT
+@AS_JSON
+@click.pass_context
+def delete(
+    context: click.Context, identifier: str, principal: str, reason: str, no_wait: bool, as_json: bool
+) -> None:
+    """Delete an artifact: a tombstone stays.
+
+    \b
+    Example:
+      runward exchange artifact delete note --as writer
+    """
+    intent: dict[str, JsonValue] = {
+        "action_type": "delete_artifact",
+        "artifact_id": identifier,
+        "reasoning": reason,
+    }
+    act(context, principal, intent, wait=not no_wait, as_json=as_json)
+
+
+@artifact.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.shared_artifacts)
+@click.argument("to", shell_complete=completing.principals)
+@AS
+@REASON
+@NO_WAIT
+@AS_JSON
+@click.pass_context
+def transfer(
+    context: click.Context,
+    identifier: str,
+    to: str,
+    principal: str,
+    reason: str,
+    no_wait: bool,
+    as_json: bool,
+) -> None:
+    """Give an artifact to another principal.
+
+    \b
+    Example:
+      runward exchange artifact transfer note reader --as writer
+    """
+    intent: dict[str, JsonValue] = {
+        "action_type": "transfer_artifact",
+        "artifact_id": identifier,
+        "to": to,
+        "reasoning": reason,
+    }
+    act(context, principal, intent, wait=not no_wait, as_json=as_json)
+
+
+@artifact.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.shared_artifacts)
+@AS
+@click.option(
+    "--type",
+    "kind",
+    metavar="T",
+    shell_complete=completing.shared_types,
+    help="Its type. Default: generic.",
+)
+@click.option("--content", metavar="TEXT", help="Its content.")
+@click.option("--content-file", type=NamedPath(readable=False), metavar="F", help="A file with its content.")
+@click.option("--code-file", type=NamedPath(readable=False), metavar="F", help="A file with its Python code.")
+@click.option("--executable", is_flag=True, help="It can be invoked.")
+@click.option("--price", type=click.IntRange(min=0), default=0, metavar="N", help="What an invocation costs.")
+@click.option("--policy", metavar="JSON", help="Who may do what, at which price.")
+@click.option("--interface", metavar="JSON", help="What it says of itself.")
+@click.option(
+    "--depends-on",
+    multiple=True,
+    metavar="ID",
+    shell_complete=completing.shared_artifacts,
+    help="What it needs.",
+)
+@click.option("--access-contract", metavar="ID", help="The contract that decides who may do what.")
+@REASON
+@NO_WAIT
+@AS_JSON
+@click.pass_context
+def write(
+    context: click.Context,
+    identifier: str,
+    principal: str,
+    kind: str | None,
+    content: str | None,
+    content_file: str | None,
+    code_file: str | None,
+    executable: bool,
+    price: int,
+    policy: str | None,
+    interface: str | None,
+    depends_on: tuple[str, ...],
+    access_contract: str | None,
+    reason: str,
+    no_wait: bool,
+    as_json: bool,
+) -> None:
+    """Create an artifact, or replace its content.
+
+    \b
+    Example:
+      runward exchange artifact write note --as writer --content "hello"
+      runward exchange artifact write counter --as writer --code-file counter.py --executable --price 2
+    """
+    if content is not None and content_file is not None:
+        fail("give --content or --content-file, not both", WRONG_USAGE)
+    intent: dict[str, JsonValue] = {
+        "action_type": "write_artifact",
+        "artifact_id": identifier,
+        "reasoning": reason,
+        "content": content if content_file is None else _text_of(content_file),
+        "code": "" if code_file is None else _text_of(code_file),
+        "executable": executable,
+        "price": price,
+        "depends_on": list(depends_on),
+    }
+    if kind is not None:
+        intent["artifact_type"] = kind
+    if policy is not None:
+        intent["policy"] = _json_of(policy, "--policy")
+    if interface is not None:
+        intent["interface"] = _json_of(interface, "--interface")
+    if access_contract is not None:
+        intent["access_contract_id"] = access_contract
+    act(context, principal, intent, wait=not no_wait, as_json=as_json)
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_bytes().decode()
+    except OSError as error:
+        fail(f"{path}: {error.strerror}", NOT_FOUND)
+    except UnicodeDecodeError:
+        fail(f"{path} is not UTF-8", WRONG_USAGE)
+
+
+def _json_of(text: str, option: str) -> JsonValue:
+    parsed = read_json(text, option)
+    if parsed.value is None:
+        complain(parsed.problems)
+        fail(f"{option} is not JSON", WRONG_USAGE)
+    return parsed.value.root

@@ -1,0 +1,166 @@
+"""`runward exchange invoke` and `submit`: actions by their intents."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from runward.config.json_document import read_json
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exchange.acting import Acting, act, result_of
+from runward.daemon.cli.exchange.artifact import AS, AS_JSON, NO_WAIT, REASON
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.output import complain, fail, print_json_line
+from runward.handlers.exchange.action_result import ActionResult, result_to_json
+from runward.handlers.exchange.intent import (
+    DEFAULT_METHOD,
+    Intent,
+    NotAnIntent,
+    intent_to_json,
+    parse_intent,
+)
+
+_AS_JSON = ":="
+_STDIN = "-"
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("identifier", metavar="ID", shell_complete=completing.shared_artifacts)
+@click.argument("words", nargs=-1, metavar="[METHOD] [ARG]…")
+@AS
+@click.option("--method", metavar="METHOD", help="The method, where the first word is an ARG.")
+@click.option("--budget", type=click.IntRange(min=0), metavar="N", help="The most that it may cost.")
+@click.option("--delegate", is_flag=True, help="Code of others may act on the caller's behalf.")
+@REASON
+@NO_WAIT
+@AS_JSON
+@click.pass_context
+def invoke(
+    context: click.Context,
+    identifier: str,
+    words: tuple[str, ...],
+    principal: str,
+    method: str | None,
+    budget: int | None,
+    delegate: bool,
+    reason: str,
+    no_wait: bool,
+    as_json: bool,
+) -> None:
+    """Invoke a method of an artifact as a principal.
+
+    METHOD defaults to `run`: a first word that has the form of a name is the method. An ARG is text; `:=JSON` is JSON.
+
+    \b
+    Example:
+      runward exchange invoke genesis_ledger balance reader --as reader
+      runward exchange invoke counter --as reader "three short words"
+    """
+    named = method
+    if named is None:
+        named = words[0] if words and words[0].isidentifier() else DEFAULT_METHOD
+        words = words[1:] if words and words[0].isidentifier() else words
+    intent: dict[str, JsonValue] = {
+        "action_type": "invoke_artifact",
+        "artifact_id": identifier,
+        "method": named,
+        "args": [_argument(each) for each in words],
+        "reasoning": reason,
+    }
+    if budget is not None:
+        intent["budget"] = budget
+    if delegate:
+        intent["delegate"] = True
+    act(context, principal, intent, wait=not no_wait, as_json=as_json)
+
+
+def _argument(text: str) -> JsonValue:
+    if not text.startswith(_AS_JSON):
+        return text
+    parsed = read_json(text.removeprefix(_AS_JSON), text)
+    if parsed.value is None:
+        complain(parsed.problems)
+        sys.exit(WRONG_USAGE)
+    return parsed.value.root
+
+
+@click.command()
+@click.argument("file", type=NamedPath(readable=False))
+@click.option(
+    "--as",
+    "principal",
+    metavar="P",
+    shell_complete=completing.principals,
+    help="Who acts. Default: the principal_id of each line.",
+)
+@click.option("--dry-run", is_flag=True, help="Change nothing: print each intent as it was understood.")
+@click.pass_context
+def submit(context: click.Context, file: str, principal: str | None, dry_run: bool) -> None:
+    """Carry out the intents of FILE (`-`: stdin), one JSON object a line, in sequence.
+
+    Prints one ActionResult a line. Exit code 1: one of them failed; the others were carried out all the same.
+
+    \b
+    Example:
+      runward exchange submit intents.jsonl --as writer
+      runward exchange submit intents.jsonl --dry-run
+    """
+    acting = Acting(settings_in_force(context))
+    if not dry_run:
+        acting.refuse_without_daemon()
+    lines = _lines(file)
+    if dry_run:
+        tried = [_tried(line) for line in lines]
+        sys.exit(GOOD if all(tried) else NOT_SO)
+    is_good = True
+    for line in lines:
+        is_good = _carried_out(acting, line, principal) and is_good
+    sys.exit(GOOD if is_good else NOT_SO)
+
+
+def _lines(file: str) -> list[bytes]:
+    try:
+        content = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
+    except OSError as error:
+        fail(f"{file}: {error.strerror or error}", NOT_FOUND)
+    lines = content.split(b"\n")
+    return lines[:-1] if lines[-1] == b"" else lines
+
+
+def _tried(line: bytes) -> bool:
+    try:
+        intent = parse_intent(line)
+    except NotAnIntent as error:
+        print_json_line({"error": str(error)})
+        return False
+    print_json_line({"intent": intent_to_json(intent)})
+    return True
+
+
+def _carried_out(acting: Acting, line: bytes, principal: str | None) -> bool:
+    try:
+        intent = parse_intent(line)
+    except NotAnIntent as error:
+        return _refused(str(error), "invalid_argument")
+    who = principal or intent.principal_id
+    if who is None:
+        return _refused("the intent names no principal_id: give --as", "invalid_argument")
+    if intent.principal_id not in (None, who):
+        return _refused(f"the intent is one of {intent.principal_id}, and not of {who}", "not_authorized")
+    row = acting.result(acting.send(who, _as_intent(intent)))
+    print_json_line(result_of(row))
+    return row.is_success
+
+
+def _as_intent(intent: Intent) -> JsonValue:
+    """As it was parsed, for it is parsed again where it is carried out."""
+    told = intent_to_json(intent)
+    return {key: value for key, value in told.items() if value is not None or key in intent.named}
+
+
+def _refused(message: str, code: str) -> bool:
+    print_json_line(result_to_json(ActionResult(False, message, error_code=code)))
+    return False

@@ -1,0 +1,160 @@
+"""`runward exchange ledger` and `log`: what was paid, and what was done."""
+
+import sys
+import time
+
+import click
+
+from runward.daemon.cli.exchange.acting import action_as_json, result_of
+from runward.daemon.cli.exits import GOOD, NOT_SO
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.terminal.output import (
+    coloured,
+    iso,
+    local,
+    print_json,
+    print_json_line,
+    print_table,
+    safe,
+)
+from runward.daemon.cli.terminal.times import Moment
+from runward.daemon.store.reading_exchange import (
+    ActionRow,
+    LedgerRow,
+    WantedActions,
+    actions,
+    as_json,
+    latest_actions,
+    ledger_entries,
+    scrip_in_circulation,
+    wrong_balances,
+)
+from runward.handlers.exchange.facts import SCRIP
+
+_MILLIONTHS = 1_000_000
+_PERIOD = 0.25
+
+
+@click.command()
+@click.option("--principal", metavar="P", shell_complete=completing.principals, help="Only its entries.")
+@click.option("--since", type=Moment(), help="Only those since.")
+@click.option("--check", is_flag=True, help="Verify all sums again. Exit code 1: something does not add up.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+@click.pass_context
+def ledger(
+    context: click.Context, principal: str | None, since: float | None, check: bool, json_wanted: bool
+) -> None:
+    """The entries of the ledger, the oldest first.
+
+    \b
+    Example:
+      runward exchange ledger --principal writer
+      runward exchange ledger --check
+    """
+    with store_to_read(settings_in_force(context)) as connection:
+        found = ledger_entries(connection, principal, since)
+        wrong = list(wrong_balances(connection)) if check else []
+        circulating = scrip_in_circulation(connection)
+    if check:
+        if json_wanted:
+            print_json({"entries": len(found), "scrip": circulating, "problems": [*wrong]})
+        else:
+            for each in wrong:
+                click.echo(safe(each))
+            if not wrong:
+                click.echo(f"{len(found)} entries add up; {circulating} scrip are in circulation")
+        sys.exit(NOT_SO if wrong else GOOD)
+    if json_wanted:
+        print_json(
+            [
+                {
+                    "seq": each.seq,
+                    "ts": iso(each.at),
+                    "action": each.action,
+                    "from": each.giver,
+                    "to": each.taker,
+                    "resource": each.resource,
+                    "amount": each.amount if each.resource == SCRIP else each.amount / _MILLIONTHS,
+                    "reason": each.reason,
+                }
+                for each in found
+            ]
+        )
+    elif not found:
+        click.echo("no entries")
+    else:
+        print_table(("WHEN", "FROM", "TO", "AMOUNT", "RESOURCE", "REASON"), [_entry(each) for each in found])
+
+
+def _entry(row: LedgerRow) -> tuple[str, ...]:
+    amount = str(row.amount) if row.resource == SCRIP else f"{row.amount / _MILLIONTHS:g}"
+    return (
+        local(row.at),
+        safe(row.giver),
+        safe(row.taker),
+        amount,
+        safe(row.resource),
+        safe(row.reason),
+    )
+
+
+@click.command()
+@click.option("--principal", metavar="P", shell_complete=completing.principals, help="Only its actions.")
+@click.option(
+    "--artifact",
+    metavar="ID",
+    shell_complete=completing.shared_artifacts,
+    help="Only actions on this artifact.",
+)
+@click.option("--since", type=Moment(), help="Only those since.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=50, show_default=True, metavar="N", help="0: all."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON, one object a line.")
+@click.pass_context
+def log(
+    context: click.Context,
+    principal: str | None,
+    artifact: str | None,
+    since: float | None,
+    limit: int,
+    follow: bool,
+    json_wanted: bool,
+) -> None:
+    """What was done in the exchange, with the reasoning and the result; the newest last.
+
+    \b
+    Example:
+      runward exchange log -f
+    """
+    settings = settings_in_force(context)
+    wanted = WantedActions(principal, artifact, since, limit=limit or -1)
+    with store_to_read(settings) as connection:
+        found = latest_actions(connection, wanted)
+    after = 0
+    while True:
+        for row in found:
+            after = row.seq
+            print_json_line(action_as_json(row)) if json_wanted else click.echo(_line(row))
+        if not follow:
+            break
+        sys.stdout.flush()
+        time.sleep(_PERIOD)
+        with store_to_read(settings) as connection:
+            found = actions(connection, wanted._replace(after=after, limit=-1))
+    if not found and not json_wanted and after == 0:
+        click.echo("no actions")
+
+
+def _line(row: ActionRow) -> str:
+    intent = as_json(row.intent)
+    reasoning = intent.get("reasoning") if isinstance(intent, dict) else None
+    said = f"“{safe(str(reasoning))}”" if reasoning else "(no reasoning)"
+    what = f"{row.action_type or 'not an intent'} {row.artifact_id or ''}".rstrip()
+    state = coloured("ok", "ok") if row.is_success else coloured("failed", str(row.error_code))
+    message = result_of(row)["message"]
+    return (
+        f"{local(row.at)}  {safe(row.principal or '-')}  {safe(what)}  {state}: {safe(str(message))}  {said}"
+    )

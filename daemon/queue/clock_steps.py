@@ -1,0 +1,111 @@
+"""Steps of the wall clock: whoever waits for a while to pass waits that long, whatever the wall clock does.
+
+What waits is a row with a wall time. The store notes how far the wall clock is ahead of the machine's own clock, which no
+step moves. Where the two drift apart, the rows that wait for a while are moved by as much, in the transaction that notes
+it: so each step is made up for once, also over crashes and restarts.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+import anyio
+
+from runward.daemon.ports.clock import Clock
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import all as tables
+from runward.daemon.store.transaction import Statement
+from runward.daemon.store.values import as_float
+
+SHORTEST: Final = 0.25
+"""Seconds by which the clocks must drift apart to count as a step. What a clock is slewed by adds up to steps, too."""
+
+AGAIN: Final = 60.0
+"""Seconds after which it is noted anew what the wall clock says: all that is known of it after a reboot."""
+
+_BRACKET: Final = 0.01
+"""Seconds within which both clocks must be read, or they are read again: the reader may have been kept from running."""
+
+_READINGS: Final = 5
+
+_NOTED: Final = "select clock_boot_id, clock_ahead, clock_at from daemon where id = 1"
+_NOTE: Final = "update daemon set clock_boot_id = ?, clock_ahead = ?, clock_at = ? where id = 1"
+
+
+class Attempt(Protocol):
+    """Runs a transaction; an uncertain commit is found out by the last argument."""
+
+    def __call__(
+        self, statements: Sequence[Statement], name: str, happened: Callable[[], Awaitable[bool]]
+    ) -> Awaitable[None]: ...
+
+
+class ClockSteps:
+    """How far the wall clock is ahead of the machine's own, as far as everything that waits goes by it."""
+
+    def __init__(self, store: Store, clock: Clock, attempt: Attempt) -> None:
+        self._store = store
+        self._clock = clock
+        self._attempt = attempt
+        self._noted_at: float | None = None
+        self._one_at_a_time = anyio.Lock(fast_acquire=True)
+        self.ahead = 0.0
+        """Seconds by which the wall clock was ahead when that was noted last."""
+
+    async def start(self) -> None:
+        """Go on from what the daemon before this one noted.
+
+        After a reboot nobody knows how long the machine was off. A clock that says less than before was set back, by
+        as much at least; any other is believed.
+        """
+        ((boot, ahead, at),) = await self._store.read(_NOTED)
+        now, current = self._read()
+        if ahead is None or at is None:
+            self.ahead = current
+        elif boot == self._store.boot_id != "":
+            self.ahead, self._noted_at = as_float(ahead), as_float(at)
+        else:
+            self.ahead = current + max(0.0, as_float(at) - now)
+
+    def steady(self) -> float:
+        """The wall time (Unix seconds) by which everything goes that waits: without steps that nobody noted yet."""
+        return self._clock.monotonic() + self.ahead
+
+    async def noted(self) -> float:
+        """The wall time, after everything that waits was moved by as much as the clock was stepped."""
+        now, ahead = self._read()
+        if not self._is_news(now, ahead):
+            return now
+        async with self._one_at_a_time:
+            now, ahead = self._read()
+            if self._is_news(now, ahead):
+                await self._note(now, ahead)
+        return now
+
+    def _read(self) -> tuple[float, float]:
+        """The wall time, and by how much it is ahead of the machine's own clock."""
+        for _ in range(_READINGS):
+            before = self._clock.monotonic()
+            now = self._clock.now()
+            if self._clock.monotonic() - before < _BRACKET:
+                break
+        return now, now - before
+
+    def _is_news(self, now: float, ahead: float) -> bool:
+        return self._noted_at is None or self._is_step(ahead) or abs(now - self._noted_at) > AGAIN
+
+    def _is_step(self, ahead: float) -> bool:
+        return abs(ahead - self.ahead) > SHORTEST
+
+    async def _note(self, now: float, ahead: float) -> None:
+        """Move what waits for a while, and note by how much the clock is ahead now."""
+        moved = [Statement(sql, [(ahead - self.ahead,)]) for sql in tables.MOVED_BY_STEPS]
+        is_step = self._is_step(ahead)
+        after = ahead if is_step else self.ahead
+        noted = (self._store.boot_id, after, now)
+
+        async def happened() -> bool:
+            return await self._store.read(_NOTED) == [noted]
+
+        note = Statement(_NOTE, [noted])
+        await self._attempt([*moved, note] if is_step else [note], "clock", happened)
+        self.ahead, self._noted_at = after, now

@@ -1,0 +1,110 @@
+"""`intents.jsonl` of a run, read from where the last reading ended. It is the run's, and hostile: see `read_intents`."""
+
+import errno
+import os
+import stat
+from typing import Final
+
+from runward.daemon.ports.intents import IntentCursor, IntentLine, IntentsRead
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, opened
+from runward.handlers.exchange.intent import LONGEST_LINE
+
+INTENTS: Final = "intents.jsonl"
+
+MOST_BYTES: Final = 4 << 20
+"""Bytes that are read at once, and those of one line."""
+
+_CHUNK: Final = 1 << 18
+_BEFORE: Final = 64
+"""Bytes before the cursor that must be what they were."""
+
+_REWRITTEN: Final = "was rewritten or truncated: it is read no further, only appended lines count"
+
+
+def has_intents(directory: str) -> bool:
+    """Whether something of this name is in the run directory."""
+    return os.path.lexists(f"{directory}/{INTENTS}")
+
+
+def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool) -> IntentsRead | None:
+    """Up to `most` lines behind the cursor; None where there is no file. Raises `OSError` where it can't be read now.
+
+    A last line without a newline counts once the run `is_over`. What is not the regular file that it was, or is not
+    what it was before the cursor, is read no further.
+    """
+    try:
+        with opened(directory, DIRECTORY) as within:
+            owner = os.fstat(within).st_uid
+
+            def refused(why: str) -> IntentsRead:
+                return IntentsRead((), cursor, owner, problem=why)
+
+            try:
+                descriptor = os.open(INTENTS, REGULAR, dir_fd=within)
+            except OSError as error:
+                if error.errno == LINK:
+                    return refused("is a link, which is not followed")
+                if error.errno == errno.ENXIO:
+                    return refused("is not a regular file")
+                if error.errno in ABSENT and cursor.line:
+                    return refused("was taken away")
+                raise
+            try:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode):
+                    return refused("is not a regular file")
+                now = f"{status.st_dev}:{status.st_ino}"
+                if cursor.identity is not None and now != cursor.identity:
+                    return refused(_REWRITTEN)
+                if status.st_size < cursor.offset or _before(descriptor, cursor.offset) != cursor.before:
+                    return refused(_REWRITTEN)
+                return _read(descriptor, cursor._replace(identity=now), most, is_over, owner)
+            finally:
+                os.close(descriptor)
+    except OSError as error:
+        if error.errno in ABSENT:
+            return None
+        raise
+
+
+def _read(descriptor: int, cursor: IntentCursor, most: int, is_over: bool, owner: int) -> IntentsRead:
+    lines: list[IntentLine] = []
+    offset, line = cursor.offset, cursor.line
+    held, length, place, more = b"", 0, offset, False
+    while not more:
+        piece = os.pread(descriptor, _CHUNK, place)
+        if not piece:
+            if is_over and length:
+                lines.append(_line(line + len(lines) + 1, held, length))
+                offset = place
+            break
+        place += len(piece)
+        *whole, rest = piece.split(b"\n")
+        for each in whole:
+            content = held + each[: LONGEST_LINE + 1 - len(held)]
+            lines.append(_line(line + len(lines) + 1, content, length + len(each)))
+            offset += length + len(each) + 1
+            held, length = b"", 0
+            more = len(lines) == most
+            if more:
+                break
+        else:
+            held += rest[: LONGEST_LINE + 1 - len(held)]
+            length += len(rest)
+            more = bool(lines) and place - offset > MOST_BYTES
+    after = cursor._replace(offset=offset, line=line + len(lines), before=_before(descriptor, offset))
+    return IntentsRead(tuple(lines), after, owner, more)
+
+
+def _before(descriptor: int, offset: int) -> str:
+    start = max(0, offset - _BEFORE)
+    return os.pread(descriptor, offset - start, start).hex()
+
+
+def _line(number: int, content: bytes, length: int) -> IntentLine:
+    if length > LONGEST_LINE:
+        return IntentLine(number, "", f"the line is longer than {LONGEST_LINE >> 20} MiB")
+    try:
+        return IntentLine(number, content.decode())
+    except UnicodeDecodeError as error:
+        return IntentLine(number, "", f"the line is not UTF-8 (byte {error.start})")

@@ -1,0 +1,148 @@
+"""What git says of a session's directory, asked without running anything that its repository configures.
+
+The repository is the agent's. Git is pointed at an empty repository of ours, which borrows the objects and a copy of the
+index of the real one. So no configuration of the repository applies while files are compared: no filter, hook, external
+diff, text conversion or monitor exists. Submodules are left out. Time and output are bounded.
+"""
+
+import os
+import signal
+import stat
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from runward.daemon.rundir.opening import REGULAR, opened
+from runward.handlers.bundle.work_tree import MOST_COMMITS, WorkTree, changed, subjects
+
+PATIENCE_S: Final = 5.0
+"""Seconds that all questions about one directory may take."""
+
+_MOST_SAID: Final = 1 << 20
+_MOST_INDEX: Final = 64 << 20
+_EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+_SHA1: Final = 40
+_GIT: Final = (
+    "git",
+    "--no-pager",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.attributesFile=/dev/null",
+    "-c",
+    "core.bigFileThreshold=8m",
+)
+_DIFF: Final = ("diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv")
+
+
+class _NotTold(Exception):
+    """Git does not say, or not within the bounds."""
+
+
+def work_tree_since(cwd: str, since: float) -> WorkTree | None:
+    """What changed in the work tree around `cwd` since then; None if there is none, or git doesn't say."""
+    if not _is_in_a_tree(cwd):
+        return None
+    deadline = time.monotonic() + PATIENCE_S
+    try:
+        return _asked(cwd, since, deadline)
+    except (_NotTold, OSError):
+        return None  # the summary says less; nothing depends on it
+
+
+def _asked(cwd: str, since: float, deadline: float) -> WorkTree:
+    places = _run(("rev-parse", "--show-toplevel", "--absolute-git-dir", "HEAD"), cwd, {}, deadline)
+    told = places.split("\n")
+    common = _run(("rev-parse", "--git-common-dir"), cwd, {}, deadline).rstrip("\n")
+    if len(told) != 4 or len(told[2]) != _SHA1:
+        raise _NotTold
+    top, git_directory, commit = told[:3]
+    objects = os.path.join(cwd, common, "objects")
+    with tempfile.TemporaryDirectory(prefix="runward-git-") as ours:
+        _borrow(Path(ours), git_directory, commit)
+        where = {"GIT_DIR": ours, "GIT_WORK_TREE": top, "GIT_OBJECT_DIRECTORY": objects}
+        before = f"--before=@{int(since)}"
+        base = _run(("rev-list", "--first-parent", "-1", before, "HEAD"), top, where, deadline).strip()
+        log = ("log", "-z", "--format=%s", f"-{MOST_COMMITS}", *([f"{base}..HEAD"] if base else ["HEAD"]))
+        commits = _run(log, top, where, deadline)
+        diff = (*_DIFF, "--ignore-submodules=all", base or _EMPTY_TREE, "--")
+        return WorkTree(top, subjects(commits), changed(_run(diff, top, where, deadline)))
+
+
+def _is_in_a_tree(cwd: str) -> bool:
+    """Whether the directory or one above it has a `.git`: most have none, and git need not be asked."""
+    place = Path(cwd)
+    return place.is_absolute() and any(os.path.lexists(each / ".git") for each in (place, *place.parents))
+
+
+def _borrow(ours: Path, git_directory: str, commit: str) -> None:
+    """Make our repository: empty, at the same commit, with a copy of the index."""
+    (ours / "objects").mkdir()
+    (ours / "refs").mkdir()
+    (ours / "HEAD").write_text(commit + "\n")
+    with opened(os.path.join(git_directory, "index"), REGULAR) as descriptor:
+        told = os.fstat(descriptor)
+        if not stat.S_ISREG(told.st_mode) or told.st_size > _MOST_INDEX:
+            raise _NotTold
+        with os.fdopen(os.dup(descriptor), "rb") as index:
+            (ours / "index").write_bytes(index.read(_MOST_INDEX))
+
+
+def _run(arguments: tuple[str, ...], cwd: str, where: dict[str, str], deadline: float) -> str:
+    """What git prints. Raises `_NotTold` if it refuses, takes too long or says too much."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise _NotTold
+    process = subprocess.Popen(
+        (*_GIT, *arguments),
+        cwd=cwd,
+        env=_environment(where),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    timer = threading.Timer(left, os.killpg, (process.pid, signal.SIGKILL))
+    timer.start()
+    try:
+        said = process.stdout.read(_MOST_SAID + 1)
+        if len(said) > _MOST_SAID:
+            os.killpg(process.pid, signal.SIGKILL)
+    finally:
+        timer.cancel()
+        timer.join()  # it kills nobody once the process is waited for
+        process.stdout.close()
+        code = _end_of(process, deadline)
+    if code != 0:
+        raise _NotTold
+    return said.decode(errors="replace")
+
+
+def _end_of(process: subprocess.Popen[bytes], deadline: float) -> int:
+    """The exit code of a process; one that outlasts the deadline is killed."""
+    try:
+        return process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.wait()
+
+
+def _environment(where: dict[str, str]) -> dict[str, str]:
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LC_ALL": "C",
+        "HOME": "/nonexistent",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        **where,
+    }

@@ -1,0 +1,168 @@
+"""What running code asks of the daemon: each call is checked and bounded before it is answered.
+
+A call is a line of the worker's pipe: `{"call": number, "name": text, "args": [...]}`. Its answer is one line, too:
+`{"value": ...}`, or `{"error": text}`, which the code gets as a `ValueError`. The code may have written the line itself:
+a call says only what is wanted, and whose code it is, the daemon knows.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from runward.config.json_document import read_json
+from runward.config.json_value import JsonValue
+
+MOST_CALLS: Final = 1000
+"""How often one execution may ask."""
+
+MOST_LINE: Final = 1 << 20
+"""The bytes of one call, and of one answer."""
+
+MOST_EXCHANGED: Final = 16 << 20
+"""The bytes of all calls of one execution and their answers."""
+
+LONGEST_ID: Final = 128
+LONGEST_METHOD: Final = 64
+
+_BEGINNING: Final = b'{"call": '
+_LONGEST_ERROR: Final = 1000
+
+
+class Call(NamedTuple):
+    """A call that was checked. `left_s` are the seconds of wall clock that its answer and all that follows may take."""
+
+    name: str
+    args: tuple[JsonValue, ...]
+    left_s: float
+
+
+Answer: TypeAlias = Callable[[Call], JsonValue]
+"""Answers a call. May raise `NotAnswered`, which the code can catch, or `EndExecution`, which it can't."""
+
+
+class NotAnswered(Exception):
+    """The call is refused; the code gets the message as a `ValueError`."""
+
+
+class EndExecution(Exception):
+    """The code runs no further: the error's code and its message are what became of it."""
+
+    def __init__(self, code: str, error: str) -> None:
+        super().__init__(error)
+        self.code = code
+        self.error = error
+
+
+_Check: TypeAlias = Callable[[JsonValue], str | None]
+"""What is wrong with an argument, or None."""
+
+
+def _names(longest: int) -> _Check:
+    def check(value: JsonValue) -> str | None:
+        if isinstance(value, str) and 0 < len(value) <= longest and value.isprintable():
+            return None
+        return f"must be a text of 1 to {longest} characters without control characters"
+
+    return check
+
+
+def _is_text(value: JsonValue) -> str | None:
+    return None if isinstance(value, str) else "must be text"
+
+
+def _is_list(value: JsonValue) -> str | None:
+    return None if isinstance(value, list) else "must be a list"
+
+
+def _is_any(value: JsonValue) -> str | None:
+    return None
+
+
+_ID: Final = _names(LONGEST_ID)
+_METHOD: Final = _names(LONGEST_METHOD)
+
+CALLS: Final[Mapping[str, tuple[tuple[str, _Check], ...]]] = MappingProxyType(
+    {
+        "get_balance": (),
+        "pay": (("to", _ID), ("amount", _is_any)),
+        "invoke": (("id", _ID), ("method", _METHOD), ("args", _is_list)),
+        "kernel_state.get_balance": (("id", _ID),),
+        "kernel_state.get_resource": (("id", _ID), ("name", _ID)),
+        "kernel_state.list_artifacts_by_owner": (("id", _ID),),
+        "kernel_state.get_artifact_metadata": (("id", _ID),),
+        "kernel_state.read_artifact": (("id", _ID), ("caller_id", _ID)),
+        "kernel_actions.transfer_scrip": (("caller_id", _ID), ("to", _ID), ("amount", _is_any)),
+        "kernel_actions.transfer_resource": (
+            ("caller_id", _ID), ("to", _ID), ("name", _ID), ("amount", _is_any),
+        ),
+        "kernel_actions.write_artifact": (
+            ("caller_id", _ID), ("id", _ID), ("content", _is_text), ("type", _ID),
+        ),
+    }
+)  # fmt: skip
+"""What code may ask, with its arguments. Amounts are not checked here: a wrong amount has an answer of its own."""
+
+
+class Calls:
+    """The calls of one execution, in order."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._number = 0
+        self._exchanged = 0
+
+    def reply(self, line: bytes, left_s: float) -> bytes:
+        """The line that answers this one. Raises `EndExecution` where the code asks too much or forged the line."""
+        self._number += 1
+        if self._number > MOST_CALLS:
+            raise EndExecution("output_limit", f"the code asked the daemon more than {MOST_CALLS} times")
+        self._count(len(line))
+        try:
+            call = self._read(line, left_s)
+            said: dict[str, JsonValue] = {"value": self._answer(call)}
+        except NotAnswered as refused:
+            said = {"error": str(refused)[:_LONGEST_ERROR]}
+        reply = json.dumps(said, allow_nan=False).encode() + b"\n"
+        if len(reply) > MOST_LINE:
+            raise EndExecution("output_limit", f"an answer to the code is larger than {MOST_LINE} bytes")
+        self._count(len(reply))
+        return reply
+
+    def _count(self, size: int) -> None:
+        self._exchanged += size
+        if self._exchanged > MOST_EXCHANGED:
+            raise EndExecution(
+                "output_limit", f"the code's calls and their answers are larger than {MOST_EXCHANGED} bytes"
+            )
+
+    def _read(self, line: bytes, left_s: float) -> Call:
+        try:
+            parsed = read_json(line.decode("utf-8"), "call")
+        except UnicodeDecodeError:
+            raise _disturbed() from None
+        if parsed.value is None:
+            raise NotAnswered(f"the call {parsed.problems[0].message}")
+        match parsed.value.root:
+            case {"call": int(number), "name": str(name), "args": list(args), **others} if not others:
+                parameters = CALLS.get(name)
+                if number is True or number != self._number or parameters is None:
+                    raise _disturbed()
+                if len(args) != len(parameters):
+                    raise _disturbed()
+            case _:
+                raise _disturbed()
+        for (parameter, check), value in zip(parameters, args, strict=True):
+            wrong = check(value)
+            if wrong is not None:
+                raise NotAnswered(f"{name}: {parameter} {wrong}")
+        return Call(name, tuple(args), left_s)
+
+
+def is_call(said: bytes | bytearray) -> bool:
+    """Whether a line, or what is there of it, is a call."""
+    return said.startswith(_BEGINNING)
+
+
+def _disturbed() -> EndExecution:
+    return EndExecution("runtime_error", "the code wrote over its own calls")

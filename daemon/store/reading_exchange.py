@@ -1,0 +1,253 @@
+"""The store as commands read the exchange."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.daemon.store.artifact_rows import WHOLE, artifact_of
+from runward.handlers.exchange.facts import MINT, SCRIP, SharedArtifact
+
+
+class PrincipalRow(NamedTuple):
+    """A principal. Sizes are bytes, `cpu_seconds` None for no limit, `resources` millionths."""
+
+    id: str
+    created_at: float
+    users: tuple[str, ...]
+    disk_quota: int
+    disk_used: int
+    cpu_seconds: float | None
+    scrip: int
+    resources: dict[str, int]
+    is_agent: bool
+    artifacts: tuple[str, ...]
+
+
+class LedgerRow(NamedTuple):
+    """An entry of the ledger: units of scrip, millionths of other resources."""
+
+    seq: int
+    at: float
+    action: str
+    giver: str
+    taker: str
+    resource: str
+    amount: int
+    reason: str
+
+
+class ActionRow(NamedTuple):
+    """An action with its result, and the hash of the event that tells it; `intent` and `result` are JSON texts."""
+
+    seq: int
+    key: str
+    at: float
+    principal: str | None
+    session_key: str | None
+    line: int | None
+    action_type: str | None
+    artifact_id: str | None
+    intent: str
+    result: str
+    is_success: bool
+    error_code: str | None
+    scrip_after: int | None
+    sandbox: str | None
+    hash: str | None
+
+
+class WantedActions(NamedTuple):
+    """Which actions are wanted: all that come after the number `after`, in their order."""
+
+    principal: str | None = None
+    artifact: str | None = None
+    since: float | None = None
+    after: int = 0
+    limit: int = -1
+
+
+_PRINCIPALS: Final = (
+    "select p.id, p.created_at, p.users, p.disk_quota, p.disk_used, p.cpu_seconds,"
+    " coalesce((select b.amount from balances b where b.account = p.id and b.resource = 'scrip'), 0),"
+    " (select json_group_object(b.resource, b.amount) from balances b where b.account = p.id and b.resource <> 'scrip'),"
+    " exists (select 1 from shared_artifacts a where a.id = p.id and a.has_standing and a.can_execute),"
+    " (select json_group_array(a.id) from (select id from shared_artifacts where owner_id = p.id and deleted_at is null"
+    "  order by id) a) from principals p"
+)
+_ACTIONS: Final = (
+    "select a.seq, a.key, a.at, a.principal, a.session_key, a.line, a.action_type, a.artifact_id, a.intent, a.result,"
+    " a.is_success, a.error_code, a.scrip_after, a.sandbox,"
+    " (select e.hash from events e where e.cause = a.key and e.type = 'ActionTaken')"
+    " from actions a where (?1 is null or a.principal = ?1) and (?2 is null or a.artifact_id = ?2)"
+    " and (?3 is null or a.at >= ?3) and a.seq > ?4 order by a.seq limit ?5"
+)
+
+
+def principals(connection: sqlite3.Connection, name: str | None = None) -> list[PrincipalRow]:
+    """All principals, or the one of this name."""
+    rows = connection.execute(f"{_PRINCIPALS} where ?1 is null or p.id = ?1 order by p.id", (name,))
+    return [
+        PrincipalRow(
+            id=row[0],
+            created_at=row[1],
+            users=tuple(json.loads(row[2])),
+            disk_quota=row[3],
+            disk_used=row[4],
+            cpu_seconds=row[5],
+            scrip=row[6],
+            resources=json.loads(row[7]),
+            is_agent=bool(row[8]),
+            artifacts=tuple(json.loads(row[9])),
+        )
+        for row in rows
+    ]
+
+
+def shared_artifacts(
+    connection: sqlite3.Connection,
+    owner: str | None = None,
+    kind: str | None = None,
+    *,
+    with_deleted: bool = False,
+) -> list[SharedArtifact]:
+    """The artifacts, by id."""
+    rows = connection.execute(
+        f"{WHOLE} where (?1 is null or a.owner_id = ?1) and (?2 is null or a.type = ?2)"
+        " and (?3 or a.deleted_at is null) order by a.id",
+        (owner, kind, with_deleted),
+    )
+    return [artifact_of(row) for row in rows]
+
+
+def shared_artifact(connection: sqlite3.Connection, artifact_id: str) -> SharedArtifact | None:
+    """The artifact with this id, deleted ones included."""
+    row = connection.execute(f"{WHOLE} where a.id = ?", (artifact_id,)).fetchone()
+    return None if row is None else artifact_of(row)
+
+
+def actions(connection: sqlite3.Connection, wanted: WantedActions) -> list[ActionRow]:
+    """The actions that are wanted, the oldest first."""
+    return [_action(row) for row in connection.execute(_ACTIONS, tuple(wanted))]
+
+
+def latest_actions(connection: sqlite3.Connection, wanted: WantedActions) -> list[ActionRow]:
+    """The newest `limit` of the actions that are wanted, the oldest of them first."""
+    newest = _ACTIONS.replace("order by a.seq limit", "order by a.seq desc limit")
+    return [_action(row) for row in connection.execute(newest, tuple(wanted))][::-1]
+
+
+def action(connection: sqlite3.Connection, key: str) -> ActionRow | None:
+    """The action of this key."""
+    seq = connection.execute("select seq from actions where key = ?", (key,)).fetchone()
+    if seq is None:
+        return None
+    found = actions(connection, WantedActions(after=seq[0] - 1, limit=1))
+    return found[0] if found and found[0].key == key else None
+
+
+def _action(row: tuple[object, ...]) -> ActionRow:
+    return ActionRow(*row)._replace(is_success=bool(row[10]))  # type: ignore[arg-type] # the schema's own types
+
+
+def ledger_entries(
+    connection: sqlite3.Connection, account: str | None = None, since: float | None = None
+) -> list[LedgerRow]:
+    """The entries, the oldest first."""
+    rows = connection.execute(
+        "select seq, at, action, giver, taker, resource, amount, reason from ledger_entries"
+        " where (?1 is null or giver = ?1 or taker = ?1) and (?2 is null or at >= ?2) order by seq",
+        (account, since),
+    )
+    return [LedgerRow(*row) for row in rows]
+
+
+def wrong_balances(connection: sqlite3.Connection) -> Iterator[str]:
+    """What does not add up: balances that the entries don't make, those below zero, sums that aren't zero."""
+    rows = connection.execute(
+        "with sides (account, resource, amount) as (select taker, resource, amount from ledger_entries"
+        " union all select giver, resource, -amount from ledger_entries),"
+        " sums as (select account, resource, sum(amount) as amount from sides group by 1, 2)"
+        " select coalesce(s.account, b.account), coalesce(s.resource, b.resource), s.amount, b.amount"
+        " from sums s full join balances b on b.account = s.account and b.resource = s.resource"
+        " where s.amount is not b.amount and coalesce(s.amount, 0) <> coalesce(b.amount, 0)"
+    )
+    for account, resource, counted, kept in rows:
+        yield f"{account} has {kept} {resource}, and the entries make {counted}"
+    for account, resource, amount in connection.execute(
+        "select account, resource, amount from balances where amount < 0 and account <> ?", (MINT,)
+    ):
+        yield f"{account} has {amount} {resource}"
+    for resource, total in connection.execute(
+        "select resource, sum(amount) from balances group by resource having sum(amount) <> 0"
+    ):
+        yield f"the balances of {resource} add up to {total}"
+
+
+def balance(connection: sqlite3.Connection, account: str, resource: str) -> float:
+    """What an account holds: units of scrip, or of another resource."""
+    row = connection.execute(
+        "select amount from balances where account = ? and resource = ?", (account, resource)
+    ).fetchone()
+    amount = 0 if row is None else int(row[0])
+    return amount if resource == SCRIP else amount / 1_000_000
+
+
+def cpu_used(connection: sqlite3.Connection, name: str, since: float) -> float:
+    """The seconds of CPU time that a principal used since a moment (Unix seconds)."""
+    row = connection.execute(
+        "select coalesce(sum(seconds), 0) from cpu_use where principal = ? and at > ?", (name, since)
+    ).fetchone()
+    return float(row[0])
+
+
+def scrip_in_circulation(connection: sqlite3.Connection) -> int:
+    """What was minted and not taken back."""
+    row = connection.execute(
+        "select -amount from balances where account = ? and resource = ?", (MINT, SCRIP)
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def is_principal(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether there is a principal of this name."""
+    return connection.execute("select 1 from principals where id = ?", (name,)).fetchone() is not None
+
+
+def agent_of(connection: sqlite3.Connection, session_id: str) -> str | None:
+    """The agent of the native run of this id."""
+    row = connection.execute(
+        "select agent from sessions where session_id = ? and layout = 'native' order by started_at desc limit 1",
+        (session_id,),
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def actions_waiting(connection: sqlite3.Connection) -> int:
+    """Intents that have no result yet."""
+    row = connection.execute(
+        "select count(*) from jobs where handler = 'exchange/act' and state in ('waiting', 'running')"
+    ).fetchone()
+    return int(row[0])
+
+
+def has_principals(connection: sqlite3.Connection) -> bool:
+    """Whether the exchange is used."""
+    return connection.execute("select 1 from principals limit 1").fetchone() is not None
+
+
+def broken_dependencies(connection: sqlite3.Connection, artifact: SharedArtifact) -> list[str]:
+    """What an artifact depends on that is not there any more."""
+    found = [(name, shared_artifact(connection, name)) for name in artifact.depends_on]
+    return [
+        name
+        for name, each in found
+        if not name.startswith("genesis_") and (each is None or each.deleted_at is not None)
+    ]
+
+
+def as_json(text: str) -> JsonValue:
+    """A JSON text of ours as its value."""
+    value: JsonValue = json.loads(text)
+    return value

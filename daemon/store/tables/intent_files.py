@@ -1,0 +1,61 @@
+"""How far the intents of each run were read. A run that is over is owed a last reading."""
+
+from typing import Final, NamedTuple
+
+from runward.daemon.ports.intents import IntentCursor
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.table import Table, Write
+from runward.daemon.store.values import as_int
+
+OWE: Final = Write(
+    'insert into intent_files (session_key, directory, attempt, "offset", line, before, told, state)'
+    " values (?, ?, ?, 0, 0, '', 0, 'over') on conflict (session_key) do update set attempt = excluded.attempt,"
+    " state = iif(intent_files.problem is null, 'over', intent_files.state)"
+)
+"""A run is over, and there is a file of intents."""
+
+READ: Final = Write(
+    'insert into intent_files (session_key, directory, attempt, identity, "offset", line, before, told, state, problem)'
+    " values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, iif(?8, 'read', 'open'), ?9) on conflict (session_key) do update"
+    ' set identity = excluded.identity, "offset" = excluded."offset", line = excluded.line, before = excluded.before,'
+    " state = iif(?8, 'read', intent_files.state), problem = excluded.problem"
+)
+"""Lines were read. A file that is over stays so until all of it is."""
+
+
+class IntentFile(NamedTuple):
+    """A file of intents as the store knows it. `told` lines have their result; `state` is open, over or read."""
+
+    session_key: str
+    directory: str
+    attempt: int
+    cursor: IntentCursor
+    told: int
+    state: str
+    problem: str | None
+
+
+_SELECT: Final = 'select session_key, directory, attempt, identity, "offset", line, before, told, state, problem from intent_files'
+
+
+async def intent_file(store: Store, session_key: str) -> IntentFile | None:
+    """What is known of the intents of a session."""
+    rows = await store.read(f"{_SELECT} where session_key = ?", (session_key,))
+    return _file(rows[0]) if rows else None
+
+
+async def owed(store: Store) -> list[IntentFile]:
+    """The files that aren't read to their end."""
+    return [_file(row) for row in await store.read(f"{_SELECT} where state <> 'read'")]
+
+
+def _file(row: tuple[object, ...]) -> IntentFile:
+    identity = None if row[3] is None else str(row[3])
+    cursor = IntentCursor(identity, as_int(row[4]), as_int(row[5]), str(row[6]))
+    problem = None if row[9] is None else str(row[9])
+    return IntentFile(str(row[0]), str(row[1]), as_int(row[2]), cursor, as_int(row[7]), str(row[8]), problem)
+
+
+INTENT_FILES: Final = Table(
+    writes=(OWE, READ), goes_with_session=("delete from intent_files where session_key = ?",)
+)

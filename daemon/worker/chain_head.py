@@ -1,0 +1,50 @@
+"""The head of the chain of events, given away to the log: what came before it can't be made anew unnoticed."""
+
+import sqlite3
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import structlog
+
+from runward.daemon.ports.clock import Clock
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.events import head
+from runward.daemon.worker.part import Part
+
+PERIOD: Final = 3600.0
+"""Seconds between two lines."""
+
+_AFTER_TROUBLE: Final = 60.0
+"""Seconds until the store is asked again, where it refused."""
+
+
+@dataclass(slots=True)
+class ChainHead(Part):
+    """Says the head when the daemon starts and every hour after that; nothing while there is no event."""
+
+    is_owed: ClassVar = False
+
+    store: Store
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    _due_at: float | None = None
+    """When to say it next, by the clock that nobody sets; None at once."""
+
+    def pause(self) -> float | None:
+        return 0.0 if self._due_at is None else max(0.0, self._due_at - self.clock.monotonic())
+
+    async def carry_out(self) -> bool:
+        """Say the head if an hour is over."""
+        now = self.clock.monotonic()
+        if self._due_at is not None and now < self._due_at:
+            return False
+        try:
+            last = await head(self.store)
+        except sqlite3.Error as error:
+            self.log.warning("chain.head_not_read", why=str(error))
+            self._due_at = now + _AFTER_TROUBLE
+            return False
+        self._due_at = now + PERIOD
+        if last.seq:
+            self.log.info("chain.head", seq=last.seq, hash=last.hash)
+        return False

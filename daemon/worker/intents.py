@@ -1,0 +1,210 @@
+"""Intents of runs: what a run appends to its `intents.jsonl` becomes one event a line, with the cursor behind it.
+
+A file is read when its run was looked at, and to its end once the run is over; what is owed of that is in the store, so a
+crash loses no line. Of one run only so many intents wait to be carried out; the others stay in its file.
+"""
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Protocol
+
+import structlog
+
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files
+from runward.daemon.ports.intents import IntentCursor, IntentsRead
+from runward.daemon.rundir.intents import INTENTS
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import intent_files, problems, sessions
+from runward.daemon.store.tables.table import Rows
+from runward.daemon.users import name_of
+from runward.daemon.watch.hints import Target
+from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.worker.part import Part
+from runward.handlers.exchange.effects import RecordAction
+from runward.handlers.exchange.events import IntentMade
+from runward.handlers.facts import Session
+from runward.handlers.layouts import native
+
+AT_ONCE: Final = 256
+"""Lines that are recorded together."""
+
+RETRY: Final = 1.0
+"""Seconds until it is tried again where a file or the store can't be read, or a session is not known yet."""
+
+
+UNREAD: Final = IntentCursor()
+
+
+class Record(Protocol):
+    """Has events recorded, with rows in the same transaction."""
+
+    def __call__(self, subject: str, events: Sequence[IntentMade], rows: Sequence[Rows], /) -> None: ...
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A file that is read: its run's directory, how far, and whether the run is over."""
+
+    directory: str
+    cursor: IntentCursor = UNREAD
+    is_known: bool = False
+    """Whether the store was asked how far it was read."""
+    is_over: bool = False
+    is_due: bool = True
+    retry_at: float = 0.0
+
+
+@dataclass(slots=True)
+class Intents(Part):
+    """The files that are read, by session. `roots` is by name; `uid` is the daemon's user."""
+
+    wakes_on: ClassVar = (RecordAction,)
+
+    files: Files
+    store: Store
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    roots: Mapping[str, WatchedRoot]
+    record: Record
+    most_waiting: Callable[[], int]
+    uid: int
+    trouble: str | None = None
+    _reading: dict[str, _Reading] = field(default_factory=dict)
+    _unknown: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    """Runs that were looked at: their directories, and whether they are over."""
+
+    def degraded(self) -> list[str]:
+        """What keeps intents from being read, for `status`."""
+        return [] if self.trouble is None else [f"intents: {self.trouble}"]
+
+    async def begin(self) -> None:
+        """Read on where the daemon before this one was."""
+        for each in await intent_files.owed(self.store):
+            self._reading[each.session_key] = _Reading(
+                each.directory, each.cursor, True, each.state == "over", is_due=True
+            )
+
+    def look(self, target: Target) -> None:
+        """A run that is not over was looked at, for something in it changed."""
+        root = self.roots.get(target[0])
+        if root is None or root.shape is not None or root.records_history:
+            return
+        key, path = native.session_key(*target), f"{root.path}/{target[1]}"
+        self._looked(key, path, is_over=False)
+
+    def close(self, target: Target) -> None:
+        """A run is over: its file is read to its end, if it has one."""
+        root = self.roots.get(target[0])
+        if root is None or root.shape is not None or root.records_history:
+            return
+        key, path = native.session_key(*target), f"{root.path}/{target[1]}"
+        self._looked(key, path, is_over=True)
+
+    def _looked(self, key: str, path: str, *, is_over: bool) -> None:
+        reading = self._reading.get(key)
+        if reading is None:
+            self._unknown[key] = path, is_over
+        else:
+            reading.is_due, reading.is_over = True, is_over
+        self.wake()
+
+    async def _meet(self) -> None:
+        """Find out which of the runs that were looked at wrote intents at all."""
+        unknown, self._unknown = self._unknown, {}
+        found = await in_thread(
+            lambda: {key for key, (path, _) in unknown.items() if self.files.has_intents(path)}
+        )
+        for key, (path, is_over) in unknown.items():
+            if key in found:
+                self._reading[key] = _Reading(path, is_over=is_over)
+
+    def pause(self) -> float | None:
+        now = self.clock.monotonic()
+        waits = [each.retry_at - now for each in self._reading.values() if each.is_due]
+        return max(0.05, min(waits)) if waits else None
+
+    async def carry_out(self) -> bool:
+        """Read the next lines of each file that is due; returns whether there were any."""
+        now, did = self.clock.monotonic(), False
+        if self._unknown:
+            await self._meet()
+        for key, reading in list(self._reading.items()):
+            if not reading.is_due or reading.retry_at > now:
+                continue
+            try:
+                did = await self._read(key, reading) or did
+                self.trouble = None
+            except (OSError, sqlite3.Error) as error:
+                why = error.strerror if isinstance(error, OSError) else str(error)
+                self.trouble = f"{reading.directory}/{INTENTS}: {why}"
+                self.log.warning("intents.not_read", session=key, why=why)
+                reading.retry_at = now + RETRY
+        return did
+
+    async def _read(self, key: str, reading: _Reading) -> bool:
+        session = (await sessions.known(self.store, [key])).get(key)
+        if session is None:
+            reading.retry_at = self.clock.monotonic() + RETRY
+            return False
+        file = await intent_files.intent_file(self.store, key)
+        if not reading.is_known and file is not None:
+            reading.cursor = file.cursor
+        reading.is_known = True
+        if file is not None and file.problem is not None:
+            return self._give_up(key, reading)
+        told = 0 if file is None else file.told
+        room = min(AT_ONCE, self.most_waiting() - (reading.cursor.line - told))
+        if room <= 0:
+            reading.retry_at = self.clock.monotonic() + RETRY  # an action that is recorded wakes it before
+            return False
+        is_over = reading.is_over and session.status != "running"
+        found = await in_thread(lambda: self.files.intents(reading.directory, reading.cursor, room, is_over))
+        if found is None:
+            if is_over:
+                problem = "was taken away before it was read" if reading.cursor.line else None
+                place = (key, reading.directory, session.attempt, *reading.cursor, True, problem)
+                self.record(f"{key} intents", (), (Rows(intent_files.READ, [place]),))
+            return self._give_up(key, reading)
+        return self._note(key, session, reading, found, is_over)
+
+    def _note(self, key: str, session: Session, reading: _Reading, found: IntentsRead, is_over: bool) -> bool:
+        """Have the lines recorded, and the cursor behind them."""
+        now = self.clock.now()
+        is_read = found.problem is not None or (is_over and not found.more)
+        owner = None if found.owner == self.uid else name_of(found.owner)
+        events = [
+            IntentMade(
+                *(key, session.attempt, line.number, now, session.agent, line.text, line.complaint, owner)
+            )
+            for line in found.lines
+        ]
+        rows: list[Rows] = []
+        if events or is_read:
+            place = (key, reading.directory, session.attempt, *found.cursor, is_read, found.problem)
+            rows.append(Rows(intent_files.READ, [place]))
+        if found.problem is not None:
+            path = f"{reading.directory}/{INTENTS}"
+            self.log.warning("intents.refused", session=key, why=found.problem)
+            rows.append(Rows(problems.DELETE, [(path,)]))
+            fix = "append whole lines to a regular file, and change nothing that is in it"
+            rows.append(Rows(problems.INSERT, [(path, found.cursor.line + 1, found.problem, fix, now)]))
+        if rows:
+            self.record(f"{key} intents", events, rows)
+        reading.cursor, reading.is_due, reading.retry_at = found.cursor, found.more, 0.0
+        if reading.is_over and not is_over:
+            # The run is over, and its verdict is on its way.
+            reading.is_due, reading.retry_at = True, self.clock.monotonic() + RETRY / 10
+        if is_read:
+            self._give_up(key, reading)
+        return bool(events)
+
+    def _give_up(self, key: str, reading: _Reading) -> bool:
+        """Nothing more will be read of this file."""
+        if reading.is_over:
+            self._reading.pop(key, None)
+        else:
+            reading.is_due = False
+        return False

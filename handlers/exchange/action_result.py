@@ -1,0 +1,90 @@
+"""What became of an action, with the code, category and retriability of what failed."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+
+
+class Kind(NamedTuple):
+    """How an error is to be understood, and whether the same action may succeed later."""
+
+    category: str
+    retriable: bool
+
+
+CODES: Final[Mapping[str, Kind]] = {
+    "not_found": Kind("resource", False),
+    "not_authorized": Kind("permission", False),
+    "insufficient_funds": Kind("resource", True),
+    "quota_exceeded": Kind("resource", True),
+    "invalid_argument": Kind("validation", False),
+    "invalid_type": Kind("validation", False),
+    "timeout": Kind("execution", True),
+    "runtime_error": Kind("execution", False),
+    "DELETED": Kind("resource", False),
+    "rate_limited": Kind("resource", True),
+    "depth_exceeded": Kind("execution", False),
+    "output_limit": Kind("execution", False),
+    "killed": Kind("execution", False),
+    "not_configured": Kind("system", False),
+    "internal_error": Kind("system", True),
+}
+"""All codes of errors (the seed's table, and those of the exchange's own)."""
+
+
+class ActionResult(NamedTuple):
+    """What became of an action. `resources_consumed` was charged to `charged_to`."""
+
+    success: bool
+    message: str
+    data: JsonValue = None
+    resources_consumed: Mapping[str, float] | None = None
+    charged_to: str | None = None
+    error_code: str | None = None
+    error_details: Mapping[str, JsonValue] | None = None
+    sandbox: str | None = None
+    """The means that shut the code off, where some ran; not a part of the ActionResult itself."""
+
+
+class Refused(Exception):
+    """An action fails: with one of `CODES`, and the message for the one who acts."""
+
+    def __init__(self, code: str, message: str, **details: JsonValue) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.details = details
+        self.cpu_s: float | None = None
+        self.sandbox: str | None = None
+
+    def result(self, who: str | None = None) -> ActionResult:
+        """What becomes of the action of `who`, who is charged for what it used."""
+        return ActionResult(
+            False,
+            self.message,
+            resources_consumed=None if self.cpu_s is None else {"cpu_seconds": self.cpu_s},
+            charged_to=None if self.cpu_s is None else who,
+            error_code=self.code,
+            error_details=dict(self.details) or None,
+            sandbox=self.sandbox,
+        )
+
+
+def result_to_json(result: ActionResult) -> dict[str, JsonValue]:
+    """The ActionResult of the seed: what there is none of is left out, `success`, `message` and `data` aside."""
+    told: dict[str, JsonValue] = {"success": result.success, "message": result.message, "data": result.data}
+    if result.resources_consumed is not None:
+        told["resources_consumed"] = dict(result.resources_consumed)
+    if result.charged_to is not None:
+        told["charged_to"] = result.charged_to
+    if result.error_code is not None:
+        kind = CODES[result.error_code]
+        told |= {
+            "error_code": result.error_code,
+            "error_category": kind.category,
+            "retriable": kind.retriable,
+        }
+        if result.error_details is not None:
+            told["error_details"] = dict(result.error_details)
+    return told

@@ -1,0 +1,187 @@
+"""Artifacts as actions read, write, delete and transfer them."""
+
+from runward.config.json_value import JsonValue
+from runward.handlers.asking import Asking
+from runward.handlers.exchange.accounts import Accounts
+from runward.handlers.exchange.action_result import ActionResult, Refused
+from runward.handlers.exchange.dependencies import check_dependencies
+from runward.handlers.exchange.facts import GENESIS, SharedArtifact
+from runward.handlers.exchange.intent import KEPT, Intent
+from runward.handlers.exchange.policy import REFERENCE, check_allowed, policy_of, price
+from runward.handlers.journal.lines import iso_time
+
+
+def artifact_to_json(artifact: SharedArtifact) -> dict[str, JsonValue]:
+    """An artifact with all its fields (the seed's, and those of the exchange's own)."""
+    return {
+        "id": artifact.id,
+        "type": artifact.type,
+        "content": artifact.content,
+        "owner_id": artifact.owner_id,
+        "created_at": iso_time(artifact.created_at),
+        "updated_at": iso_time(artifact.updated_at),
+        "executable": artifact.executable,
+        "code": artifact.code,
+        "policy": policy_of(artifact),
+        "deleted": artifact.deleted_at is not None,
+        "deleted_at": None if artifact.deleted_at is None else iso_time(artifact.deleted_at),
+        "deleted_by": artifact.deleted_by,
+        "interface": artifact.interface,
+        "depends_on": list(artifact.depends_on),
+        "has_standing": artifact.has_standing,
+        "can_execute": artifact.can_execute,
+        "memory_artifact_id": artifact.memory_artifact_id,
+        "access_contract_id": artifact.access_contract_id,
+        "version": artifact.version,
+        "size": artifact.size,
+    }
+
+
+def metadata_of(artifact: SharedArtifact) -> dict[str, JsonValue]:
+    """An artifact without content and code, which only a read returns; of a deleted one its tombstone."""
+    told = tombstone(artifact) if artifact.deleted_at is not None else artifact_to_json(artifact)
+    return {key: value for key, value in told.items() if key not in ("content", "code")}
+
+
+def tombstone(artifact: SharedArtifact) -> dict[str, JsonValue]:
+    """What everyone may read of a deleted artifact."""
+    return {
+        "id": artifact.id,
+        "owner_id": artifact.owner_id,
+        "deleted": True,
+        "deleted_at": None if artifact.deleted_at is None else iso_time(artifact.deleted_at),
+        "deleted_by": artifact.deleted_by,
+    }
+
+
+def existing(accounts: Accounts, artifact_id: str) -> Asking[SharedArtifact]:
+    """The artifact with this id that is not deleted. Raises `Refused`."""
+    found = yield from accounts.artifact(artifact_id)
+    if found is None:
+        raise Refused("not_found", f"there is no artifact {artifact_id}")
+    if found.deleted_at is not None:
+        raise Refused("DELETED", f"{artifact_id} was deleted by {found.deleted_by}")
+    return found
+
+
+def read(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
+    """Read an artifact at its price. Raises `Refused`."""
+    found = yield from accounts.artifact(intent.artifact_id)
+    if found is not None and found.deleted_at is not None:
+        return ActionResult(
+            True, f"{found.id} was deleted", {"artifact": tombstone(found), "read_price_paid": 0}
+        )
+    artifact = yield from existing(accounts, intent.artifact_id)
+    check_allowed(artifact, "read", who)
+    cost = price(artifact, "read", who)
+    yield from accounts.pay(who, artifact.owner_id, cost, f"read {artifact.id}")
+    broken = yield from broken_dependencies(accounts, artifact)
+    told: JsonValue = {**artifact_to_json(artifact), "broken_dependencies": list(broken)}
+    return ActionResult(True, f"read {artifact.id}", {"artifact": told, "read_price_paid": cost})
+
+
+def broken_dependencies(accounts: Accounts, artifact: SharedArtifact) -> Asking[tuple[str, ...]]:
+    """What an artifact depends on that was deleted since."""
+    broken: list[str] = []
+    for name in artifact.depends_on:
+        if name.startswith(GENESIS):
+            continue
+        found = yield from accounts.artifact(name)
+        if found is None or found.deleted_at is not None:
+            broken.append(name)
+    return tuple(broken)
+
+
+def write(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
+    """Create an artifact or replace its content. Raises `Refused`."""
+    name = intent.artifact_id
+    _refuse_genesis(name, "written")
+    before = yield from accounts.artifact(name)
+    if before is not None and before.deleted_at is not None:
+        raise Refused("DELETED", f"{name} was deleted by {before.deleted_by} and can't be written")
+    if before is not None:
+        check_allowed(before, "write", who)
+        if before.owner_id != who and intent.named:
+            raise Refused(
+                "not_authorized",
+                f"only {before.owner_id} may change {', '.join(sorted(intent.named))} of {name}",
+            )
+    elif (yield from accounts.principal(name)) is not None and name != who:
+        raise Refused("not_authorized", f"{name} is a principal, and only it may write its own artifact")
+    if intent.access_contract_id is not None:
+        raise Refused("not_configured", "contracts are off (use_contracts in [exchange])")
+    _check_policy(intent.policy)
+    rules = yield from accounts.rules()
+    yield from check_dependencies(accounts, name, intent.depends_on, rules.dependency_depth)
+    kept = {each: getattr(intent, each) for each in KEPT if before is None or each in intent.named}
+    written = before or SharedArtifact(name, "", "", who, accounts.at, accounts.at)
+    written = written._replace(
+        type=intent.artifact_type,
+        content=intent.content,
+        executable=intent.executable,
+        code=intent.code,
+        price=intent.price,
+        depends_on=intent.depends_on,
+        updated_at=accounts.at,
+        **kept,
+    )
+    used = written.size - (0 if before is None else before.size)
+    yield from accounts.keep(written)
+    version = 1 if before is None else before.version + 1
+    return ActionResult(
+        True,
+        f"wrote {name}",
+        {"artifact_id": name, "version": version, "created": before is None},
+        {"disk_bytes": used},
+        written.owner_id,
+    )
+
+
+def _check_policy(policy: dict[str, JsonValue] | None) -> None:
+    for key in ("read_price", "invoke_price"):
+        value = (policy or {}).get(key, 0)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise Refused("invalid_argument", f"{key} of a policy must be a whole number of 0 or more")
+    for key in ("allow_read", "allow_write", "allow_invoke"):
+        value = (policy or {}).get(key)
+        if isinstance(value, str) and value.startswith(REFERENCE) and len(value) == 1:
+            raise Refused("invalid_argument", f"{key} of a policy names no contract after {REFERENCE}")
+
+
+def delete(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
+    """Leave a tombstone in the place of an artifact. Raises `Refused`."""
+    _refuse_genesis(intent.artifact_id, "deleted")
+    artifact = yield from existing(accounts, intent.artifact_id)
+    _check_owner(artifact, who, "delete")
+    yield from accounts.keep(artifact._replace(deleted_at=accounts.at, deleted_by=who))
+    return ActionResult(True, f"deleted {artifact.id}", {"artifact_id": artifact.id})
+
+
+def transfer_artifact(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
+    """Give an artifact to another principal. Raises `Refused`."""
+    data = yield from transfer(accounts, who, intent.artifact_id, intent.to)
+    return ActionResult(True, f"{intent.artifact_id} belongs to {intent.to}", data)
+
+
+def transfer(accounts: Accounts, who: str, artifact_id: str, to: str) -> Asking[dict[str, JsonValue]]:
+    """Give an artifact to another principal, whose quota it then uses. Raises `Refused`."""
+    _refuse_genesis(artifact_id, "transferred")
+    artifact = yield from existing(accounts, artifact_id)
+    _check_owner(artifact, who, "transfer")
+    if (yield from accounts.principal(to)) is None:
+        raise Refused("not_found", f"there is no principal {to}")
+    if to != artifact.owner_id:
+        yield from accounts.keep(artifact._replace(owner_id=to, updated_at=accounts.at))
+    return {"artifact_id": artifact_id, "from": who, "to": to}
+
+
+def _check_owner(artifact: SharedArtifact, who: str, what: str) -> None:
+    if artifact.owner_id != who:
+        raise Refused("not_authorized", f"only {artifact.owner_id}, its owner, may {what} {artifact.id}")
+
+
+def _refuse_genesis(artifact_id: str, done: str) -> None:
+    if artifact_id.startswith(GENESIS):
+        raise Refused(
+            "not_authorized", f"{artifact_id} can't be {done}: ids that begin with {GENESIS} are protected"
+        )

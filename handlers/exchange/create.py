@@ -1,0 +1,55 @@
+"""A person creates a principal, with its artifact and what it begins with."""
+
+from typing import Final
+
+from runward.handlers.asking import Asking, Given
+from runward.handlers.effects import Deciding, Explain
+from runward.handlers.exchange.accounts import (
+    Accounts,
+    memory_artifact,
+    principal_artifact,
+    why_no_principal,
+)
+from runward.handlers.exchange.action_result import Refused
+from runward.handlers.exchange.events import PrincipalCreateRequested
+from runward.handlers.exchange.facts import MINT, Principal
+from runward.handlers.exchange.intent import why_no_id
+
+MEMORY: Final = "_memory"
+"""How the id of a principal's memory ends."""
+
+SUBJECT: Final = "principal:"
+"""How `why` calls a principal."""
+
+
+def decide(event: PrincipalCreateRequested, given: Given) -> Deciding:
+    """Create a principal with its artifact and what it begins with."""
+    accounts = Accounts(event.key, given.at, given.event_hash[7:19])
+    try:
+        yield from _create(accounts, event)
+    except Refused as refused:
+        return (Explain(f"{SUBJECT}{event.principal}", "refused", refused.message),)
+    said = f"created by {event.said_by}, with {event.scrip} scrip"
+    return *accounts.effects, Explain(f"{SUBJECT}{event.principal}", "decided", said)
+
+
+def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]:
+    name = event.principal
+    why = why_no_id(name) or why_no_principal(name)
+    if why is not None:
+        raise Refused("invalid_argument", f"{name!r} can't be a principal: {why}")
+    if (yield from accounts.principal(name)) is not None:
+        raise Refused("invalid_argument", f"there is a principal {name} already")
+    owner = event.owner or name
+    if owner != name and (yield from accounts.principal(owner)) is None:
+        raise Refused("not_found", f"there is no principal {owner} that could own it")
+    rules = yield from accounts.rules()
+    cpu = rules.cpu_seconds if event.cpu_seconds is None else event.cpu_seconds
+    quota = rules.disk_quota if event.disk_quota is None else event.disk_quota
+    memory = f"{name}{MEMORY}" if event.has_memory else None
+    principal = Principal(name, accounts.at, event.users, quota, 0, None if event.is_cpu_unlimited else cpu)
+    artifact = principal_artifact(name, owner, accounts.at, event.is_agent, event.config, memory)
+    yield from accounts.create_principal(principal, artifact)
+    if memory is not None and (yield from accounts.artifact(memory)) is None:
+        yield from accounts.keep(memory_artifact(memory, name, accounts.at))
+    yield from accounts.pay(MINT, name, event.scrip, f"created by {event.said_by}")

@@ -1,0 +1,148 @@
+"""What can happen in the exchange."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, TypeAlias
+
+from pydantic import JsonValue
+
+from runward.handlers.event_kinds import Request
+
+LANES: Final = "exchange:"
+"""How the lanes of principals begin. What waits in them is decided one after another."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntentMade:
+    """A run wrote a line into its `intents.jsonl`. `principal` is the run's agent, None where it has none.
+
+    `text` is the line; `complaint` says why it can't be read as text at all. `owner` is the user whom the run directory
+    belongs to, None for the daemon's own.
+    """
+
+    type: ClassVar[str] = "IntentMade"
+    version: ClassVar[int] = 1
+
+    session_key: str
+    attempt: int
+    line: int
+    at: float
+    principal: str | None
+    text: str
+    complaint: str | None = None
+    owner: str | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.session_key}#intent/{self.line}"
+
+    @property
+    def lane(self) -> str:
+        return lane_of(self.principal if self.principal is not None else f"?{self.session_key}")
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRequested(Request):
+    """A person, or a program of theirs, wants an action carried out as `principal`. `text` is the intent as JSON."""
+
+    type: ClassVar[str] = "ActionRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    principal: str
+    text: str
+    said_by: str = ""
+
+    @property
+    def lane(self) -> str:
+        return lane_of(self.principal)
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalCreateRequested(Request):
+    """A person wants a principal. `disk_quota` (bytes) and `cpu_seconds` are the settings' unless given here.
+
+    `is_agent`: it acts on its own, and `config` is the content of its artifact. `has_memory`: with a memory artifact.
+    """
+
+    type: ClassVar[str] = "PrincipalCreateRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    principal: str
+    owner: str | None = None
+    scrip: int = 0
+    disk_quota: int | None = None
+    cpu_seconds: float | None = None
+    is_cpu_unlimited: bool = False
+    users: tuple[str, ...] = ()
+    is_agent: bool = False
+    has_memory: bool = False
+    config: str = ""
+    said_by: str = ""
+
+    @property
+    def lane(self) -> str:
+        return lane_of(self.principal)
+
+
+@dataclass(frozen=True, slots=True)
+class MintRequested(Request):
+    """A person creates `amount` units of a resource (millionths where it is not scrip); a negative amount takes them back."""
+
+    type: ClassVar[str] = "MintRequested"
+    version: ClassVar[int] = 1
+
+    request: str
+    at: float
+    principal: str
+    amount: int
+    resource: str = "scrip"
+    reason: str = ""
+    said_by: str = ""
+
+    @property
+    def lane(self) -> str:
+        return lane_of(self.principal)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionTaken:
+    """An action has its result: a fact that the run's journals tell, and that chains may follow.
+
+    `told` is the line of `results.jsonl` but for its hash. `action` is the key of what asked for it; `subject` is that,
+    too, or the attempt of a run and the number of the line.
+    """
+
+    type: ClassVar[str] = "ActionTaken"
+    version: ClassVar[int] = 1
+
+    subject: str
+    action: str
+    at: float
+    principal: str | None
+    action_type: str | None
+    artifact_id: str | None
+    is_success: bool
+    error_code: str | None
+    told: dict[str, JsonValue]
+    session_key: str | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.subject}/taken"
+
+    @property
+    def lane(self) -> str:
+        return f"{LANES}{self.action}" if self.session_key is None else self.session_key
+
+
+def lane_of(principal: str) -> str:
+    """Where the intents of a principal wait."""
+    return f"{LANES}{principal}"
+
+
+ExchangeEvent: TypeAlias = (
+    IntentMade | ActionRequested | PrincipalCreateRequested | MintRequested | ActionTaken
+)

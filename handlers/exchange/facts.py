@@ -1,0 +1,153 @@
+"""What is asked about the exchange: its artifacts, principals, balances and rules."""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from runward.config.exchange import ExchangeRules
+from runward.config.json_value import JsonValue
+from runward.handlers.asking import Question
+
+SCRIP: Final = "scrip"
+MINT: Final = "mint"
+"""The other side of what is minted; the only account that may be below zero."""
+
+SYSTEM: Final = "system"
+"""Who owns the genesis artifacts."""
+
+GENESIS: Final = "genesis_"
+
+
+class SharedArtifact(NamedTuple):
+    """An artifact. Times are Unix seconds; `version` counts its writes from 1."""
+
+    id: str
+    type: str
+    content: str
+    owner_id: str
+    created_at: float
+    updated_at: float
+    executable: bool = False
+    code: str = ""
+    price: int = 0
+    policy: dict[str, JsonValue] | None = None
+    deleted_at: float | None = None
+    deleted_by: str | None = None
+    interface: dict[str, JsonValue] | None = None
+    depends_on: tuple[str, ...] = ()
+    has_standing: bool = False
+    can_execute: bool = False
+    memory_artifact_id: str | None = None
+    access_contract_id: str | None = None
+    version: int = 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of content and code."""
+        return len(self.content.encode()) + len(self.code.encode())
+
+
+class Principal(NamedTuple):
+    """A principal: the users that may act as it beside the daemon's, its quota and use of the disk (bytes), its
+    allocation of CPU (seconds in a window; None for no limit)."""
+
+    id: str
+    created_at: float
+    users: tuple[str, ...]
+    disk_quota: int
+    disk_used: int
+    cpu_seconds: float | None
+    version: int = 1
+
+
+class Existing(NamedTuple):
+    """All artifacts, without content and code, and all principals with their scrip."""
+
+    artifacts: tuple[SharedArtifact, ...]
+    principals: tuple[str, ...]
+    scrip: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedArtifactOf(Question["SharedArtifact | None"]):
+    """Question: the artifact with this id, deleted ones included. Answer: `SharedArtifact`, or None."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalOf(Question["Principal | None"]):
+    """Question: the principal with this id. Answer: `Principal`, or None."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceOf(Question[int]):
+    """Question: what an account holds of a resource. Answer: units of scrip, or millionths of other resources."""
+
+    account: str
+    resource: str = SCRIP
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingInExchange(Question["Existing"]):
+    """Question: what there is in the exchange. Answer: `Existing`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeRulesNow(Question[ExchangeRules]):
+    """Question: what the settings say of the exchange. Answer: `ExchangeRules`."""
+
+
+class Running(NamedTuple):
+    """Code runs, or waits for a worker, since so many seconds."""
+
+    seconds: float
+
+
+class Executed(NamedTuple):
+    """What became of code. `code` is None where it succeeded; `cpu_s` is what the kernel counted."""
+
+    code: str | None
+    result: JsonValue
+    error: str | None
+    cpu_s: float
+    sandbox: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionOf(Question["Running | Executed"]):
+    """Question: what became of this code, which begins to run if it doesn't yet. Answer: `Running` or `Executed`.
+
+    It runs for the action `action`, which may ask again as often as it likes. `args` is JSON; `cpu_s` are the
+    seconds of CPU time that it may use, None for no limit.
+    """
+
+    action: str
+    artifact: str
+    version: int
+    code: str
+    function: str
+    args: str
+    caller: str
+    cpu_s: float | None
+    dependencies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUsedBy(Question["tuple[tuple[float, float], ...]"]):
+    """Question: what CPU time a principal used. Answer: each time after `since` (Unix seconds), with its seconds."""
+
+    principal: str
+    since: float
+
+
+QUESTIONS: Final = (
+    SharedArtifactOf,
+    PrincipalOf,
+    BalanceOf,
+    ExistingInExchange,
+    ExchangeRulesNow,
+    ExecutionOf,
+    CpuUsedBy,
+)

@@ -1,0 +1,187 @@
+"""The artifacts that are there from the beginning: the ledger, the store and the four contracts."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.handlers.asking import Asking, ask
+from runward.handlers.exchange.accounts import Accounts, principal_artifact, why_no_principal
+from runward.handlers.exchange.action_result import Refused
+from runward.handlers.exchange.artifacts import metadata_of, transfer
+from runward.handlers.exchange.facts import (
+    GENESIS,
+    SCRIP,
+    SYSTEM,
+    ExistingInExchange,
+    Principal,
+    SharedArtifact,
+)
+from runward.handlers.exchange.intent import why_no_id
+
+Arguments = tuple[JsonValue, ...]
+Method = Callable[[Accounts, str, Arguments], Asking[JsonValue]]
+
+LEDGER: Final = f"{GENESIS}ledger"
+STORE: Final = f"{GENESIS}store"
+CONTRACTS: Final = tuple(
+    f"{GENESIS}contract_{name}" for name in ("freeware", "self_owned", "private", "public")
+)
+_SPAWNED: Final = "principal_"
+
+
+def genesis_artifact(artifact_id: str) -> SharedArtifact | None:
+    """The genesis artifact with this id."""
+    if artifact_id not in (*METHODS, *CONTRACTS):
+        return None
+    kind = "contract" if artifact_id in CONTRACTS else "service"
+    return SharedArtifact(artifact_id, kind, "", SYSTEM, 0.0, 0.0, executable=artifact_id in METHODS)
+
+
+def call(
+    accounts: Accounts, caller: str, artifact_id: str, method: str, args: Arguments
+) -> Asking[JsonValue]:
+    """What a method of a genesis artifact returns. Raises `Refused`."""
+    found = METHODS.get(artifact_id, {}).get(method)
+    if found is None:
+        raise Refused("not_found", f"{artifact_id} has no method {method}")
+    return (yield from found(accounts, caller, args))
+
+
+def _balance(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
+    (whose,) = _texts(args, 1)
+    scrip = yield from accounts.balance(whose)
+    return {"id": whose, SCRIP: scrip}
+
+
+def _all_balances(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
+    _texts(args, 0)
+    existing = yield from ask(ExistingInExchange())
+    return {name: {SCRIP: existing.scrip.get(name, 0)} for name in existing.principals}
+
+
+def _transfer(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
+    if len(args) != 3:
+        raise _wrong("three arguments: from, to and amount")
+    giver, taker = _texts(args[:2], 2)
+    amount = args[2]
+    if not isinstance(amount, int) or isinstance(amount, bool) or amount <= 0:
+        raise _wrong("an amount that is a whole number above 0")
+    if giver != caller:
+        raise Refused("not_authorized", f"{caller} can't pay with the scrip of {giver}")
+    yield from _check_account(accounts, taker)
+    yield from accounts.pay(giver, taker, amount, "transfer")
+    return {"from": giver, "to": taker, "amount": amount}
+
+
+def _check_account(accounts: Accounts, account: str) -> Asking[None]:
+    if (yield from accounts.principal(account)) is None:
+        artifact = yield from accounts.artifact(account)
+        if artifact is None or artifact.deleted_at is not None:
+            raise Refused("not_found", f"there is no {account} to pay")
+
+
+def _transfer_ownership(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
+    artifact, to = _texts(args, 2)
+    return (yield from transfer(accounts, caller, artifact, to))
+
+
+def _spawn_principal(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
+    name = f"{_SPAWNED}{accounts.token}" if not args else _texts(args, 1)[0]
+    yield from create_principal(accounts, name, caller)
+    return {"id": name}
+
+
+def create_principal(accounts: Accounts, name: str, owner: str) -> Asking[None]:
+    """A principal with the default quotas and no scrip. Raises `Refused`."""
+    why = why_no_id(name) or why_no_principal(name)
+    if why is not None:
+        raise Refused("invalid_argument", f"{name!r} can't be a principal: {why}")
+    artifact = yield from accounts.artifact(name)
+    if (yield from accounts.principal(name)) is not None or artifact is not None:
+        raise Refused("invalid_argument", f"there is a {name} already")
+    rules = yield from accounts.rules()
+    principal = Principal(name, accounts.at, (), rules.disk_quota, 0, rules.cpu_seconds)
+    yield from accounts.create_principal(principal, principal_artifact(name, owner, accounts.at))
+
+
+def _get(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
+    (name,) = _texts(args, 1)
+    artifact = genesis_artifact(name) or (yield from accounts.artifact(name))
+    if artifact is None:
+        raise Refused("not_found", f"there is no artifact {name}")
+    return _described(artifact, caller)
+
+
+def _listing(wanted: Callable[[SharedArtifact, str], bool], arguments: int) -> Method:
+    def listed(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
+        text = _texts(args, arguments)[0] if arguments else ""
+        existing = yield from ask(ExistingInExchange())
+        return [
+            _described(each, caller)
+            for each in existing.artifacts
+            if each.deleted_at is None and wanted(each, text)
+        ]
+
+    return listed
+
+
+def _described(artifact: SharedArtifact, caller: str) -> JsonValue:
+    """An artifact without what its price is for."""
+    return metadata_of(artifact)
+
+
+def _is_found(artifact: SharedArtifact, text: str) -> bool:
+    description = (artifact.interface or {}).get("description")
+    return any(
+        text.lower() in said.lower()
+        for said in (artifact.id, artifact.type, description)
+        if isinstance(said, str)
+    )
+
+
+def _count(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
+    _texts(args, 0)
+    existing = yield from ask(ExistingInExchange())
+    return sum(each.deleted_at is None for each in existing.artifacts)
+
+
+def _principals(is_agent: bool) -> Method:
+    def listed(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
+        _texts(args, 0)
+        existing = yield from ask(ExistingInExchange())
+        agents = {each.id for each in existing.artifacts if each.has_standing and each.can_execute}
+        return [name for name in existing.principals if not is_agent or name in agents]
+
+    return listed
+
+
+METHODS: Final[Mapping[str, Mapping[str, Method]]] = {
+    LEDGER: {
+        "balance": _balance,
+        "all_balances": _all_balances,
+        "transfer": _transfer,
+        "transfer_ownership": _transfer_ownership,
+        "spawn_principal": _spawn_principal,
+    },
+    STORE: {
+        "get": _get,
+        "list": _listing(lambda artifact, text: True, 0),
+        "search": _listing(_is_found, 1),
+        "list_by_type": _listing(lambda artifact, text: artifact.type == text, 1),
+        "list_by_owner": _listing(lambda artifact, text: artifact.owner_id == text, 1),
+        "list_principals": _principals(is_agent=False),
+        "list_agents": _principals(is_agent=True),
+        "count": _count,
+    },
+}
+
+
+def _texts(args: Arguments, count: int) -> list[str]:
+    found = [each for each in args if isinstance(each, str)]
+    if len(args) != count or len(found) != count:
+        raise _wrong(f"{count} {'text' if count == 1 else 'texts'}" if count else "no arguments")
+    return found
+
+
+def _wrong(wanted: str) -> Refused:
+    return Refused("invalid_argument", f"the method takes {wanted}")

@@ -1,0 +1,25 @@
+"""Only people mint: units of a resource come into being, or are taken back."""
+
+from runward.handlers.asking import Given
+from runward.handlers.effects import Deciding, Explain
+from runward.handlers.exchange.accounts import Accounts
+from runward.handlers.exchange.action_result import Refused
+from runward.handlers.exchange.create import SUBJECT
+from runward.handlers.exchange.events import MintRequested
+from runward.handlers.exchange.facts import MINT
+
+
+def decide(event: MintRequested, given: Given) -> Deciding:
+    """Create units of a resource, or take them back."""
+    accounts = Accounts(event.key, given.at, given.event_hash[7:19])
+    reason = event.reason or f"minted by {event.said_by}"
+    subject = f"{SUBJECT}{event.principal}"
+    try:
+        if (yield from accounts.principal(event.principal)) is None:
+            raise Refused("not_found", f"there is no principal {event.principal}")
+        giver, taker = (MINT, event.principal) if event.amount > 0 else (event.principal, MINT)
+        yield from accounts.pay(giver, taker, abs(event.amount), reason, event.resource)
+    except Refused as refused:
+        return (Explain(subject, "refused", refused.message),)
+    what = f"{event.amount} {event.resource}"
+    return *accounts.effects, Explain(subject, "decided", f"{what} minted by {event.said_by}: {reason}")

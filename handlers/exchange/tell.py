@@ -1,0 +1,52 @@
+"""An action has its result: the run's journals tell it, and chains may follow it."""
+
+from typing import Final
+
+from pydantic_core import to_json
+
+from runward.handlers.asking import Given, ask
+from runward.handlers.chains.events import EventOccurred, chain_run_of
+from runward.handlers.chains.facts import ListenersTo
+from runward.handlers.effects import AppendLines, Deciding, Effect, Emit
+from runward.handlers.exchange.events import ActionTaken
+from runward.handlers.facts import SessionOf
+from runward.handlers.journal.lines import EVENTS, action_taken, artifact_deleted
+
+RESULTS: Final = "results.jsonl"
+
+
+def decide(event: ActionTaken, given: Given) -> Deciding:
+    """Append the action to `results.jsonl` and `events.jsonl` of its run, and tell chains that listen."""
+    effects: list[Effect] = []
+    if event.session_key is not None:
+        session = yield from ask(SessionOf(event.session_key))
+        if session is not None:
+            line = to_json({**event.told, "hash": given.event_hash}) + b"\n"
+            lines = action_taken(event, given.event_hash)
+            if event.is_success and event.action_type == "delete_artifact":
+                lines += artifact_deleted(event, given.event_hash)
+            is_live = session.status == "running"
+            effects.append(AppendLines(session.key, session.path, RESULTS, line, is_live))
+            effects.append(AppendLines(session.key, session.path, EVENTS, lines, is_live))
+    if event.action_type is not None:
+        name = f"exchange.{event.action_type}"
+        if (yield from ask(ListenersTo(name))):
+            effects.append(Emit(_occurred(event, name)))
+    return tuple(effects)
+
+
+def _occurred(event: ActionTaken, name: str) -> EventOccurred:
+    return EventOccurred(
+        f"{event.action}/occurred",
+        event.at,
+        name,
+        event.action,
+        {
+            "action_type": event.action_type,
+            "artifact_id": event.artifact_id,
+            "principal_id": event.principal,
+            "success": event.is_success,
+            "error_code": event.error_code,
+        },
+        by_run=None if event.session_key is None else chain_run_of(event.session_key),
+    )

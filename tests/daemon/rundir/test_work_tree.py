@@ -1,0 +1,152 @@
+"""What git says of a session's directory, and that asking it runs nothing which the repository configures."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from runward.daemon.rundir import work_tree
+from runward.daemon.rundir.work_tree import work_tree_since
+from runward.handlers.bundle.edits import FileEdit
+
+START = 1_700_000_000
+"""When the session began."""
+
+
+def git(tree: Path, *arguments: str, at: int = START) -> None:
+    """Run git there, as somebody who commits at this time."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": "/nonexistent",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_AUTHOR_DATE": f"@{at} +0000",
+        "GIT_COMMITTER_DATE": f"@{at} +0000",
+    }
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    subprocess.run(("git", *who, *arguments), cwd=tree, env=environment, check=True, capture_output=True)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A work tree with one commit from before the session."""
+    made = tmp_path / "tree"
+    made.mkdir()
+    git(made, "init", "-q")
+    (made / "kept.txt").write_text("one\ntwo\n")
+    (made / "old.txt").write_text("one\n")
+    git(made, "add", ".")
+    git(made, "commit", "-qm", "before the session", at=START - 100)
+    return made
+
+
+def test_commits_and_changed_lines_since_the_start_are_told(tree: Path) -> None:
+    (tree / "new.txt").write_text("1\n2\n3\n")
+    (tree / "image").write_bytes(b"\0\1\2")
+    git(tree, "add", ".")
+    git(tree, "commit", "-qm", "first", at=START + 10)
+    git(tree, "rm", "-q", "old.txt")
+    git(tree, "commit", "-qm", "second", at=START + 20)
+    (tree / "kept.txt").write_text("one\nTWO\n")
+    (tree / "sub").mkdir()
+    told = work_tree_since(str(tree / "sub"), START)
+    assert told is not None
+    assert told.commits == ("first", "second")
+    assert set(told.files) == {
+        FileEdit("new.txt", 3),
+        FileEdit("image", None),
+        FileEdit("old.txt", 1),
+        FileEdit("kept.txt", 2),
+    }
+
+
+def test_a_file_that_was_only_touched_did_not_change(tree: Path) -> None:
+    os.utime(tree / "kept.txt", (1, 1))
+    told = work_tree_since(str(tree), START)
+    assert told is not None
+    assert (told.commits, told.files) == ((), ())
+
+
+def test_a_repository_that_was_made_in_the_session_has_all_its_files(tree: Path) -> None:
+    told = work_tree_since(str(tree), START - 1000)
+    assert told is not None
+    assert told.commits == ("before the session",)
+    assert set(told.files) == {FileEdit("kept.txt", 2), FileEdit("old.txt", 1)}
+
+
+def test_a_linked_work_tree_is_told_of_too(tree: Path, tmp_path: Path) -> None:
+    linked = tmp_path / "linked"
+    git(tree, "worktree", "add", "-q", "--detach", str(linked))
+    (linked / "kept.txt").write_text("")
+    told = work_tree_since(str(linked), START)
+    assert told is not None
+    assert (told.top, told.files) == (str(linked), (FileEdit("kept.txt", 2),))
+
+
+def test_a_directory_without_a_repository_tells_nothing(tmp_path: Path) -> None:
+    assert work_tree_since(str(tmp_path), START) is None
+    assert work_tree_since(str(tmp_path / "gone"), START) is None
+    assert work_tree_since("not/absolute", START) is None
+
+
+def test_a_broken_repository_tells_nothing(tree: Path) -> None:
+    (tree / ".git" / "index").write_bytes(b"rubbish")
+    assert work_tree_since(str(tree), START) is None
+    (tree / ".git" / "index").unlink()
+    os.mkfifo(tree / ".git" / "index")
+    assert work_tree_since(str(tree), START) is None
+
+
+def program(tmp_path: Path) -> tuple[Path, Path]:
+    """A program that leaves a trace when it runs, and the trace."""
+    trace = tmp_path / "trace"
+    made = tmp_path / "program"
+    made.write_text(f"#!/bin/sh\necho ran >> {trace}\ncat\n")
+    made.chmod(0o700)
+    return made, trace
+
+
+def arm(tree: Path, runs: Path) -> None:
+    """Have a repository run a program wherever git lets it."""
+    for name in (
+        *("core.fsmonitor", "core.pager", "core.sshCommand", "core.editor", "diff.external"),
+        *("diff.evil.command", "diff.evil.textconv", "filter.evil.clean", "filter.evil.smudge"),
+        *("filter.evil.process", "pager.diff", "pager.log", "gpg.program"),
+    ):
+        git(tree, "config", name, str(runs))
+    git(tree, "config", "core.hooksPath", str(runs.parent / "hooks"))
+    git(tree, "config", "log.showSignature", "true")
+    hooks = runs.parent / "hooks"
+    hooks.mkdir()
+    for hook in ("post-index-change", "fsmonitor-watchman", "reference-transaction"):
+        (hooks / hook).symlink_to(runs)
+    (tree / ".gitattributes").write_text("* filter=evil diff=evil\n")
+
+
+def test_a_repository_whose_configuration_runs_programs_runs_none(tree: Path, tmp_path: Path) -> None:
+    runs, trace = program(tmp_path)
+    (tree / "kept.txt").write_text("one\nTWO\n")
+    git(tree, "commit", "-qam", "change", at=START + 10)
+    (tree / "kept.txt").write_text("one\nthree\n")
+    arm(tree, runs)
+    told = work_tree_since(str(tree), START)
+    assert told is not None
+    assert told.commits == ("change",)
+    assert FileEdit("kept.txt", 2) in told.files
+    assert not trace.exists()
+    subprocess.run(("git", "diff", "--no-ext-diff"), cwd=tree, check=False, capture_output=True)
+    assert trace.exists(), "git itself runs them"
+
+
+def test_git_that_takes_too_long_or_says_too_much_tells_nothing(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for script in ("exec sleep 60", "exec yes", "exec >&-; exec sleep 60"):
+        (tmp_path / "git").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "git").chmod(0o700)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        monkeypatch.setattr(work_tree, "PATIENCE_S", 0.5)
+        began = time.monotonic()
+        assert work_tree_since(str(tree), START) is None
+        assert time.monotonic() - began < 5

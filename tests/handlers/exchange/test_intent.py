@@ -1,0 +1,99 @@
+"""Intents: what a line must be, and what is filled in where it says nothing."""
+
+import json
+
+import pytest
+
+from runward.config.json_value import JsonValue
+from runward.handlers.exchange.intent import NotAnIntent, intent_to_json, parse_intent, shown
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"", "blank"),
+        (b"  ", "blank"),
+        (b"nonsense", "not JSON"),
+        (b"[1]", "a JSON object"),
+        (b'{"action_type":"noop","action_type":"noop"}', "stands twice"),
+        (b"\xff", "not UTF-8"),
+        (b'{"action_type":"read_artifact","artifact_id":"\\ud800"}', "surrogate"),
+        (b'{"action_type":"noop","x":' + b"[" * 90 + b"]" * 90 + b"}", "levels deep"),
+        (b'{"action_type":"fly"}', "action_type must be one of"),
+        (b'{"action_type":"transfer","to":"b"}', "genesis_ledger"),
+        (b"{}", "action_type must be one of"),
+        (b'{"action_type":"read_artifact"}', "artifact_id is missing"),
+        (b'{"action_type":"read_artifact","artifact_id":7}', "artifact_id must be a text"),
+        (b'{"action_type":"read_artifact","artifact_id":""}', "1 to 128 characters"),
+        (b'{"action_type":"read_artifact","artifact_id":"' + b"x" * 129 + b'"}', "1 to 128 characters"),
+        (b'{"action_type":"read_artifact","artifact_id":"a\\u0000b"}', "control characters"),
+        (b'{"action_type":"noop","principal_id":""}', "principal_id"),
+        (b'{"action_type":"write_artifact","artifact_id":"a","executable":true,"price":1}', "needs code"),
+        (b'{"action_type":"write_artifact","artifact_id":"a","executable":true,"code":"x"}', "a price"),
+        (b'{"action_type":"write_artifact","artifact_id":"a","price":-1}', "price must be a whole number"),
+        (b'{"action_type":"write_artifact","artifact_id":"a","price":1.5}', "price must be a whole number"),
+        (b'{"action_type":"write_artifact","artifact_id":"a","policy":[]}', "policy must be an object"),
+        (b'{"action_type":"write_artifact","artifact_id":"a","depends_on":"b"}', "depends_on must be a list"),
+        (b'{"action_type":"write_artifact","artifact_id":"a","executable":1}', "executable must be true"),
+        (b'{"action_type":"invoke_artifact","artifact_id":"a"}', "method must be a text"),
+        (b'{"action_type":"invoke_artifact","artifact_id":"a","method":"run","args":{}}', "args must be"),
+        (b'{"action_type":"transfer_artifact","artifact_id":"a"}', "to is missing"),
+        (b" " * ((1 << 20) + 1), "longer than 1 MiB"),
+    ],
+)
+def test_a_line_that_is_not_an_intent_is_refused_with_the_reason(line: bytes, why: str) -> None:
+    with pytest.raises(NotAnIntent, match=why):
+        parse_intent(line)
+
+
+@pytest.mark.parametrize(
+    ("said", "understood"),
+    [
+        ({"action_type": "NOOP"}, {"action_type": "noop", "reasoning": ""}),
+        ({"action_type": "noop", "reasoning": 7}, {"action_type": "noop", "reasoning": ""}),
+        (
+            {"action_type": "read_artifact", "artifact_id": "a", "reasoning": "r", "id": "1", "else": 1},
+            {"action_type": "read_artifact", "reasoning": "r", "id": "1", "artifact_id": "a"},
+        ),
+        (
+            {"action_type": "write_artifact", "artifact_id": "a", "content": 3},
+            {
+                "action_type": "write_artifact",
+                "reasoning": "",
+                "artifact_id": "a",
+                "artifact_type": "generic",
+                "content": "",
+                "executable": False,
+                "price": 0,
+                "code": "",
+                "depends_on": [],
+            },
+        ),
+        (
+            {"action_type": "invoke_artifact", "artifact_id": "a", "method": "run"},
+            {
+                "action_type": "invoke_artifact",
+                "reasoning": "",
+                "artifact_id": "a",
+                "method": "run",
+                "args": [],
+                "budget": None,
+                "delegate": None,
+            },
+        ),
+    ],
+)
+def test_what_is_left_out_is_filled_in(said: JsonValue, understood: JsonValue) -> None:
+    assert intent_to_json(parse_intent(json.dumps(said).encode())) == understood
+
+
+def test_what_a_write_does_not_name_is_not_among_what_it_changes() -> None:
+    named = parse_intent(b'{"action_type":"write_artifact","artifact_id":"a","policy":null}')
+    assert named.named == {"policy"}
+    assert intent_to_json(named)["policy"] is None
+
+
+def test_long_content_and_code_are_cut_where_they_are_shown() -> None:
+    said = {"action_type": "write_artifact", "artifact_id": "a", "content": "x" * 101, "code": "y" * 100}
+    told = shown(parse_intent(json.dumps(said).encode()))
+    assert (told["content"], told["code"]) == ("x" * 100 + "...", "y" * 100)
