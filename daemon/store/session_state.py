@@ -103,7 +103,7 @@ class FreshStore:
 
     def state(self, key: str, effects: Effects) -> dict[str, JsonValue]:
         """The fields of the session after these effects, which are its own. Raises `sqlite3.Error` where it refuses them."""
-        batch = Batch(GENESIS_HEAD, 0, 0.0)
+        batch = Batch(GENESIS_HEAD, 0, 0.0, 0.0)
         job = Job(0, 0, AttemptStarted(key, 1, 0.0, None), "", 0, "", key)
         for effect in effects:
             batch.apply(job, effect)
