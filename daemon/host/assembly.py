@@ -10,6 +10,7 @@ import anyio.lowlevel
 import structlog
 
 from runward.config.settings import Settings
+from runward.daemon.disk.receipt_keys import own_key_on_first_use
 from runward.daemon.host.known_roots import KnownRoots
 from runward.daemon.host.known_runs import KnownRuns
 from runward.daemon.host.root_identities import RootIdentities
@@ -112,6 +113,7 @@ class Assembly:
             world.clock,
             log,
             lambda read: self.background.go_on(read),
+            lambda scheme: own_key_on_first_use(settings.state_dir, scheme, os.environ).key,
             lambda: self.worker.low_disk,
         )
         self.schedules = Schedules(store, world.clock, log, world.chains.schedules, self._found)

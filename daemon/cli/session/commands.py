@@ -253,7 +253,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
             from runward.daemon.cli.session.artifact import artifact_as_json
 
             details = details_of(row, history, kept, [artifact_as_json(each) for each in outcomes])
-            print_json({**details, "bundle": bundle_json(bundle, settings.state_dir)})
+            print_json({**details, "bundle": bundle_json(bundle, settings)})
             return
         from runward.daemon.cli.session.journal_place import journal_place
         from runward.daemon.cli.session.text import lines_of, not_delivered
