@@ -53,6 +53,7 @@ from runward.daemon.worker.part import Part
 from runward.daemon.worker.pruning import Pruner
 from runward.daemon.worker.reactions import Reactions
 from runward.daemon.worker.running_outcomes import RunningOutcomes
+from runward.daemon.worker.signings import Signings
 from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import Worker
 from runward.daemon.worker.verdicts import Verdicts
@@ -116,6 +117,7 @@ class Assembly:
             lambda scheme: own_key_on_first_use(settings.state_dir, scheme, os.environ).key,
             lambda: self.worker.low_disk,
         )
+        self.signings = Signings(world.files, store, world.clock, log, self.bundles.own_key)
         self.schedules = Schedules(store, world.clock, log, world.chains.schedules, self._found)
         self.comparison = Comparison(
             world.files, store, world.clock, log, self.outbox, self._found, self.outbox.busy
@@ -158,6 +160,7 @@ class Assembly:
             self.free_slots,
             self.notices,
             self.bundles,
+            self.signings,
             self.schedules,
             self.changed_files,
             self.running_outcomes,
