@@ -233,7 +233,29 @@ def test_without_bundles_they_are_made_on_demand(place: Place, tmp_path: Path) -
     assert exported.object()["on_demand"] is True
     assert place.call("receipt", "verify", str(tmp_path / "b")).code == 0
     assert json.loads((tmp_path / "b" / "RECEIPT.json").read_text())["prev"] is None
+    shown = place.call("replay", "r", "--json").out.splitlines()
+    assert [json.loads(line) for line in shown] == [
+        json.loads(line) for line in (tmp_path / "b" / "REPLAY.jsonl").read_text().splitlines()
+    ]
+    assert place.call("replay", "check", "r").code == 0
     assert not [name for name in PARTS if (run / name).exists()], "nothing is written where the run is"
+
+
+def test_a_running_session_is_shown_up_to_now(place: Place) -> None:
+    run = place.add_run("r")
+    lines = trace("4 passed in 0.1s").splitlines(keepends=True)
+    (run / "trace.jsonl").write_text(lines[0])
+    place.daemon_once()
+    for known in (1, 2, 3):
+        (run / "trace.jsonl").write_text("".join(lines[:known]))
+        shown = [json.loads(line)["event"] for line in place.call("replay", "r", "--json").out.splitlines()]
+        assert shown == [json.loads(line)["event"] for line in lines[:known]]
+
+
+def test_a_session_is_found_by_its_key_with_a_slash_in_it(worked: Place) -> None:
+    for command in (("receipt", "verify"), ("replay", "check"), ("replay", "show")):
+        assert worked.call(*command, "native:runs/one").code == 0
+    assert worked.call("replay", "check", "native/nothing").code == 3
 
 
 def test_a_running_session_has_no_bundle_to_export(place: Place, tmp_path: Path) -> None:
