@@ -97,8 +97,9 @@ def _argument(text: str) -> JsonValue:
     help="Who acts. Default: the principal_id of each line.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing: print each intent as it was understood.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, as it does anyway.")
 @click.pass_context
-def submit(context: click.Context, file: str, principal: str | None, dry_run: bool) -> None:
+def submit(context: click.Context, file: str, principal: str | None, dry_run: bool, as_json: bool) -> None:
     """Carry out the intents of FILE (`-`: stdin), one JSON object a line, in sequence.
 
     Prints one ActionResult a line. Exit code 1: one of them failed; the others were carried out all the same.

@@ -61,11 +61,13 @@ def principal() -> None:
 @click.option("--agent", "is_agent", is_flag=True, help="It acts on its own.")
 @click.option("--memory", "has_memory", is_flag=True, help="With an artifact for its memory.")
 @click.option(
-    "--config",
+    "--agent-config",
+    "config",
     type=NamedPath(readable=False),
     metavar="FILE",
-    help="With --agent: the content of its artifact.",
+    help="With --agent: a file with the content of its artifact.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def create(
     context: click.Context,
@@ -78,6 +80,7 @@ def create(
     is_agent: bool,
     has_memory: bool,
     config: str | None,
+    as_json: bool,
 ) -> None:
     """Create a principal. It is durable when this returns.
 
@@ -102,7 +105,7 @@ def create(
         has_memory=has_memory,
         config="" if config is None else _content(config),
     )
-    _ask(settings_in_force(context), event, f"created {name}")
+    _ask(settings_in_force(context), event, f"created {name}", as_json=as_json)
 
 
 @principal.command("list")
@@ -203,8 +206,11 @@ def _row(row: PrincipalRow) -> tuple[str, ...]:
 @click.argument("amount")
 @click.option("--resource", default=SCRIP, show_default=True, metavar="NAME", help="What is created.")
 @click.option("--reason", default="", metavar="TEXT", help="Why, for the ledger.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def mint(context: click.Context, principal: str, amount: str, resource: str, reason: str) -> None:
+def mint(
+    context: click.Context, principal: str, amount: str, resource: str, reason: str, as_json: bool
+) -> None:
     """Create scrip, or a resource, for a principal: nothing else does. A negative AMOUNT takes it back.
 
     \b
@@ -214,7 +220,7 @@ def mint(context: click.Context, principal: str, amount: str, resource: str, rea
     """
     units = _units(amount, resource)
     event = MintRequested(str(uuid.uuid4()), time.time(), principal, units, resource, reason)
-    _ask(settings_in_force(context), event, f"minted {amount} {resource} for {principal}")
+    _ask(settings_in_force(context), event, f"minted {amount} {resource} for {principal}", as_json=as_json)
 
 
 def _units(amount: str, resource: str) -> int:
@@ -250,7 +256,7 @@ def _content(path: str) -> str:
         fail(f"{path} is not UTF-8", WRONG_USAGE)
 
 
-def _ask(settings: Settings, event: Request, said: str) -> None:
+def _ask(settings: Settings, event: Request, said: str, *, as_json: bool) -> None:
     """Leave the request in the inbox, and wait until it is decided where a daemon runs."""
     state, key = Path(settings.state_dir), str(event.request)
     document = dump_request(event)
@@ -266,9 +272,14 @@ def _ask(settings: Settings, event: Request, said: str) -> None:
                 fail(refused, NOT_SO)
             return True if is_decided(connection, key) else None
 
-    if once_taken_up(state, decided):
+    is_done = once_taken_up(state, decided) is not None
+    if as_json:
+        print_json({"request": key, "status": "done" if is_done else "asked"})
+    elif is_done:
         click.echo(safe(said))
-    elif holder(state) is None:
+    if is_done:
+        return
+    if holder(state) is None:
         note("no daemon is running: it is done when one starts")
     else:
         note("the daemon has not done it yet: `runward status` says what keeps it back")

@@ -54,6 +54,11 @@ def _hook_spoke(fact: Fact) -> str:
     return f"the hook of {fact['layout']} said that it {_HOOK_WORDS.get(str(fact['kind']))}"
 
 
+def _action_taken(fact: Fact) -> str:
+    done = "was carried out" if fact.get("is_success") else f"failed ({fact.get('error_code')})"
+    return f"the action {fact.get('action_type') or 'of a line that is not an intent'} {done}"
+
+
 def _status_requested(fact: Fact) -> str:
     asked = {"active": "resume", "paused": "pause", "disabled": "disable"}[str(fact["status"])]
     return f"{fact['said_by']} asked to {asked} the chain {fact['chain']}{_after(fact.get('note'))}"
@@ -115,6 +120,11 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "ScheduleChanged": _schedule_changed,
     "NoticeRetryRequested": "{said_by} asked to try the notice {notice} again",
     "ArtifactAddRequested": "{said_by} added the artifact {kind} {name}",
+    "IntentMade": "line {line} of its intents was read",
+    "ActionRequested": "{said_by} asked for an action of {principal}",
+    "ActionTaken": _action_taken,
+    "PrincipalCreateRequested": "{said_by} asked for the principal {principal}",
+    "MintRequested": "{said_by} asked to mint {amount} {resource} for {principal}",
     "OutcomesChanged": "attempt {attempt} wrote outcomes",
     "StartFailed": "the run can never begin: {why}",
     "TimerSet": "something is due later: {what}",

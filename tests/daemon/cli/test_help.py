@@ -119,7 +119,8 @@ def test_the_page_names_every_option_and_none_that_there_is_not(path: tuple[str,
 
 
 def test_the_page_has_the_table_of_exit_codes() -> None:
-    rows = dict(re.findall(r"^\| (\d+) \| (.+) \|$", _PAGE.read_text(), re.MULTILINE))
+    before_the_commands = _PAGE.read_text().partition("## `runward ")[0]
+    rows = dict(re.findall(r"^\| (\d+) \| (.+) \|$", before_the_commands, re.MULTILINE))
     assert rows == {str(code): meaning for code, meaning in MEANINGS.items()}
 
 
@@ -129,10 +130,17 @@ _GIVEN_UP = (
 )
 
 
+_EXCHANGED = (
+    ("principal", "create", "writer", "--scrip", "50"),
+    ("principal", "create", "reader", "--scrip", "50"),
+    *(("artifact", "write", name, "--as", "writer", "--content", "text") for name in ("note", "old", "gift")),
+)
+
+
 @pytest.fixture(scope="module")
 def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A place with a running daemon, a delivered directory `out`, a bundle in `bundle`, two held jobs, a playbook `greet` with a command, a chain,
-    somebody to tell, a notice that was given up, and `runward` on the PATH.
+    somebody to tell, a notice that was given up, two principals with artifacts, and `runward` on the PATH.
     """
     place = Place(tmp_path_factory.mktemp("lived_in"))
     place.furnish()
@@ -162,6 +170,8 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     program.chmod(0o700)
     place.environment["PATH"] = f"{place.directory}/bin:{place.environment['PATH']}"
     with place.daemon():
+        for words in _EXCHANGED:
+            assert place.call("exchange", *words).code == 0, words
         yield place
 
 

@@ -33,6 +33,7 @@ from runward.handlers.events import (
     SessionSeenRequested,
     requests,
 )
+from runward.handlers.exchange.events import ActionRequested, MintRequested, PrincipalCreateRequested
 from runward.handlers.notices.events import NoticeRetryRequested
 from runward.handlers.outcomes.events import ArtifactAddRequested
 
@@ -55,6 +56,9 @@ EXAMPLES: list[Request] = [
     ChainRunCancelRequested(NAME, 5.0, "cr_0", "the wrong\nbranch ä", "me"),
     ApprovalRequested(NAME, 5.0, "ap_0", "cr_0", "denied", "not\nnow ä", "me"),
     NoticeRetryRequested(NAME, 5.0, "no_0", "me"),
+    ActionRequested(NAME, 5.0, "ä", '{"action_type":"noop"}', "me"),
+    PrincipalCreateRequested(NAME, 5.0, "ä", "b", 3, 10, 0.5, False, ("ann",), True, True, "be\nkind", "me"),
+    MintRequested(NAME, 5.0, "ä", -3, "gold", "not\nnow", "me"),
     ArtifactAddRequested(NAME, 5.0, "native:runs/a", "note", "one\nä", {"x": [None, "ä"]}, "a.md", "me"),
 ]
 
