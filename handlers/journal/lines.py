@@ -30,25 +30,6 @@ EVENTS: Final = "events.jsonl"
 ROLE: Final = "runward"
 PLAN: Final = "flow.json"
 
-GAINED: Final = frozenset(
-    {
-        "artifacts_path",
-        "attempt",
-        "checked_at",
-        "containment",
-        "contract",
-        "contract_problem",
-        "evidence_refs",
-        "invocation_id",
-        "kind",
-        "layout",
-        "modified_ns",
-        "rules",
-        "source",
-    }
-)
-"""What lines of earlier versions lack."""
-
 
 @lru_cache(maxsize=256)
 def iso_time(at: float) -> str:

@@ -10,7 +10,7 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.cli.test_packed import pack
 
 from runward.config.json_value import JsonValue
-from runward.handlers.journal.lines import GAINED
+from runward.handlers.journal.gained import GAINED
 
 
 @pytest.fixture
