@@ -67,9 +67,8 @@ from runward.handlers.effects import (
     ScanRoots,
     StartRun,
 )
-from runward.handlers.events import JournalDamaged
+from runward.handlers.events import Event, JournalDamaged
 from runward.handlers.exchange.effects import RecordAction
-from runward.handlers.exchange.events import IntentMade
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.outcomes.events import OutcomesChanged
 from runward.handlers.schedules.events import ScheduleChanged
@@ -133,7 +132,7 @@ class Assembly:
         )
         self.running_outcomes = RunningOutcomes(world.files, store, world.clock, log, self.roots, self._found)
         self.intents = Intents(
-            *(world.files, store, world.clock, log, self.roots, self._recorded),
+            *(world.files, store, world.clock, log, self.roots, self._observed),
             *(lambda: world.exchange().waiting_intents, os.getuid()),
         )
         self.agents = AgentsInRuns(store, self.roots)
@@ -215,7 +214,7 @@ class Assembly:
             self._world.clock,
             self._store,
             self.queue,
-            Looker(self._world.files, self._world.processes, self._world.clock),
+            Looker(self._world.files, self._world.processes, self._world.clock, self.intents.at_end),
             Follower(self._world.files, self._world.processes, self._world.clock),
             decider,
             self.agents,
@@ -276,17 +275,16 @@ class Assembly:
         self, event: JournalDamaged | StartFailed | ScheduleChanged | SlotOffered | OutcomesChanged
     ) -> None:
         """Something of ours found out a fact, which is recorded as any other."""
-        self.worker.findings.append(Observation(event.key, (event,)))
-        self.wake()
+        self._observed(event.key, (event,))
 
     def _file_changed(self, event: EventOccurred | None, rows: Sequence[Rows]) -> None:
         """A file that chains name changed, or what is watched did; what is kept of it goes with it."""
-        subject = "watched files" if event is None else event.key
-        self.worker.findings.append(Observation(subject, () if event is None else (event,), rows))
-        self.wake()
+        self._observed(
+            "watched files" if event is None else event.key, () if event is None else (event,), rows
+        )
 
-    def _recorded(self, subject: str, events: Sequence[IntentMade], rows: Sequence[Rows]) -> None:
-        """A run wrote intents; how far they were read goes with them."""
+    def _observed(self, subject: str, events: Sequence[Event], rows: Sequence[Rows] = ()) -> None:
+        """Have the worker record these events, and the rows in the same transaction."""
         self.worker.findings.append(Observation(subject, events, rows))
         self.wake()
 

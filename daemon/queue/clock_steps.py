@@ -1,4 +1,4 @@
-"""Steps of the wall clock: whoever waits for a while to pass waits that long, whatever the wall clock does.
+"""Steps of the wall clock: what waits for some time waits that long, whatever the wall clock does.
 
 What waits is a row with a wall time. The store notes how far the wall clock is ahead of the machine's own clock, which no
 step moves. Where the two drift apart, the rows that wait for a while are moved by as much, in the transaction that notes

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
+from runward.handlers.exchange.intent import LONGEST_ID, LONGEST_METHOD
 
 MOST_CALLS: Final = 1000
 """How often one execution may ask."""
@@ -22,8 +23,6 @@ MOST_LINE: Final = 1 << 20
 MOST_EXCHANGED: Final = 16 << 20
 """The bytes of all calls of one execution and their answers."""
 
-LONGEST_ID: Final = 128
-LONGEST_METHOD: Final = 64
 
 _BEGINNING: Final = b'{"call": '
 _LONGEST_ERROR: Final = 1000

@@ -10,20 +10,19 @@ from runward.handlers.exchange.facts import SharedArtifact
 COLUMNS: Final = (
     "a.id, a.type, {content}, a.owner_id, a.created_at, a.updated_at, a.executable, {code}, a.price, a.policy,"
     " a.deleted_at, a.deleted_by, a.interface, a.depends_on, a.has_standing, a.can_execute, a.memory_artifact_id,"
-    " a.access_contract_id, a.version"
+    " a.access_contract_id, a.version, length(cast(x.content as blob)) + length(cast(c.content as blob))"
 )
-WHOLE: Final = (
-    "select " + COLUMNS.format(content="x.content", code="c.content") + " from shared_artifacts a"  # noqa: S608 # our own words
-    " join contents x on x.hash = a.content join contents c on c.hash = a.code"
+_FROM: Final = (
+    " from shared_artifacts a join contents x on x.hash = a.content join contents c on c.hash = a.code"
 )
+WHOLE: Final = "select " + COLUMNS.format(content="x.content", code="c.content") + _FROM
 ASKED: Final = f"{WHOLE} where a.id in (select value from json_each(?))"  # noqa: S608 # our own words
-DESCRIBED: Final = (
-    "select " + COLUMNS.format(content="''", code="''") + " from shared_artifacts a order by a.id"  # noqa: S608 # our own words
-)
+DESCRIBED: Final = "select " + COLUMNS.format(content="''", code="''") + _FROM
+"""The artifacts without content and code, and with their size."""
 
 
 def artifact_of(row: Sequence[object]) -> SharedArtifact:
-    """The artifact that a row of `WHOLE` or `DESCRIBED` holds."""
+    """The artifact that a row of `WHOLE` holds."""
     return SharedArtifact(
         id=str(row[0]),
         type=str(row[1]),
@@ -45,3 +44,8 @@ def artifact_of(row: Sequence[object]) -> SharedArtifact:
         access_contract_id=None if row[17] is None else str(row[17]),
         version=as_int(row[18]),
     )
+
+
+def described_of(row: Sequence[object]) -> SharedArtifact:
+    """The artifact that a row of `DESCRIBED` holds."""
+    return artifact_of(row)._replace(bare_size=as_int(row[19]))

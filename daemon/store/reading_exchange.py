@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.store.artifact_rows import WHOLE, artifact_of
-from runward.handlers.exchange.facts import MINT, SCRIP, SharedArtifact
+from runward.daemon.store.artifact_rows import DESCRIBED, WHOLE, artifact_of, described_of
+from runward.handlers.exchange.facts import GENESIS, MILLIONTHS, MINT, SCRIP, SharedArtifact
 
 
 class PrincipalRow(NamedTuple):
@@ -112,13 +112,13 @@ def shared_artifacts(
     *,
     with_deleted: bool = False,
 ) -> list[SharedArtifact]:
-    """The artifacts, by id."""
+    """The artifacts without content and code, by id."""
     rows = connection.execute(
-        f"{WHOLE} where (?1 is null or a.owner_id = ?1) and (?2 is null or a.type = ?2)"
+        f"{DESCRIBED} where (?1 is null or a.owner_id = ?1) and (?2 is null or a.type = ?2)"
         " and (?3 or a.deleted_at is null) order by a.id",
         (owner, kind, with_deleted),
     )
-    return [artifact_of(row) for row in rows]
+    return [described_of(row) for row in rows]
 
 
 def shared_artifact(connection: sqlite3.Connection, artifact_id: str) -> SharedArtifact | None:
@@ -191,7 +191,7 @@ def balance(connection: sqlite3.Connection, account: str, resource: str) -> floa
         "select amount from balances where account = ? and resource = ?", (account, resource)
     ).fetchone()
     amount = 0 if row is None else int(row[0])
-    return amount if resource == SCRIP else amount / 1_000_000
+    return amount if resource == SCRIP else amount / MILLIONTHS
 
 
 def cpu_used(connection: sqlite3.Connection, name: str, since: float) -> float:
@@ -239,12 +239,12 @@ def has_principals(connection: sqlite3.Connection) -> bool:
 
 def broken_dependencies(connection: sqlite3.Connection, artifact: SharedArtifact) -> list[str]:
     """What an artifact depends on that is not there any more."""
-    found = [(name, shared_artifact(connection, name)) for name in artifact.depends_on]
-    return [
-        name
-        for name, each in found
-        if not name.startswith("genesis_") and (each is None or each.deleted_at is not None)
-    ]
+    rows = connection.execute(
+        "select id from shared_artifacts where deleted_at is null and id in (select value from json_each(?))",
+        (json.dumps(artifact.depends_on),),
+    )
+    there = {str(name) for (name,) in rows}
+    return [name for name in artifact.depends_on if not name.startswith(GENESIS) and name not in there]
 
 
 def as_json(text: str) -> JsonValue:

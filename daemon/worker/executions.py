@@ -37,8 +37,6 @@ class Executions:
     """What runs and what ended, by the action and the version of the artifact."""
 
     execute: Execute
-    ended: Callable[[], None] = lambda: None
-    """Called in a thread when code has ended."""
     _pieces: dict[tuple[str, str, int], _Piece] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -70,4 +68,3 @@ class Executions:
             ended = Executed("internal_error", None, f"{type(error).__name__}: {error}", 0.0, None)
         with self._lock:
             piece.ended = ended
-        self.ended()

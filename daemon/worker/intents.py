@@ -73,8 +73,10 @@ class Intents(Part):
     uid: int
     trouble: str | None = None
     _reading: dict[str, _Reading] = field(default_factory=dict)
-    _unknown: dict[str, tuple[str, bool]] = field(default_factory=dict)
-    """Runs that were looked at: their directories, and whether they are over."""
+    _unknown: dict[str, str] = field(default_factory=dict)
+    """The directories of runs that were looked at, and of which it isn't known whether they write intents."""
+    _ended: dict[str, str] = field(default_factory=dict)
+    """The directories of runs with intents whose end was just seen."""
 
     def degraded(self) -> list[str]:
         """What keeps intents from being read, for `status`."""
@@ -93,33 +95,42 @@ class Intents(Part):
         if root is None or root.shape is not None or root.records_history:
             return
         key, path = native.session_key(*target), f"{root.path}/{target[1]}"
-        self._looked(key, path, is_over=False)
+        reading = self._reading.get(key)
+        if reading is None:
+            self._unknown[key] = path
+        else:
+            reading.is_due, reading.is_over = True, False
+        self.wake()
+
+    def at_end(self, root: WatchedRoot, directory: str, attempt: int) -> tuple[Rows, ...]:
+        """What is owed once a run is over, recorded with its end: the rest of its file. Called in a thread."""
+        path = f"{root.path}/{directory}"
+        if root.records_history or not self.files.has_intents(path):
+            return ()
+        key = native.session_key(root.name, directory)
+        self._ended[key] = path
+        return (Rows(intent_files.OWE, [(key, path, attempt)]),)
 
     def close(self, target: Target) -> None:
         """A run is over: its file is read to its end, if it has one."""
-        root = self.roots.get(target[0])
-        if root is None or root.shape is not None or root.records_history:
-            return
-        key, path = native.session_key(*target), f"{root.path}/{target[1]}"
-        self._looked(key, path, is_over=True)
-
-    def _looked(self, key: str, path: str, *, is_over: bool) -> None:
+        key = native.session_key(*target)
+        path = self._ended.pop(key, None)
+        self._unknown.pop(key, None)
+        if path is not None:
+            self._reading.setdefault(key, _Reading(path))
         reading = self._reading.get(key)
-        if reading is None:
-            self._unknown[key] = path, is_over
-        else:
-            reading.is_due, reading.is_over = True, is_over
-        self.wake()
+        if reading is not None:
+            reading.is_due = reading.is_over = True
+            self.wake()
 
     async def _meet(self) -> None:
         """Find out which of the runs that were looked at wrote intents at all."""
         unknown, self._unknown = self._unknown, {}
         found = await in_thread(
-            lambda: {key for key, (path, _) in unknown.items() if self.files.has_intents(path)}
+            lambda: {key for key, path in unknown.items() if self.files.has_intents(path)}
         )
-        for key, (path, is_over) in unknown.items():
-            if key in found:
-                self._reading[key] = _Reading(path, is_over=is_over)
+        for key in found:
+            self._reading.setdefault(key, _Reading(unknown[key]))
 
     def pause(self) -> float | None:
         now = self.clock.monotonic()

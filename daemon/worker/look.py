@@ -5,14 +5,14 @@ Runs in a thread. Nothing here writes; what is returned becomes a transaction.
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files, Gone, Sight
 from runward.daemon.ports.processes import Processes
 from runward.daemon.queue.queue import Observation
 from runward.daemon.rundir.marks import UNTRUSTED, trusted_mark
-from runward.daemon.store.tables import cursors, intent_files, problems
+from runward.daemon.store.tables import cursors, problems
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import WatchedRoot
@@ -76,6 +76,9 @@ class Looked(NamedTuple):
         return Observation(f"{self.root.name}/{self.place}", self.events, self.rows)
 
 
+AtEnd: TypeAlias = Callable[[WatchedRoot, str, int], tuple[Rows, ...]]
+"""What is to be remembered when the last attempt of the run in a root's directory is over."""
+
 AT_ONCE: Final = 32
 """Directories whose files are in memory at the same time."""
 
@@ -93,10 +96,17 @@ class _Read(NamedTuple):
 class Looker:
     """Looks at run directories of the roots that it is given."""
 
-    def __init__(self, files: Files, processes: Processes, clock: Clock) -> None:
+    def __init__(
+        self,
+        files: Files,
+        processes: Processes,
+        clock: Clock,
+        at_end: AtEnd = lambda root, directory, attempt: (),
+    ) -> None:
         self._files = files
         self._processes = processes
         self._clock = clock
+        self._at_end = at_end
 
     def look(
         self,
@@ -160,15 +170,8 @@ class Looker:
             events += ended
         changes = _changes(root, directory, key, watched, after, now)
         if after.phase == "over" and watched.phase != "over":
-            changes += self._intents(root, directory, key, after)
+            changes += self._at_end(root, directory, after.attempt)
         return _looked(root, directory, why, after, events, changes, trusted)
-
-    def _intents(self, root: WatchedRoot, directory: str, key: str, after: Watched) -> tuple[Rows, ...]:
-        """What the run wrote into its file of intents is read to the end, although the run is over."""
-        path = f"{root.path}/{directory}"
-        if root.records_history or not self._files.has_intents(path):
-            return ()
-        return (Rows(intent_files.OWE, [(key, path, after.attempt)]),)
 
     def _see(
         self,

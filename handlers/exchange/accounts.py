@@ -6,7 +6,7 @@ What was changed earlier in the same action is seen by what follows in it.
 from dataclasses import dataclass, field
 
 from runward.config.exchange import ExchangeRules
-from runward.handlers.asking import Asking, ask
+from runward.handlers.asking import Asking, Given, ask
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.effects import ExchangeEffect, KeepArtifact, KeepPrincipal, Post
 from runward.handlers.exchange.facts import (
@@ -21,6 +21,7 @@ from runward.handlers.exchange.facts import (
     SharedArtifact,
     SharedArtifactOf,
 )
+from runward.handlers.exchange.intent import why_no_id
 
 
 @dataclass(slots=True)
@@ -112,6 +113,12 @@ class Accounts:
         if (yield from self.artifact(artifact.id)) is None:
             yield from self.keep(artifact)
 
+    def create_default(self, name: str, owner: str) -> Asking[None]:
+        """Keep a principal with what the settings give to a new one."""
+        rules = yield from self.rules()
+        principal = Principal(name, self.at, (), rules.disk_quota, 0, rules.cpu_seconds)
+        yield from self.create_principal(principal, principal_artifact(name, owner, self.at))
+
     def pay(self, giver: str, taker: str, amount: int, reason: str, resource: str = SCRIP) -> Asking[None]:
         """Move units from one account to another; 0 moves nothing. Raises `Refused` where the giver has too little."""
         if amount == 0:
@@ -131,11 +138,16 @@ class Accounts:
         self.effects.append(Post(self.at, self.action, giver, taker, resource, amount, reason))
 
 
+def accounts_of(action: str, given: Given) -> Accounts:
+    """The exchange as this action sees it."""
+    return Accounts(action, given.at, given.event_hash[7:19])
+
+
 def why_no_principal(name: str) -> str | None:
-    """What keeps a principal from having this id, beside what keeps any artifact from it."""
+    """What keeps a principal from having this id."""
     if name in (SYSTEM, MINT) or name.startswith(GENESIS):
-        return f"{name} is reserved"
-    return None
+        return "is reserved"
+    return why_no_id(name)
 
 
 def principal_artifact(

@@ -7,12 +7,11 @@ from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, Given
 from runward.handlers.effects import Deciding, Effects, Emit
 from runward.handlers.exchange import artifacts, genesis, invoke
-from runward.handlers.exchange.accounts import Accounts, principal_artifact, why_no_principal
+from runward.handlers.exchange.accounts import Accounts, accounts_of, why_no_principal
 from runward.handlers.exchange.action_result import ActionResult, Refused, result_to_json
 from runward.handlers.exchange.effects import RecordAction
 from runward.handlers.exchange.events import ActionRequested, ActionTaken, IntentMade
-from runward.handlers.exchange.facts import Principal
-from runward.handlers.exchange.intent import Intent, NotAnIntent, parse_intent, shown, why_no_id
+from runward.handlers.exchange.intent import Intent, NotAnIntent, parse_intent, shown
 from runward.handlers.journal.lines import iso_time
 
 _SHOWN_TEXT: Final = 100
@@ -21,43 +20,46 @@ _SHOWN_TEXT: Final = 100
 
 def act_in_run(event: IntentMade, given: Given) -> Deciding:
     """Carry out what a run's agent wants done."""
-    accounts = Accounts(event.key, given.at, given.event_hash[7:19])
-
-    def work() -> Asking[tuple[Intent | None, ActionResult]]:
-        intent = None
-        try:
-            if event.complaint is not None:
-                raise Refused("invalid_argument", event.complaint)
-            intent = _parsed(event.text)
-            who = yield from _agent(accounts, event, intent)
-            return intent, (yield from acted(accounts, who, intent))
-        except Refused as refused:
-            return intent, refused.result(event.principal)
-
-    intent, result = yield from work()
-    return (yield from _recorded(accounts, event.principal, intent, event.text, result, given, event))
+    return (
+        yield from _act(event, given, lambda accounts, intent: _agent(accounts, event, intent), line=event)
+    )
 
 
 def act_for_person(event: ActionRequested, given: Given) -> Deciding:
     """Carry out what a person wants done as a principal."""
-    accounts = Accounts(event.key, given.at, given.event_hash[7:19])
+    return (yield from _act(event, given, lambda accounts, intent: _named(accounts, event.principal)))
+
+
+def _act(
+    event: IntentMade | ActionRequested,
+    given: Given,
+    who_acts: Callable[[Accounts, Intent], Asking[str]],
+    line: IntentMade | None = None,
+) -> Asking[Effects]:
+    accounts = accounts_of(event.key, given)
     intent = None
     try:
-        intent = _parsed(event.text)
-        principal = yield from accounts.principal(event.principal)
-        if principal is None:
-            raise Refused("not_found", f"there is no principal {event.principal}")
-        result = yield from acted(accounts, event.principal, intent)
+        intent = _parsed(event.text, None if line is None else line.complaint)
+        who = yield from who_acts(accounts, intent)
+        result = yield from acted(accounts, who, intent)
     except Refused as refused:
         result = refused.result(event.principal)
-    return (yield from _recorded(accounts, event.principal, intent, event.text, result, given, None))
+    return (yield from _recorded(accounts, event.principal, intent, event.text, result, given, line))
 
 
-def _parsed(text: str) -> Intent:
+def _parsed(text: str, complaint: str | None) -> Intent:
+    if complaint is not None:
+        raise Refused("invalid_argument", complaint)
     try:
         return parse_intent(text.encode())
     except NotAnIntent as error:
         raise Refused("invalid_argument", str(error)) from None
+
+
+def _named(accounts: Accounts, who: str) -> Asking[str]:
+    if (yield from accounts.principal(who)) is None:
+        raise Refused("not_found", f"there is no principal {who}")
+    return who
 
 
 def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]:
@@ -67,7 +69,7 @@ def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]
         raise Refused(
             "not_authorized", "this run has no agent, so it acts as no principal: start it with --agent"
         )
-    why = why_no_id(who) or why_no_principal(who)
+    why = why_no_principal(who)
     if why is not None:
         raise Refused(
             "invalid_argument", f"the run's agent {who[:80]!r} can't be a principal: its name {why}"
@@ -80,11 +82,7 @@ def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]
             "not_authorized", f"the user {event.owner}, who owns the run directory, may not act as {who}"
         )
     if principal is None:
-        rules = yield from accounts.rules()
-        yield from accounts.create_principal(
-            Principal(who, accounts.at, (), rules.disk_quota, 0, rules.cpu_seconds),
-            principal_artifact(who, who, accounts.at),
-        )
+        yield from accounts.create_default(who, who)
         accounts.settle()
     return who
 

@@ -6,6 +6,7 @@ from runward.handlers.asking import Asking, Given
 from runward.handlers.effects import Deciding, Explain
 from runward.handlers.exchange.accounts import (
     Accounts,
+    accounts_of,
     memory_artifact,
     principal_artifact,
     why_no_principal,
@@ -13,7 +14,6 @@ from runward.handlers.exchange.accounts import (
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.events import PrincipalCreateRequested
 from runward.handlers.exchange.facts import MINT, Principal
-from runward.handlers.exchange.intent import why_no_id
 
 MEMORY: Final = "_memory"
 """How the id of a principal's memory ends."""
@@ -24,7 +24,7 @@ SUBJECT: Final = "principal:"
 
 def decide(event: PrincipalCreateRequested, given: Given) -> Deciding:
     """Create a principal with its artifact and what it begins with."""
-    accounts = Accounts(event.key, given.at, given.event_hash[7:19])
+    accounts = accounts_of(event.key, given)
     try:
         yield from _create(accounts, event)
     except Refused as refused:
@@ -35,9 +35,9 @@ def decide(event: PrincipalCreateRequested, given: Given) -> Deciding:
 
 def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]:
     name = event.principal
-    why = why_no_id(name) or why_no_principal(name)
+    why = why_no_principal(name)
     if why is not None:
-        raise Refused("invalid_argument", f"{name!r} can't be a principal: {why}")
+        raise Refused("invalid_argument", f"{name!r} can't be a principal: it {why}")
     if (yield from accounts.principal(name)) is not None:
         raise Refused("invalid_argument", f"there is a principal {name} already")
     owner = event.owner or name

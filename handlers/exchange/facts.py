@@ -8,6 +8,9 @@ from runward.config.json_value import JsonValue
 from runward.handlers.asking import Question
 
 SCRIP: Final = "scrip"
+MILLIONTHS: Final = 1_000_000
+"""Units of a resource that is not scrip."""
+
 MINT: Final = "mint"
 """The other side of what is minted; the only account that may be below zero."""
 
@@ -39,11 +42,20 @@ class SharedArtifact(NamedTuple):
     memory_artifact_id: str | None = None
     access_contract_id: str | None = None
     version: int = 1
+    bare_size: int | None = None
+    """Its size, where content and code are left out."""
 
     @property
     def size(self) -> int:
         """Bytes of content and code."""
+        if self.bare_size is not None:
+            return self.bare_size
         return len(self.content.encode()) + len(self.code.encode())
+
+
+def described(artifact: SharedArtifact) -> SharedArtifact:
+    """The artifact without content and code."""
+    return artifact._replace(content="", code="", bare_size=artifact.size)
 
 
 class Principal(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, ask
-from runward.handlers.exchange.accounts import Accounts, principal_artifact, why_no_principal
+from runward.handlers.exchange.accounts import Accounts, why_no_principal
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.artifacts import metadata_of, transfer
 from runward.handlers.exchange.facts import (
@@ -13,10 +13,8 @@ from runward.handlers.exchange.facts import (
     SCRIP,
     SYSTEM,
     ExistingInExchange,
-    Principal,
     SharedArtifact,
 )
-from runward.handlers.exchange.intent import why_no_id
 
 Arguments = tuple[JsonValue, ...]
 Method = Callable[[Accounts, str, Arguments], Asking[JsonValue]]
@@ -93,15 +91,13 @@ def _spawn_principal(accounts: Accounts, caller: str, args: Arguments) -> Asking
 
 def create_principal(accounts: Accounts, name: str, owner: str) -> Asking[None]:
     """A principal with the default quotas and no scrip. Raises `Refused`."""
-    why = why_no_id(name) or why_no_principal(name)
+    why = why_no_principal(name)
     if why is not None:
-        raise Refused("invalid_argument", f"{name!r} can't be a principal: {why}")
+        raise Refused("invalid_argument", f"{name!r} can't be a principal: it {why}")
     artifact = yield from accounts.artifact(name)
     if (yield from accounts.principal(name)) is not None or artifact is not None:
         raise Refused("invalid_argument", f"there is a {name} already")
-    rules = yield from accounts.rules()
-    principal = Principal(name, accounts.at, (), rules.disk_quota, 0, rules.cpu_seconds)
-    yield from accounts.create_principal(principal, principal_artifact(name, owner, accounts.at))
+    yield from accounts.create_default(name, owner)
 
 
 def _get(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
@@ -109,7 +105,7 @@ def _get(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
     artifact = genesis_artifact(name) or (yield from accounts.artifact(name))
     if artifact is None:
         raise Refused("not_found", f"there is no artifact {name}")
-    return _described(artifact, caller)
+    return metadata_of(artifact)
 
 
 def _listing(wanted: Callable[[SharedArtifact, str], bool], arguments: int) -> Method:
@@ -117,17 +113,10 @@ def _listing(wanted: Callable[[SharedArtifact, str], bool], arguments: int) -> M
         text = _texts(args, arguments)[0] if arguments else ""
         existing = yield from ask(ExistingInExchange())
         return [
-            _described(each, caller)
-            for each in existing.artifacts
-            if each.deleted_at is None and wanted(each, text)
+            metadata_of(each) for each in existing.artifacts if each.deleted_at is None and wanted(each, text)
         ]
 
     return listed
-
-
-def _described(artifact: SharedArtifact, caller: str) -> JsonValue:
-    """An artifact without what its price is for."""
-    return metadata_of(artifact)
 
 
 def _is_found(artifact: SharedArtifact, text: str) -> bool:

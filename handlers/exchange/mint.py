@@ -2,7 +2,7 @@
 
 from runward.handlers.asking import Given
 from runward.handlers.effects import Deciding, Explain
-from runward.handlers.exchange.accounts import Accounts
+from runward.handlers.exchange.accounts import accounts_of
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.create import SUBJECT
 from runward.handlers.exchange.events import MintRequested
@@ -11,7 +11,7 @@ from runward.handlers.exchange.facts import MINT
 
 def decide(event: MintRequested, given: Given) -> Deciding:
     """Create units of a resource, or take them back."""
-    accounts = Accounts(event.key, given.at, given.event_hash[7:19])
+    accounts = accounts_of(event.key, given)
     reason = event.reason or f"minted by {event.said_by}"
     subject = f"{SUBJECT}{event.principal}"
     try:

@@ -1,19 +1,18 @@
 """`runward exchange artifact`: what agents share. (`runward artifact` has the outcomes of sessions.)"""
 
 import time
-from pathlib import Path
 
 import click
 
-from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exchange.acting import act
+from runward.daemon.cli.exchange.given import json_of, text_of
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import ago, complain, fail, print_json, print_table, safe, size
+from runward.daemon.cli.terminal.output import ago, fail, print_json, print_table, safe, size
 from runward.daemon.store.reading_exchange import broken_dependencies, shared_artifact, shared_artifacts
 from runward.handlers.exchange.artifacts import metadata_of
 from runward.handlers.exchange.facts import SharedArtifact
@@ -279,8 +278,8 @@ def write(
         "action_type": "write_artifact",
         "artifact_id": identifier,
         "reasoning": reason,
-        "content": content if content_file is None else _text_of(content_file),
-        "code": "" if code_file is None else _text_of(code_file),
+        "content": content if content_file is None else text_of(content_file),
+        "code": "" if code_file is None else text_of(code_file),
         "executable": executable,
         "price": price,
         "depends_on": list(depends_on),
@@ -288,26 +287,9 @@ def write(
     if kind is not None:
         intent["artifact_type"] = kind
     if policy is not None:
-        intent["policy"] = _json_of(policy, "--policy")
+        intent["policy"] = json_of(policy, "--policy")
     if interface is not None:
-        intent["interface"] = _json_of(interface, "--interface")
+        intent["interface"] = json_of(interface, "--interface")
     if access_contract is not None:
         intent["access_contract_id"] = access_contract
     act(context, principal, intent, wait=not no_wait, as_json=as_json)
-
-
-def _text_of(path: str) -> str:
-    try:
-        return Path(path).read_bytes().decode()
-    except OSError as error:
-        fail(f"{path}: {error.strerror}", NOT_FOUND)
-    except UnicodeDecodeError:
-        fail(f"{path} is not UTF-8", WRONG_USAGE)
-
-
-def _json_of(text: str, option: str) -> JsonValue:
-    parsed = read_json(text, option)
-    if parsed.value is None:
-        complain(parsed.problems)
-        fail(f"{option} is not JSON", WRONG_USAGE)
-    return parsed.value.root

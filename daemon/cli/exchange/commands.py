@@ -1,27 +1,23 @@
 """`runward exchange`: what agents share, and how their code runs."""
 
 import sys
-from pathlib import Path
 
 import click
 
 from runward.config.executor import LONGEST_TIMEOUT_S
-from runward.config.json_document import read_json
-from runward.config.json_value import JsonValue
 from runward.daemon.cli.exchange.artifact import artifact
+from runward.daemon.cli.exchange.given import argument_of, text_of
 from runward.daemon.cli.exchange.intents import invoke, submit
 from runward.daemon.cli.exchange.principal import mint, principal
 from runward.daemon.cli.exchange.records import ledger, log
-from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
+from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import complain, fail, print_json, print_json_line, to_stderr
+from runward.daemon.cli.terminal.output import print_json, print_json_line, to_stderr
 from runward.daemon.cli.terminal.times import Length
 from runward.daemon.sandbox.execution import execution_to_json
-from runward.daemon.sandbox.workers import MOST_CODE, execute
-
-_AS_JSON = ":="
+from runward.daemon.sandbox.workers import execute
 
 
 @click.group(cls=Group)
@@ -60,7 +56,7 @@ def execute_file(
     executor = own_settings(context).executor
     if timeout is not None:
         executor = executor._replace(timeout=timeout)
-    execution = execute(_code_in(file), [_argument(each) for each in arguments], executor)
+    execution = execute(text_of(file), [argument_of(each) for each in arguments], executor)
     said = execution_to_json(execution)
     print_json_line(said) if as_json else print_json(said)
     if execution.fix is not None:
@@ -75,27 +71,3 @@ exchange.add_command(invoke)
 exchange.add_command(submit)
 exchange.add_command(ledger)
 exchange.add_command(log)
-
-
-def _code_in(file: str) -> str:
-    try:
-        with Path(file).open("rb") as opened:
-            content = opened.read(MOST_CODE + 1)
-    except OSError as error:
-        fail(f"{file} can't be read: {error.strerror}", NOT_FOUND)
-    if len(content) > MOST_CODE:
-        fail(f"{file} is larger than {MOST_CODE >> 20} MiB", WRONG_USAGE)
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        fail(f"{file} is not UTF-8", WRONG_USAGE)
-
-
-def _argument(text: str) -> JsonValue:
-    if not text.startswith(_AS_JSON):
-        return text
-    parsed = read_json(text.removeprefix(_AS_JSON), text)
-    if parsed.value is None:
-        complain(parsed.problems)
-        sys.exit(WRONG_USAGE)
-    return parsed.value.root

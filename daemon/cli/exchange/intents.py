@@ -5,15 +5,15 @@ from pathlib import Path
 
 import click
 
-from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exchange.acting import Acting, act, result_of
 from runward.daemon.cli.exchange.artifact import AS, AS_JSON, NO_WAIT, REASON
-from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
+from runward.daemon.cli.exchange.given import argument_of
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import complain, fail, print_json_line
+from runward.daemon.cli.terminal.output import fail, print_json_line
 from runward.handlers.exchange.action_result import ActionResult, result_to_json
 from runward.handlers.exchange.intent import (
     DEFAULT_METHOD,
@@ -23,7 +23,6 @@ from runward.handlers.exchange.intent import (
     parse_intent,
 )
 
-_AS_JSON = ":="
 _STDIN = "-"
 
 
@@ -67,7 +66,7 @@ def invoke(
         "action_type": "invoke_artifact",
         "artifact_id": identifier,
         "method": named,
-        "args": [_argument(each) for each in words],
+        "args": [argument_of(each) for each in words],
         "reasoning": reason,
     }
     if budget is not None:
@@ -75,16 +74,6 @@ def invoke(
     if delegate:
         intent["delegate"] = True
     act(context, principal, intent, wait=not no_wait, as_json=as_json)
-
-
-def _argument(text: str) -> JsonValue:
-    if not text.startswith(_AS_JSON):
-        return text
-    parsed = read_json(text.removeprefix(_AS_JSON), text)
-    if parsed.value is None:
-        complain(parsed.problems)
-        sys.exit(WRONG_USAGE)
-    return parsed.value.root
 
 
 @click.command()

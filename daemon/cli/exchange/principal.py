@@ -10,6 +10,7 @@ import click
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.config.shape import size_of
+from runward.daemon.cli.exchange.given import text_of
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
@@ -26,10 +27,8 @@ from runward.daemon.store.reading_exchange import PrincipalRow, cpu_used, princi
 from runward.handlers.event_kinds import Request
 from runward.handlers.exchange.accounts import why_no_principal
 from runward.handlers.exchange.events import MintRequested, PrincipalCreateRequested
-from runward.handlers.exchange.facts import SCRIP
-from runward.handlers.exchange.intent import why_no_id
+from runward.handlers.exchange.facts import MILLIONTHS, SCRIP
 
-_MILLIONTHS = 1_000_000
 _NO_LIMIT = "none"
 
 
@@ -48,7 +47,7 @@ def principal() -> None:
 @click.option(
     "--owner", metavar="P", shell_complete=completing.principals, help="Who owns it. Default: itself."
 )
-@click.option("--scrip", type=click.IntRange(min=0), default=0, metavar="N", help="What it begins with.")
+@click.option("--scrip", type=click.IntRange(0, 1 << 53), default=0, metavar="N", help="What it begins with.")
 @click.option("--disk", metavar="SIZE", help="Its disk quota (10KB). Default: as the settings say.")
 @click.option(
     "--cpu",
@@ -88,9 +87,9 @@ def create(
     Example:
       runward exchange principal create writer --scrip 100 --disk 10MB
     """
-    why = why_no_id(name)
-    if why is not None or why_no_principal(name) is not None:
-        fail(f"{name!r} can't be a principal: {why or why_no_principal(name)}", WRONG_USAGE)
+    why = why_no_principal(name)
+    if why is not None:
+        fail(f"{name!r} can't be a principal: it {why}", WRONG_USAGE)
     quota = None if disk is None else size_of(disk)
     if disk is not None and quota is None:
         fail(f"--disk is not a size: {disk!r}; write a whole number with its unit, as in 10KB", WRONG_USAGE)
@@ -103,7 +102,7 @@ def create(
         users=users,
         is_agent=is_agent,
         has_memory=has_memory,
-        config="" if config is None else _content(config),
+        config="" if config is None else text_of(config),
     )
     _ask(settings_in_force(context), event, f"created {name}", as_json=as_json)
 
@@ -164,7 +163,7 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
         f"disk       {size(row.disk_used)} of {size(row.disk_quota)}",
         f"cpu        {cpu}",
         f"users      {', '.join(map(safe, row.users)) or 'only that of the daemon'}",
-        *(f"holds      {amount / _MILLIONTHS:g} {safe(name)}" for name, amount in row.resources.items()),
+        *(f"holds      {amount / MILLIONTHS:g} {safe(name)}" for name, amount in row.resources.items()),
         *(f"owns       {safe(each)}" for each in row.artifacts),
     ]
     click.echo("\n".join(lines))
@@ -176,7 +175,7 @@ def _used(connection: sqlite3.Connection, name: str, settings: Settings) -> floa
 
 def principal_as_json(row: PrincipalRow, used_s: float, window_s: float) -> dict[str, JsonValue]:
     """A principal as programs read it."""
-    resources: dict[str, JsonValue] = {name: amount / _MILLIONTHS for name, amount in row.resources.items()}
+    resources: dict[str, JsonValue] = {name: amount / MILLIONTHS for name, amount in row.resources.items()}
     return {
         "id": row.id,
         "is_agent": row.is_agent,
@@ -226,7 +225,7 @@ def mint(
 def _units(amount: str, resource: str) -> int:
     try:
         number = float(amount)
-        units = int(amount) if resource == SCRIP else round(number * _MILLIONTHS)
+        units = int(amount) if resource == SCRIP else round(number * MILLIONTHS)
     except (ValueError, OverflowError):
         what = "a whole number" if resource == SCRIP else "a number"
         fail(f"AMOUNT is not {what}: {amount!r}", WRONG_USAGE)
@@ -243,17 +242,6 @@ def _seconds(text: str) -> float:
     if not 0.0 <= seconds < 1e9:
         fail(f"--cpu is not a number of seconds: {text!r}; write 5, 0.5 or {_NO_LIMIT}", WRONG_USAGE)
     return seconds
-
-
-def _content(path: str) -> str:
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        fail(f"{path}: {error.strerror}", NOT_FOUND)
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        fail(f"{path} is not UTF-8", WRONG_USAGE)
 
 
 def _ask(settings: Settings, event: Request, said: str, *, as_json: bool) -> None:

@@ -30,9 +30,8 @@ from runward.daemon.store.reading_exchange import (
     scrip_in_circulation,
     wrong_balances,
 )
-from runward.handlers.exchange.facts import SCRIP
+from runward.handlers.exchange.facts import MILLIONTHS, SCRIP
 
-_MILLIONTHS = 1_000_000
 _PERIOD = 0.25
 
 
@@ -75,7 +74,7 @@ def ledger(
                     "from": each.giver,
                     "to": each.taker,
                     "resource": each.resource,
-                    "amount": each.amount if each.resource == SCRIP else each.amount / _MILLIONTHS,
+                    "amount": each.amount if each.resource == SCRIP else each.amount / MILLIONTHS,
                     "reason": each.reason,
                 }
                 for each in found
@@ -88,7 +87,7 @@ def ledger(
 
 
 def _entry(row: LedgerRow) -> tuple[str, ...]:
-    amount = str(row.amount) if row.resource == SCRIP else f"{row.amount / _MILLIONTHS:g}"
+    amount = str(row.amount) if row.resource == SCRIP else f"{row.amount / MILLIONTHS:g}"
     return (
         local(row.at),
         safe(row.giver),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from runward.config.json_value import JsonValue
-from runward.daemon.store.artifact_rows import ASKED, DESCRIBED, artifact_of
+from runward.daemon.store.artifact_rows import ASKED, DESCRIBED, artifact_of, described_of
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
@@ -18,6 +18,7 @@ from runward.handlers.exchange.facts import (
     ExistingInExchange,
     SharedArtifact,
     SharedArtifactOf,
+    described,
 )
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ async def _artifacts(store: Store, ids: Iterable[str]) -> dict[str, SharedArtifa
 async def _existing(
     store: Store, asked: Sequence[ExistingInExchange], jobs: Sequence[Job]
 ) -> Mapping[ExistingInExchange, Existing]:
-    artifacts = [artifact_of(row) for row in await store.read(DESCRIBED)]
+    artifacts = [described_of(row) for row in await store.read(f"{DESCRIBED} order by a.id")]
     principals = [str(row[0]) for row in await store.read("select id from principals order by id")]
     scrip = await store.read("select account, amount from balances where resource = ?", (SCRIP,))
     found = Existing(
@@ -100,7 +101,7 @@ async def _existing(
 
 
 def _with(existing: Existing, effect: KeepArtifact) -> Existing:
-    kept = effect.artifact._replace(content="", code="")
+    kept = described(effect.artifact)
     others = [each for each in existing.artifacts if each.id != kept.id]
     return existing._replace(artifacts=tuple(sorted((*others, kept), key=lambda each: each.id)))
 

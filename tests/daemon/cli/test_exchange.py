@@ -39,6 +39,10 @@ def test_agents_share_and_pay_and_are_refused(place: Place) -> None:
         exchange(place, "principal", "create", "third")
         refused = exchange(place, "artifact", "read", "paper", "--as", "third", "--json")
         assert (refused.code, refused.object()["error_code"]) == (1, "not_authorized")
+        (listed,) = exchange(place, "artifact", "list", "--type", "generic", "--json").objects()
+        assert (listed["size"], "content" in listed) == (8, False)
+        found = exchange(place, "invoke", "genesis_store", "search", "paper", "--as", "third")
+        assert [each["size"] for each in json.loads(found.out)] == [8]
         balance = exchange(place, "invoke", "genesis_ledger", "balance", "writer", "--as", "reader")
         assert json.loads(balance.out) == {"id": "writer", "scrip": 104}
         shown = exchange(place, "principal", "show", "reader", "--json").object()

@@ -61,6 +61,25 @@ def test_commits_and_changed_lines_since_the_start_are_told(tree: Path) -> None:
     }
 
 
+def test_a_change_in_the_moment_of_the_index_is_found_by_the_time_of_the_index(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = tree / ".git/index"
+    os.utime(index, ns=(1, 1_700_000_000_123_456_789))
+    run, times = work_tree._run, set()
+
+    def running(arguments: tuple[str, ...], cwd: str, where: dict[str, str], deadline: float) -> str:
+        if "GIT_DIR" in where:
+            times.add(os.stat(f"{where['GIT_DIR']}/index").st_mtime_ns)
+        return run(arguments, cwd, where, deadline)
+
+    monkeypatch.setattr(work_tree, "_run", running)
+    assert work_tree_since(str(tree), START) is not None
+    assert times == {index.stat().st_mtime_ns}, (
+        "git would take a file for unchanged that is as old as its copy"
+    )
+
+
 def test_a_file_that_was_only_touched_did_not_change(tree: Path) -> None:
     os.utime(tree / "kept.txt", (1, 1))
     told = work_tree_since(str(tree), START)

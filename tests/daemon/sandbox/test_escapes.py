@@ -82,7 +82,10 @@ def children() -> set[int]:
     """All processes below this one."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
-        found |= {int(pid) for pid in (task / "children").read_text().split()}
+        try:
+            found |= {int(pid) for pid in (task / "children").read_text().split()}
+        except FileNotFoundError:
+            pass  # a thread that ended meanwhile, whose children are those of another now
     return found
 
 

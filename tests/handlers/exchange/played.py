@@ -32,6 +32,7 @@ from runward.handlers.exchange.facts import (
     Running,
     SharedArtifact,
     SharedArtifactOf,
+    described,
 )
 
 
@@ -127,7 +128,7 @@ class Exchange:
                 self.asked.append(question)
                 return self.execute(question)
             case ExistingInExchange():
-                bare = [each._replace(content="", code="") for _, each in sorted(self.artifacts.items())]
+                bare = [described(each) for _, each in sorted(self.artifacts.items())]
                 scrip = {
                     account: amount for (account, kind), amount in self.balances.items() if kind == SCRIP
                 }

@@ -341,6 +341,7 @@ def test_the_store_shows_what_there_is_and_never_its_content(exchange: Exchange)
         )
 
     assert "secret" not in str([ask("list"), ask("get", "note"), ask("search", "not")])
+    assert [each["size"] for each in ask("search", "note")] == [6]  # type: ignore[union-attr,index,call-overload] # a list
     assert [each["id"] for each in ask("list_by_type", "memo")] == ["note"]  # type: ignore[union-attr,index,call-overload] # a list
     assert [each["id"] for each in ask("list_by_owner", "reader")] == ["reader"]  # type: ignore[union-attr,index,call-overload] # a list
     assert ask("list_principals") == ["reader", "writer"]

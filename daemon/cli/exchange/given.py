@@ -1,0 +1,44 @@
+"""What people give to the commands of the exchange: files with text, and arguments."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from runward.config.json_document import read_json
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.daemon.cli.terminal.output import complain, fail
+
+MOST_TEXT: Final = 1 << 20
+"""Bytes of a file with content or code."""
+
+_AS_JSON: Final = ":="
+
+
+def text_of(path: str) -> str:
+    """The text of a file. Exits 2 or 3 if there is none."""
+    try:
+        with Path(path).open("rb") as opened:
+            content = opened.read(MOST_TEXT + 1)
+    except OSError as error:
+        fail(f"{path} can't be read: {error.strerror}", NOT_FOUND)
+    if len(content) > MOST_TEXT:
+        fail(f"{path} is larger than {MOST_TEXT >> 20} MiB", WRONG_USAGE)
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        fail(f"{path} is not UTF-8", WRONG_USAGE)
+
+
+def json_of(text: str, named: str) -> JsonValue:
+    """The value of a JSON text. Exits 2 if it is not one."""
+    parsed = read_json(text, named)
+    if parsed.value is None:
+        complain(parsed.problems)
+        sys.exit(WRONG_USAGE)
+    return parsed.value.root
+
+
+def argument_of(text: str) -> JsonValue:
+    """An ARG: text, or JSON behind `:=`."""
+    return json_of(text.removeprefix(_AS_JSON), text) if text.startswith(_AS_JSON) else text
