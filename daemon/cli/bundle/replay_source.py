@@ -23,9 +23,9 @@ from runward.handlers.bundle.parts import REPLAY, part_name
 
 
 class ReplaySource(NamedTuple):
-    """A replay and its name; `is_own` says whether it lies where a session's parts lie.
+    """A replay and its path; `is_own` says whether it lies where a session's parts lie.
 
-    With an `order` it lies nowhere, and is made: whole if the attempt `is_over`.
+    With an `order` it lies nowhere, and is made: whole if the attempt `is_over`. The path then says whose it is.
     """
 
     path: str
@@ -62,7 +62,7 @@ def _of_session(context: click.Context, text: str, attempt: int | None) -> Repla
     if order is None:
         fail(f"session {safe(row.session_id)} has no attempt {number} that was judged or runs", NOT_FOUND)
     return ReplaySource(
-        os.path.join(row.path, part_name(REPLAY, number)),
+        f"the replay of {safe(row.session_id)}",
         is_own=False,
         order=order,
         is_over=bundle is not None,

@@ -252,6 +252,20 @@ def test_a_running_session_is_shown_up_to_now(place: Place) -> None:
         assert shown == [json.loads(line)["event"] for line in lines[:known]]
 
 
+def test_the_replay_of_a_running_session_is_checked_and_said_to_lack_its_end(place: Place) -> None:
+    place.add_run("r")
+    place.daemon_once()
+    checked = place.call("replay", "check", "r")
+    assert (checked.code, checked.out.splitlines()) == (
+        1,
+        [
+            "the replay of r: there is no SessionEnd",
+            "invalid: 1 event",
+            "the session is still running: its replay has no end yet",
+        ],
+    )
+
+
 def test_a_session_is_found_by_its_key_with_a_slash_in_it(worked: Place) -> None:
     for command in (("receipt", "verify"), ("replay", "check"), ("replay", "show")):
         assert worked.call(*command, "native:runs/one").code == 0
