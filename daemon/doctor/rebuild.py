@@ -153,7 +153,7 @@ def _compare(
     written = [*_told(standing), *owed]
     hashes = {digest for value in written if isinstance(digest := value.get("hash"), str)}
     if not hashes:
-        raise JournalAway("it has no journal" if row.origin == "live" else "it is history, which has none")
+        raise JournalAway("it has no journal" if row.origin == "live" else "history has no journal")
     due = fold_lines(row.key, written)
     if not due.effects:
         raise JournalAway("its journal does not begin with its start")

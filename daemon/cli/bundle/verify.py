@@ -35,6 +35,8 @@ def answer_of(
             place.recorded,
         )
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and place.session_id is not None:
+            fail(_no_receipt(place), NOT_FOUND)
         fail(f"{place.directory} can't be read: {error.strerror}", NOT_FOUND)
     if answer is None:
         fail(_no_receipt(place), NOT_FOUND)
