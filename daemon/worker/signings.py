@@ -38,6 +38,9 @@ BATCH: Final = 64
 PERIOD: Final = 5.0
 """Seconds between tries of what the world refused."""
 
+SOON: Final = 0.5
+"""Seconds between looks whether a receipt is there that is still being made."""
+
 NO_LIBRARY: Final = "signing needs more libraries: pip install 'runward[sign]'"
 
 
@@ -64,14 +67,16 @@ class Signings(Part):
     """What keeps receipts from being signed."""
     _seen: int = 0
     _waits: bool = False
-    """Whether a receipt that is to be signed is not in its place yet."""
+    """Whether a receipt that is to be signed is still being made."""
 
     def degraded(self) -> list[str]:
         """What keeps receipts from being signed, for `status`."""
         return [] if self.trouble is None else [f"signatures: {self.trouble}"]
 
     def pause(self) -> float | None:
-        return PERIOD if self.trouble is not None or self._waits else None
+        if self._waits:
+            return SOON
+        return PERIOD if self.trouble is not None else None
 
     async def carry_out(self) -> bool:
         """Sign the next receipts; returns whether there were any that this pass had not come to."""
@@ -82,7 +87,7 @@ class Signings(Part):
             self._seen = found[-1].id if found else 0
             settled: list[Row] = []
             for owed in found:
-                if owed.receipt_hash is not None and not owed.is_placed:
+                if owed.is_coming:
                     self._waits = True
                     continue
                 with anyio.CancelScope(shield=True):

@@ -155,8 +155,8 @@ def sign_receipt(
 ) -> None:
     """Have the daemon sign a session's receipt with our key, in place of a signature that it may have.
 
-    The key is made on first use. Exit code 1: there is no receipt, or it can't be signed. 75: it is still being made,
-    or no daemon is running. 124: not signed in time; it stays asked for.
+    The key is made on first use. Exit code 1: there is no receipt, or it can't be signed. 75: the session is not
+    judged yet, or no daemon is running. 124: not signed in time; it stays asked for.
 
     \b
     Example:

@@ -59,15 +59,15 @@ def ask_to_sign(
 
 
 def _with_receipt(row: SessionRow, bundle: SessionBundle | None) -> SessionBundle:
-    """The bundle, which has a receipt; ends the program where it has none."""
+    """The bundle, which has a receipt or gets one; ends the program where it has none."""
     name = safe(row.session_id)
+    if row.not_judged_yet and row.status != "running":
+        fail(f"session {name} is not judged yet: try again", TRY_AGAIN)
     if bundle is None:
         fail(f"session {name} is still running: its receipt is made when it is over", NOT_SO)
     if not 1 <= bundle.attempt <= row.attempt:
         fail(f"session {name} has no attempt {bundle.attempt}", NOT_FOUND)
-    if bundle.state == "pending":
-        fail(f"the receipt of {name} is still being made: try again", TRY_AGAIN)
-    if bundle.state != "written":
+    if bundle.state not in ("pending", "written"):
         fail(f"there is no receipt of {name} that the daemon wrote", NOT_SO)
     return bundle
 

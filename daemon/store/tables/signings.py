@@ -21,7 +21,7 @@ SETTLED: Final = "update signings set settled_at = ?, signature = ?, part = ?, p
 class OwedSigning(NamedTuple):
     """A receipt that is to be signed. `directory` is where it lies; without a `receipt_hash` there is none.
 
-    `is_placed` says whether it has its name already.
+    `is_coming` says that it is still being made, or has no name yet.
     """
 
     id: int
@@ -30,13 +30,18 @@ class OwedSigning(NamedTuple):
     scheme: Scheme
     directory: str
     receipt_hash: str | None
-    is_placed: bool
+    is_coming: bool
 
 
 async def owed_signings(store: Store, after: int, most: int) -> list[OwedSigning]:
     """What is still to be signed behind this number, the oldest first, at most so many."""
     rows = await store.read(
-        "select s.id, s.session_key, s.attempt, s.scheme, r.directory, r.receipt_hash, r.placed_at is not null"
+        "select s.id, s.session_key, s.attempt, s.scheme, r.directory, r.receipt_hash,"
+        " case when r.seq is null then exists ("
+        "  select 1 from events e join jobs j on j.event = e.seq"
+        "  where e.key = s.session_key || '#' || s.attempt || '/finished' and j.handler = 'bundle/write'"
+        "  and j.state in ('waiting', 'running'))"
+        " else r.receipt_hash is not null and r.placed_at is null end"
         " from signings s left join receipts r on r.session_key = s.session_key and r.attempt = s.attempt"
         " where s.settled_at is null and s.id > ? order by s.id limit ?",
         (after, most),
@@ -49,9 +54,9 @@ async def owed_signings(store: Store, after: int, most: int) -> list[OwedSigning
             "nostr" if scheme == "nostr" else "ed25519",
             str(directory or ""),
             None if digest is None else str(digest),
-            bool(placed),
+            bool(coming),
         )
-        for number, key, attempt, scheme, directory, digest, placed in rows
+        for number, key, attempt, scheme, directory, digest, coming in rows
     ]
 
 

@@ -67,6 +67,13 @@ def test_a_receipt_that_somebody_changed_is_not_signed(running: Place) -> None:
     assert receipt.read_text() == changed
 
 
+def test_a_run_that_is_over_and_not_judged_yet_is_to_be_tried_again(place: Place) -> None:
+    place.daemon_once()
+    place.add_run("one", exit_code=0)
+    refused = place.call("receipt", "sign", "one")
+    assert (refused.code, refused.err) == (75, "runward: session one is not judged yet: try again\n")
+
+
 def test_it_is_kept_until_a_daemon_runs(place: Place) -> None:
     place.add_run("one", exit_code=0)
     place.daemon_once()
