@@ -12,7 +12,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from runward.handlers.approvals import answer, expire, show
 from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.asking import Given
+from runward.handlers.bundle import sign as sign_receipt
 from runward.handlers.bundle import write as write_bundle
+from runward.handlers.bundle.events import ReceiptSignRequested
 from runward.handlers.chains import (
     advance,
     approved,
@@ -170,6 +172,7 @@ ROUTES: Final = (
     _route(SessionFinished, "contracts/hashes", hashes.decide, _files),
     _route(SessionFinished, "chains/advance", advance.decide, _chain_run),
     _route(SessionFinished, "bundle/write", write_bundle.decide, _bundle),
+    _route(ReceiptSignRequested, "bundle/sign", sign_receipt.decide),
     _route(JournalDamaged, "journal/repair", repair.decide),
     _route(JobRetryRequested, "requests/retry", queue.retry),
     _route(JobDiscardRequested, "requests/discard", queue.discard),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from runward.config.json_value import JsonValue
 from runward.daemon.ports.inbox import InboxFile
 from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
 from runward.handlers.contracts.file_hashes import RootHashes
@@ -194,6 +195,14 @@ class Files(Protocol):
     def place_parts(
         self, directory: str, parts: Sequence[Part]
     ) -> PartsPlaced | PartMissing | Unreadable | Gone: ...
+
+    def replace_parts(self, directory: str, parts: Sequence[Part]) -> Unreadable | None:
+        """Give each part its name, in place of the part of ours that has it."""
+        ...
+
+    def receipt(self, directory: str, attempt: int) -> dict[str, JsonValue] | Unreadable | None:
+        """The fields of the receipt that lies there; None where none does that can be read."""
+        ...
 
     def remove_parts(self, directory: str, names: Sequence[str]) -> Unreadable | None:
         """Take parts of a bundle out of our own state for good; `directory` is relative to it."""

@@ -36,7 +36,6 @@ from runward.handlers.effects import (
     EndAttempt,
     EvidenceRef,
     Explain,
-    HoldToLaunch,
     Reason,
     RingNow,
 )
@@ -61,7 +60,7 @@ from runward.handlers.outcomes.reading import ReadOutcome
 from runward.handlers.outcomes.recording import NO_OUTCOMES, recorded
 from runward.handlers.outcomes.telling import told as artifacts_told
 from runward.handlers.sessions import announced, deadline
-from runward.handlers.sessions.launched import is_as_launched
+from runward.handlers.sessions.launched import held_to_launch, is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
 from runward.handlers.shows import recording as shows
 from runward.handlers.unreadable import Unreadable
@@ -101,7 +100,7 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         if launch is not None and event.reason_code == "run.cancelled.user":
             event = yield from _only_if_ordered(event)
         if launch is not None and not is_as_launched(session, launch):
-            held += (HoldToLaunch(session.key, launch.contract_json, _NOT_AS_LAUNCHED),)
+            held += held_to_launch(event, given.event_hash, session, launch, _NOT_AS_LAUNCHED)
             session = session._replace(contract_json=launch.contract_json)
         if launch is not None and launch.timeout is not None:
             held += (RingNow(deadline.lane(session.key)),)
@@ -233,8 +232,9 @@ def _conclude(
     invalid: dict[str, JsonValue],
 ) -> Effects:
     status, reason = _verdict(event, verification)
+    ending = _ending(event, session, status, reason, verification)
     effects: Effects = (
-        _ending(event, session, status, reason, verification),
+        ending,
         Explain(
             event.session_key,
             "decided",
@@ -245,7 +245,7 @@ def _conclude(
     )
     if event.origin == "history":
         return effects
-    return effects + _journal(event, event_hash, session, status, reason, verification)
+    return effects + _journal(event, event_hash, session, ending, verification)
 
 
 def _ending(
@@ -288,8 +288,7 @@ def _journal(
     event: AttemptEnded,
     event_hash: str,
     session: Session,
-    status: Status,
-    reason: Reason,
+    ending: EndAttempt,
     verification: Verification | None,
 ) -> Effects:
     """The lines that tell of the end in the session's journal."""
@@ -297,7 +296,8 @@ def _journal(
     written, delivery = b"", None
     if verification is not None:
         written, delivery = lines.artifact_verified(event, event_hash, verification), verification.delivery
-    written += lines.status_changed(event, event_hash, session.status, status, reason)
+    status, reason = ending.status, ending.reason
+    written += lines.status_changed(event, event_hash, session.status, status, reason, ending.source)
     written += lines.session_finished(event, event_hash, status, reason, delivery)
     return (AppendLines(event.session_key, directory, lines.EVENTS, written, live=False),)
 

@@ -24,7 +24,6 @@ from runward.handlers.effects import (
     Effects,
     EvidenceRef,
     Explain,
-    HoldToLaunch,
     OpenAttempt,
     OpenSession,
     Reason,
@@ -37,7 +36,7 @@ from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import show
 from runward.handlers.layouts.native import LAYOUT
-from runward.handlers.sessions.launched import is_as_launched
+from runward.handlers.sessions.launched import held_to_launch, is_as_launched
 from runward.handlers.shows import recording as shows
 
 _LAUNCHED_ANEW: Final = "it was launched again under another contract, which holds from that attempt on"
@@ -54,7 +53,15 @@ def decide(event: AttemptStarted, given: Given) -> Deciding:
     launch = yield from ask(LaunchOf(event.session_key))
     if launch is None or is_as_launched(session, launch):
         return resumed
-    return (HoldToLaunch(session.key, launch.contract_json, _LAUNCHED_ANEW), *resumed)
+    return (*held_to_launch(event, given.event_hash, session, launch, _LAUNCHED_ANEW), *resumed)
+
+
+def why_started(event_key: str, *, is_first: bool) -> Reason:
+    """The reason of a session's status while an attempt runs that this event opened."""
+    code, summary = (
+        ("run.started.ok", "it started") if is_first else ("run.started.resumed", "it was resumed")
+    )
+    return Reason(code, summary, (EvidenceRef("event", event_key, "AttemptStarted"),))
 
 
 def _open(event: AttemptStarted, event_hash: str) -> Deciding:
@@ -130,7 +137,7 @@ def _opening(
             event.at,
             declaration,
             event.origin,
-            Reason("run.started.ok", "it started", (EvidenceRef("event", event.key, "AttemptStarted"),)),
+            why_started(event.key, is_first=True),
             "daemon",
             contract_json,
             basis,
@@ -144,7 +151,7 @@ def _opening(
         ),
     ]
     if event.origin == "live":
-        written = lines.session_started(event, event_hash, declaration)
+        written = lines.session_started(event, event_hash, declaration, problem)
         if contract is not None:
             written += lines.contract_snapshotted(event, event_hash, contract, basis)
         journal = journal_directory(declaration.layout, event.session_key, declaration.path)
@@ -185,9 +192,7 @@ def _resume(event: AttemptStarted, event_hash: str, session: Session) -> Effects
             event.attempt,
             event.at,
             session.status,
-            Reason(
-                "run.started.resumed", "it was resumed", (EvidenceRef("event", event.key, "AttemptStarted"),)
-            ),
+            why_started(event.key, is_first=False),
             "daemon",
         ),
         Explain(event.session_key, "decided", f"attempt {event.attempt} opened, under the same contract"),

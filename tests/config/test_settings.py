@@ -141,6 +141,8 @@ period = "1min"
         "bundle.longest_text": "default",
         "bundle.verification": "default",
         "bundle.redact": "default",
+        "bundle.sign": "default",
+        "bundle.authorized_keys": "default",
         **{f"exchange.{key}": "default" for key in exchange_rules_to_json(ExchangeRules())},
         **{f"exchange.executor.{key}": "default" for key in Executor()._asdict()},
     }
@@ -411,6 +413,8 @@ def test_the_settings_as_json_hold_every_key() -> None:
             "longest_text": 65536,
             "verification": list(DEFAULT_VERIFICATION),
             "redact": [],
+            "sign": None,
+            "authorized_keys": [],
         },
         "http": None,
         "webhooks": {},

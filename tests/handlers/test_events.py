@@ -11,6 +11,7 @@ from tests.handlers.examples import declaration, ended, planned, started
 from runward.config.json_value import JsonValue
 from runward.handlers import events
 from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
+from runward.handlers.bundle.events import ReceiptSignRequested
 from runward.handlers.chains.events import (
     ChainFired,
     ChainFireRequested,
@@ -70,6 +71,7 @@ EXAMPLES: list[Event] = [
     JobDiscardRequested("r", 1.0, 7, "why", "ann"),
     SessionCancelRequested("r", 1.0, "k", 2, "why", "ann"),
     SessionSeenRequested("r", 1.0, "k", 2, "ann"),
+    ReceiptSignRequested("r", 1.0, "k", 2, "ed25519", "ann"),
     PlayRunRequested("r", 1.0, "review", {"pr": 12, "more": {"x": [None, "ä"]}}, "/src", "00-a-b-01", "ann"),
     HookSpoke("r", 1.0, "codex", "id", "turn_ended"),
     HookSpoke(

@@ -39,4 +39,4 @@ def session_as_json(
     outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
     bundle = session_bundle(connection, settings, row)
     details = details_of(row, history, kept, [artifact_as_json(each) for each in outcomes])
-    return {**details, "bundle": bundle_json(bundle, settings.state_dir)}
+    return {**details, "bundle": bundle_json(bundle, settings)}

@@ -100,6 +100,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "JobDiscardRequested": "{said_by} asked to discard job {job}: {reason}",
     "SessionCancelRequested": _session_cancel_requested,
     "SessionSeenRequested": "{said_by} has seen how attempt {attempt} ended",
+    "ReceiptSignRequested": "{said_by} asked to sign the receipt of attempt {attempt} with {scheme}",
     "PlayRunRequested": _play_requested,
     "ScanRequested": "{said_by} asked for a scan of every root",
     "PruneRequested": "{said_by} asked to prune old sessions",

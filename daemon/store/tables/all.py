@@ -33,6 +33,7 @@ from runward.daemon.store.tables.roots import ROOTS
 from runward.daemon.store.tables.schedules import SCHEDULES
 from runward.daemon.store.tables.sessions import SESSIONS
 from runward.daemon.store.tables.shared_artifacts import SHARED_ARTIFACTS
+from runward.daemon.store.tables.signings import SIGNINGS
 from runward.daemon.store.tables.starts import STARTS
 from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table, Write
 from runward.daemon.store.tables.watched_files import WATCHED_FILES
@@ -67,6 +68,7 @@ TABLES: Final[tuple[Table, ...]] = (
     JOURNAL_LINES,
     FILES,
     RECEIPTS,
+    SIGNINGS,
     HOOKS,
     WATCHED_FILES,
     PRINCIPALS,
