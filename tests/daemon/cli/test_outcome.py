@@ -75,9 +75,26 @@ def test_a_session_shows_its_outcomes_and_why_says_what_is_wrong_with_the_others
     shown = judged.call("session", "show", "run-1", "--json").items("artifacts")
     assert {each["kind"] for each in shown} == {"review_verdict", "test_result"}
     assert "two bugs" in judged.call("session", "show", "run-1").out
-    told = judged.call("why", "run-1", "--json").out
-    assert "gate_passed: is missing" in told
-    assert "outcomes/bad.json" in told
+    causes = judged.call("why", "run-1", "--json").items("causes")
+    (known,) = [each["known"] for each in causes if each.get("handler") == "sessions/ended"]
+    assert isinstance(known, dict)
+    assert known["invalid_outcomes"] == {"outcomes/bad.json": ["gate_passed: is missing"]}
+
+
+def test_why_names_each_wrong_field_of_each_invalid_outcome_below_the_verdict(judged: Place) -> None:
+    findings = [{"severity": "bad", "category": "c", "description": "d"}]
+    run = judged.add_run("run-3")
+    (run / "artifacts/outcomes").mkdir(parents=True)
+    (run / "artifacts/outcomes/review.json").write_text(json.dumps({**REVIEW, "findings": findings, "round": 0}))
+    (run / "artifacts/outcomes/torn.json").write_text("{")
+    judged.end_run("run-3", 0)
+    judged.daemon_once()
+    lines = [line.strip() for line in judged.call("why", "run-3").out.splitlines()]
+    decided = next(number for number, line in enumerate(lines) if "sessions/ended decided" in line)
+    severity, round_, torn = lines[decided + 1 : decided + 4]
+    assert severity.startswith("invalid outcome outcomes/review.json: findings[0].severity: Input should be ")
+    assert round_.startswith("invalid outcome outcomes/review.json: round: Input should be ")
+    assert torn.startswith("invalid outcome outcomes/torn.json: is not JSON")
 
 
 def test_a_chain_is_tried_over_recorded_outcomes(judged: Place) -> None:
