@@ -27,6 +27,7 @@ from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
 from runward.daemon.rundir import bundle_parts, journals, looking, session_places
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.comparing import compare
+from runward.daemon.rundir.final_messages import final_message
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.identifying import identify
 from runward.daemon.rundir.intents import has_intents, read_intents
@@ -121,6 +122,9 @@ class RealFiles:
         self, path: str, artifacts_path: str, named: Sequence[str]
     ) -> tuple[OutcomeFile, ...] | Unreadable:
         return self._unless_away(path, outcomes_in(path, artifacts_path, named))
+
+    def final_message(self, layout: str, path: str) -> str | Unreadable | None:
+        return self._unless_away(path, final_message(layout, path))
 
     def outcomes_digest(self, path: str) -> str | None:
         return None if self.away(path) is not None else outcomes_digest(path)

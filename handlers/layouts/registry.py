@@ -5,7 +5,7 @@ them: its runs are Runward's own, and read by `native.py`.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Protocol
 
 from runward.handlers.layouts import (
@@ -13,8 +13,10 @@ from runward.handlers.layouts import (
     adjutant_calls,
     claude_code,
     claude_code_calls,
+    claude_code_final,
     codex,
     codex_calls,
+    codex_final,
     ctcp,
     ctcp_calls,
     lionagi,
@@ -235,3 +237,9 @@ CALLS: Final[Mapping[str, CallLayout]] = {
     lionagi.LAYOUT: lionagi_calls.CALLS,
 }
 """How the calls of a layout's sessions are read, by the layout's name."""
+
+FINAL_MESSAGES: Final[Mapping[str, Callable[[Iterable[bytes]], str | None]]] = {
+    claude_code.LAYOUT: claude_code_final.final_message,
+    codex.LAYOUT: codex_final.final_message,
+}
+"""How the last message of a layout's sessions is found in the lines of their log, the newest first, by the layout's name."""

@@ -64,6 +64,9 @@ from runward.handlers.sessions.launched import is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
 from runward.handlers.unreadable import Unreadable
 
+MOST_AGENTS: Final = 20
+"""Agents in one command whose last messages are read."""
+
 _NOT_AS_LAUNCHED: Final = (
     "the run's files said another contract than its launcher recorded; the launcher's holds"
 )
@@ -105,9 +108,13 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
             held += (RingNow(deadline.lane(session.key)),)
     contract = _contract_of(event, session)
     read, outcomes, invalid = NO_OUTCOMES
-    if event.origin == "live" and (session.layout == native.LAYOUT or _reads_outcomes(contract)):
+    if event.origin == "live":
         named = () if contract is None else outcome_paths(contract)
-        read, outcomes, invalid = yield from recorded(session, given.at, named)
+        agents = yield from _agents_in(event, session)
+        reads_files = session.layout == native.LAYOUT or _reads_outcomes(contract)
+        read, outcomes, invalid = yield from recorded(
+            session, given.at, named, agents, reads_files=reads_files
+        )
     judged = yield from _held_to_contract(event, given, session, contract, read, invalid)
     told: Effects = ()
     if event.origin == "live" and (yield from ask(ListenersTo(announced.FINISHED))):
@@ -207,6 +214,21 @@ def _by_those_inside(event: AttemptEnded, tries: int) -> Asking[AttemptEnded]:
     if why is not None and tries < PATIENCE:
         raise TryLater(why)
     return event
+
+
+def _agents_in(event: AttemptEnded, session: Session) -> Asking[Sequence[Session]]:
+    """The foreign sessions whose last messages may be outcomes: the session itself, or those in a command that ended well."""
+    if session.layout != native.LAYOUT:
+        return (session,)
+    if event.status != "completed":
+        return ()
+    linked = yield from ask(LinkedSessionsOf(event.session_key))
+    found: list[Session] = []
+    for each in [each for each in linked.sessions if each.status == "completed"][:MOST_AGENTS]:
+        agent = yield from ask(SessionOf(each.key))
+        if agent is not None:
+            found.append(agent)
+    return found
 
 
 def _as_inside(event: AttemptEnded, agent: LinkedSession) -> AttemptEnded:

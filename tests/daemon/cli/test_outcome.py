@@ -85,7 +85,9 @@ def test_why_names_each_wrong_field_of_each_invalid_outcome_below_the_verdict(ju
     findings = [{"severity": "bad", "category": "c", "description": "d"}]
     run = judged.add_run("run-3")
     (run / "artifacts/outcomes").mkdir(parents=True)
-    (run / "artifacts/outcomes/review.json").write_text(json.dumps({**REVIEW, "findings": findings, "round": 0}))
+    (run / "artifacts/outcomes/review.json").write_text(
+        json.dumps({**REVIEW, "findings": findings, "round": 0})
+    )
     (run / "artifacts/outcomes/torn.json").write_text("{")
     judged.end_run("run-3", 0)
     judged.daemon_once()
