@@ -20,7 +20,7 @@ def final_message(layout: str, path: str) -> str | Unreadable | None:
     find = FINAL_MESSAGES.get(layout)
     if find is None:
         return None
-    directory, name = os.path.split(path)
+    directory, _, name = path.rpartition("/")
     try:
         with opened(directory or "/", DIRECTORY) as within:
             descriptor = open_regular(within, name)

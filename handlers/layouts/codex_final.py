@@ -43,7 +43,9 @@ def final_message(newest_first: Iterable[bytes]) -> str | None:
                 return _text(item.get("content")) or None
             if role == "user":
                 return None
-        elif kind in _WORKS_ON or (kind == "item_completed" and object_in(item.get("item")).get("type") == "UserMessage"):
+        elif kind in _WORKS_ON or (
+            kind == "item_completed" and object_in(item.get("item")).get("type") == "UserMessage"
+        ):
             return None
     return None
 

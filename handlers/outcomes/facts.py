@@ -43,6 +43,20 @@ class FinalMessageOf(Question["str | Unreadable | None"]):
     path: str
 
 
+class ArtifactFile(NamedTuple):
+    """Where the large content of an artifact is, below the session's artifacts."""
+
+    artifact_id: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactFilesOf(Question["tuple[ArtifactFile, ...]"]):
+    """Question: which artifacts of a session have their content in files? Answer: an `ArtifactFile` each, by their ids."""
+
+    session_key: str
+
+
 @dataclass(frozen=True, slots=True)
 class LatestOutcomeOf(Question["Mapping[str, JsonValue] | None"]):
     """Question: the outcome of a registered kind that a session produced last. Answer: the object, or None."""
@@ -50,4 +64,4 @@ class LatestOutcomeOf(Question["Mapping[str, JsonValue] | None"]):
     session_key: str
 
 
-QUESTIONS: Final = (OutcomesIn, FinalMessageOf, LatestOutcomeOf)
+QUESTIONS: Final = (OutcomesIn, FinalMessageOf, ArtifactFilesOf, LatestOutcomeOf)

@@ -70,9 +70,10 @@ def recorded(
             each.outcome.value,
             each.outcome.summary,
             each.outcome.passed,
-            each.file if each.is_file else None,
+            each.outcome.file_path or (each.file if each.is_file else None),
             each.outcome.is_known,
             place,
+            names_file=each.outcome.file_path is not None,
         )
         for place, each in enumerate(last.values())
     )

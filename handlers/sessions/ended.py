@@ -56,6 +56,7 @@ from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native
 from runward.handlers.notices.addressing import notices
+from runward.handlers.outcomes.files import named
 from runward.handlers.outcomes.reading import ReadOutcome
 from runward.handlers.outcomes.recording import NO_OUTCOMES, recorded
 from runward.handlers.outcomes.telling import told as artifacts_told
@@ -109,11 +110,11 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
     contract = _contract_of(event, session)
     read, outcomes, invalid = NO_OUTCOMES
     if event.origin == "live":
-        named = () if contract is None else outcome_paths(contract)
+        paths = () if contract is None else outcome_paths(contract)
         agents = yield from _agents_in(event, session)
         reads_files = session.layout == native.LAYOUT or _reads_outcomes(contract)
         read, outcomes, invalid = yield from recorded(
-            session, given.at, named, agents, reads_files=reads_files
+            session, given.at, paths, agents, reads_files=reads_files
         )
     judged = yield from _held_to_contract(event, given, session, contract, read, invalid)
     told: Effects = ()
@@ -123,6 +124,7 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         told += yield from _notices(session, judged, given.at)
         told += yield from with_session(session, judged, outcomes)
         told += yield from artifacts_told(session, outcomes, given.at)
+        told += named(outcomes, given.at, event.key)
     return (*held, *judged, *outcomes, *told)
 
 
