@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, ask
+from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts, why_no_principal
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.artifacts import metadata_of, transfer
+from runward.handlers.exchange.contracts import CONTRACT, GENESIS_CONTRACTS
 from runward.handlers.exchange.facts import (
     GENESIS,
     SCRIP,
     SYSTEM,
-    ExistingInExchange,
     SharedArtifact,
 )
 
@@ -21,9 +21,10 @@ Method = Callable[[Accounts, str, Arguments], Asking[JsonValue]]
 
 LEDGER: Final = f"{GENESIS}ledger"
 STORE: Final = f"{GENESIS}store"
-CONTRACTS: Final = tuple(
-    f"{GENESIS}contract_{name}" for name in ("freeware", "self_owned", "private", "public")
-)
+CONTRACTS: Final = tuple(f"{CONTRACT}{name}" for name in GENESIS_CONTRACTS)
+CHANGING: Final = ("transfer", "transfer_ownership", "spawn_principal")
+"""Methods of the ledger that change what is the caller's."""
+
 _SPAWNED: Final = "principal_"
 
 
@@ -36,12 +37,25 @@ def genesis_artifact(artifact_id: str) -> SharedArtifact | None:
 
 
 def call(
-    accounts: Accounts, caller: str, artifact_id: str, method: str, args: Arguments
+    accounts: Accounts,
+    caller: str,
+    artifact_id: str,
+    method: str,
+    args: Arguments,
+    *,
+    may_change: bool = True,
 ) -> Asking[JsonValue]:
-    """What a method of a genesis artifact returns. Raises `Refused`."""
+    """What a method of a genesis artifact returns. Raises `Refused`.
+
+    `may_change` is false where code asks to whom the caller lent nothing.
+    """
     found = METHODS.get(artifact_id, {}).get(method)
     if found is None:
         raise Refused("not_found", f"{artifact_id} has no method {method}")
+    if method in CHANGING and not may_change:
+        raise Refused(
+            "not_authorized", f"{caller} did not delegate {artifact_id}.{method} to code that others own"
+        )
     return (yield from found(accounts, caller, args))
 
 
@@ -53,7 +67,7 @@ def _balance(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonVal
 
 def _all_balances(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
     _texts(args, 0)
-    existing = yield from ask(ExistingInExchange())
+    existing = yield from accounts.existing()
     return {name: {SCRIP: existing.scrip.get(name, 0)} for name in existing.principals}
 
 
@@ -66,12 +80,13 @@ def _transfer(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonVa
         raise _wrong("an amount that is a whole number above 0")
     if giver != caller:
         raise Refused("not_authorized", f"{caller} can't pay with the scrip of {giver}")
-    yield from _check_account(accounts, taker)
+    yield from check_account(accounts, taker)
     yield from accounts.pay(giver, taker, amount, "transfer")
     return {"from": giver, "to": taker, "amount": amount}
 
 
-def _check_account(accounts: Accounts, account: str) -> Asking[None]:
+def check_account(accounts: Accounts, account: str) -> Asking[None]:
+    """Raises `Refused` where there is nobody and nothing of this id to pay."""
     if (yield from accounts.principal(account)) is None:
         artifact = yield from accounts.artifact(account)
         if artifact is None or artifact.deleted_at is not None:
@@ -111,7 +126,7 @@ def _get(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
 def _listing(wanted: Callable[[SharedArtifact, str], bool], arguments: int) -> Method:
     def listed(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
         text = _texts(args, arguments)[0] if arguments else ""
-        existing = yield from ask(ExistingInExchange())
+        existing = yield from accounts.existing()
         return [
             metadata_of(each) for each in existing.artifacts if each.deleted_at is None and wanted(each, text)
         ]
@@ -130,14 +145,14 @@ def _is_found(artifact: SharedArtifact, text: str) -> bool:
 
 def _count(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
     _texts(args, 0)
-    existing = yield from ask(ExistingInExchange())
+    existing = yield from accounts.existing()
     return sum(each.deleted_at is None for each in existing.artifacts)
 
 
 def _principals(is_agent: bool) -> Method:
     def listed(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
         _texts(args, 0)
-        existing = yield from ask(ExistingInExchange())
+        existing = yield from accounts.existing()
         agents = {each.id for each in existing.artifacts if each.has_standing and each.can_execute}
         return [name for name in existing.principals if not is_agent or name in agents]
 
