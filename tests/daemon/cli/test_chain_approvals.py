@@ -204,8 +204,11 @@ def test_large_content_that_has_changed_since_it_was_shown_is_asked_for_again(me
     with merging.daemon():
         fired = fire(merging)
         first = waits(merging)
-        (shown,) = first["shown"]["artifacts"]  # type: ignore[call-overload,index] # an object
-        assert (shown["path"], shown["state"]) == ("big.txt", "hashed")  # type: ignore[call-overload,index]
+        assert isinstance(first["shown"], dict)
+        assert isinstance(first["shown"]["artifacts"], list)
+        (shown,) = first["shown"]["artifacts"]
+        assert isinstance(shown, dict)
+        assert (shown["path"], shown["state"]) == ("big.txt", "hashed")
         next(merging.runs.glob("cr_*-0-1/**/big.txt")).write_text("more")
         refused = merging.call("chain", "approve", fired)
         assert refused.code == 1
