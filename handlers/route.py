@@ -75,7 +75,8 @@ from runward.handlers.journal import repair
 from runward.handlers.notices import retry
 from runward.handlers.notices.events import NoticeRetryRequested
 from runward.handlers.outcomes import added, changed
-from runward.handlers.outcomes.events import ArtifactAddRequested, OutcomesChanged
+from runward.handlers.outcomes import files as artifact_files
+from runward.handlers.outcomes.events import ArtifactAddRequested, ArtifactFilesNamed, OutcomesChanged
 from runward.handlers.requests import accept, cancel, play, prune, queue, seen
 from runward.handlers.schedules import define, due
 from runward.handlers.schedules.events import LANE as SCHEDULE
@@ -148,6 +149,11 @@ def _bundle(event: SessionFinished) -> str | None:
     return f"{BUNDLES}{event.session_key}#{event.attempt}" if event.origin == "live" else None
 
 
+def _artifact_files(event: ArtifactFilesNamed) -> str:
+    """Likewise: the content of artifacts may be large."""
+    return f"{BACKGROUND}artifacts:{event.key}"
+
+
 def _deadline(event: RunLaunched) -> str | None:
     return None if deadline.due(event) is None else deadline.lane(event.session_key)
 
@@ -208,6 +214,7 @@ ROUTES: Final = (
     _route(NoticeRetryRequested, "notices/retry", retry.decide),
     _route(ArtifactAddRequested, "outcomes/added", added.decide),
     _route(OutcomesChanged, "outcomes/changed", changed.decide),
+    _route(ArtifactFilesNamed, "outcomes/files", artifact_files.decide, _artifact_files),
     _route(IntentMade, "exchange/act", act.decide),
     _route(ActionRequested, "exchange/act", act.decide),
     _route(ActionTaken, "exchange/tell", tell.decide),

@@ -146,6 +146,10 @@ class Files(Protocol):
         """What the play in this directory, and its show's, say of it."""
         ...
 
+    def final_message(self, layout: str, path: str) -> str | Unreadable | None:
+        """What the agent said last in a foreign session whose log stands at `path`; None where nothing says so."""
+        ...
+
     def outcomes_digest(self, path: str) -> str | None:
         """What tells this state of the files with outcomes in the run directory `path` from the next; None without any."""
         ...

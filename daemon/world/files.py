@@ -29,6 +29,7 @@ from runward.daemon.rundir import bundle_parts, journals, looking, session_place
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.bundle_verifying import receipt_fields
 from runward.daemon.rundir.comparing import compare
+from runward.daemon.rundir.final_messages import final_message
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.identifying import identify
 from runward.daemon.rundir.intents import has_intents, read_intents
@@ -128,6 +129,9 @@ class RealFiles:
 
     def play_files(self, path: str) -> PlayFiles | Unreadable:
         return self._unless_away(path, play_files(path))
+
+    def final_message(self, layout: str, path: str) -> str | Unreadable | None:
+        return self._unless_away(path, final_message(layout, path))
 
     def outcomes_digest(self, path: str) -> str | None:
         return None if self.away(path) is not None else outcomes_digest(path)

@@ -5,7 +5,7 @@ them: its runs are Runward's own, and read by `native.py`.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias
 
 from runward.config.json_value import JsonValue
@@ -14,8 +14,10 @@ from runward.handlers.layouts import (
     adjutant_calls,
     claude_code,
     claude_code_calls,
+    claude_code_final,
     codex,
     codex_calls,
+    codex_final,
     ctcp,
     ctcp_calls,
     lionagi,
@@ -247,6 +249,12 @@ CALLS: Final[Mapping[str, CallLayout]] = {
     show.LAYOUT: show.CALLS,
 }
 """How the calls of a layout's sessions are read, by the layout's name."""
+
+FINAL_MESSAGES: Final[Mapping[str, Callable[[Iterable[bytes]], str | None]]] = {
+    claude_code.LAYOUT: claude_code_final.final_message,
+    codex.LAYOUT: codex_final.final_message,
+}
+"""How the last message of a layout's sessions is found in the lines of their log, the newest first, by the layout's name."""
 
 
 def outcome_files(layout: str) -> Mapping[str, AsOutcome]:

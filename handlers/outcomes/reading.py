@@ -1,7 +1,7 @@
 """Files of a run, read as outcomes: JSON, JUnit's XML and SARIF."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.foreign_json import NotJson, read_json
@@ -12,12 +12,20 @@ if TYPE_CHECKING:
     from runward.config.outcome import CheckedOutcome
 
 
+LARGEST: Final = 256 << 10
+"""Bytes of an outcome."""
+
+
 class ReadOutcome(NamedTuple):
-    """An outcome, the name that it goes by, and the file that it came from."""
+    """An outcome, the name that it goes by, and the file that it came from.
+
+    Without `is_file` it came from what `file` describes.
+    """
 
     name: str
     file: str
     outcome: "CheckedOutcome"
+    is_file: bool = True
 
 
 class OutcomeProblem(NamedTuple):
@@ -45,18 +53,23 @@ def read_outcome(
 
     `as_outcome` makes an outcome of an object in other words.
     """
-    from runward.config.outcome import CheckedOutcome, check_outcome
-
     found = _value(file)
     if isinstance(found, str):
         return InvalidOutcome(file.path, (OutcomeProblem("", found),))
     if as_outcome is not None and isinstance(found, dict):
         found = as_outcome(found)
-    checked = check_outcome(found, kind)
-    if isinstance(checked, CheckedOutcome):
-        stem = file.path.rpartition("/")[2].rpartition(".")[0]
-        return ReadOutcome(checked.name or stem, file.path, checked)
-    return InvalidOutcome(file.path, tuple(OutcomeProblem(*each) for each in checked))
+    stem = file.path.rpartition("/")[2].rpartition(".")[0]
+    return checked(found, file.path, stem, kind)
+
+
+def checked(value: JsonValue, file: str, name: str, kind: str | None = None) -> ReadOutcome | InvalidOutcome:
+    """The outcome that a value is; it goes by this `name` if it gives itself none."""
+    from runward.config.outcome import CheckedOutcome, check_outcome
+
+    found = check_outcome(value, kind)
+    if isinstance(found, CheckedOutcome):
+        return ReadOutcome(found.name or name, file, found)
+    return InvalidOutcome(file, tuple(OutcomeProblem(*each) for each in found))
 
 
 def _value(file: OutcomeFile) -> JsonValue:

@@ -56,6 +56,7 @@ from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native, show
 from runward.handlers.layouts.registry import outcome_files
 from runward.handlers.notices.addressing import notices
+from runward.handlers.outcomes.files import named
 from runward.handlers.outcomes.reading import ReadOutcome
 from runward.handlers.outcomes.recording import NO_OUTCOMES, recorded
 from runward.handlers.outcomes.telling import told as artifacts_told
@@ -64,6 +65,9 @@ from runward.handlers.sessions.launched import held_to_launch, is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
 from runward.handlers.shows import recording as shows
 from runward.handlers.unreadable import Unreadable
+
+MOST_AGENTS: Final = 20
+"""Agents in one command whose last messages are read."""
 
 _NOT_AS_LAUNCHED: Final = (
     "the run's files said another contract than its launcher recorded; the launcher's holds"
@@ -106,9 +110,13 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
             held += (RingNow(deadline.lane(session.key)),)
     contract = _contract_of(event, session)
     read, outcomes, invalid = NO_OUTCOMES
-    if event.origin == "live" and _reads_outcomes(session, contract):
-        named = () if contract is None else outcome_paths(contract)
-        read, outcomes, invalid = yield from recorded(session, given.at, named)
+    if event.origin == "live":
+        paths = () if contract is None else outcome_paths(contract)
+        agents = yield from _agents_in(event, session)
+        reads_files = _reads_outcomes(session, contract)
+        read, outcomes, invalid = yield from recorded(
+            session, given.at, paths, agents, reads_files=reads_files
+        )
     judged = yield from _held_to_contract(event, given, session, contract, read, invalid)
     told: Effects = ()
     if event.origin == "live" and (yield from ask(ListenersTo(announced.FINISHED))):
@@ -119,6 +127,7 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         told += yield from artifacts_told(session, outcomes, given.at)
         if session.layout == show.LAYOUT:
             told += yield from shows.ended(session.key, session.path, given.at)
+        told += named(outcomes, given.at, event.key)
     return (*held, *judged, *outcomes, *told)
 
 
@@ -212,6 +221,21 @@ def _by_those_inside(event: AttemptEnded, tries: int) -> Asking[AttemptEnded]:
     if why is not None and tries < PATIENCE:
         raise TryLater(why)
     return event
+
+
+def _agents_in(event: AttemptEnded, session: Session) -> Asking[Sequence[Session]]:
+    """The foreign sessions whose last messages may be outcomes: the session itself, or those in a command that ended well."""
+    if session.layout != native.LAYOUT:
+        return (session,)
+    if event.status != "completed":
+        return ()
+    linked = yield from ask(LinkedSessionsOf(event.session_key))
+    found: list[Session] = []
+    for each in [each for each in linked.sessions if each.status == "completed"][:MOST_AGENTS]:
+        agent = yield from ask(SessionOf(each.key))
+        if agent is not None:
+            found.append(agent)
+    return found
 
 
 def _as_inside(event: AttemptEnded, agent: LinkedSession) -> AttemptEnded:

@@ -36,6 +36,7 @@ _SYSTEM_CALLS: Final = (
     "rundir.call_reading.os",
     "rundir.comparing.os",
     "disk.durable.os",
+    "rundir.final_messages.os",
     "rundir.growing.os",
     "rundir.hashes.os",
     "rundir.identifying.os",

@@ -158,11 +158,10 @@ def _decision(event: EventRow, decision: DecisionRow) -> Entry:
     known = json.loads(decision.known) if decision.known is not None else None
     found = known.get("not_delivered") if isinstance(known, dict) else None
     notes = [f"{path}: {why}" for path, why in found.items()] if isinstance(found, dict) else []
-    invalid = known.get("invalid_outcomes") if isinstance(known, dict) else None
-    if isinstance(invalid, dict):
-        notes += [f"{file} is not a valid outcome: {each}" for file, said in invalid.items() for each in said]
     if isinstance(known, dict) and known.get("artifacts_root"):
         notes.append(f"the artifacts' directory is {known['artifacts_root']}")
+    if isinstance(known, dict):
+        notes += _invalid_outcomes(known.get("invalid_outcomes"))
     return Entry(
         "decision",
         decision.at,
@@ -171,6 +170,17 @@ def _decision(event: EventRow, decision: DecisionRow) -> Entry:
         {"verdict": decision.verdict, "handler": decision.handler, "known": known},
         tuple(notes),
     )
+
+
+def _invalid_outcomes(invalid: JsonValue) -> list[str]:
+    """Each wrong field of each invalid outcome, behind the file that holds it."""
+    if not isinstance(invalid, dict):
+        return []
+    return [
+        f"invalid outcome {file}: {problem}"
+        for file, problems in invalid.items()
+        for problem in (problems if isinstance(problems, list) else [problems])
+    ]
 
 
 def _order(event: EventRow, order: CancellationRow) -> Entry:

@@ -126,6 +126,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "PrincipalCreateRequested": "{said_by} asked for the principal {principal}",
     "MintRequested": "{said_by} asked to mint {amount} {resource} for {principal}",
     "OutcomesChanged": "attempt {attempt} wrote outcomes",
+    "ArtifactFilesNamed": "artifacts have their content in files",
     "StartFailed": "the run can never begin: {why}",
     "TimerSet": "something is due later: {what}",
     "TimerRang": "the time came: {what}",
