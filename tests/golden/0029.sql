@@ -375,7 +375,7 @@ CREATE TABLE plays (
     further text,
     created_at real not null,
     updated_at real not null
-) strict, without rowid;
+) strict;
 CREATE TABLE principals (
     id text primary key not null,
     created_at real not null,

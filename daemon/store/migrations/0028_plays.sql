@@ -13,7 +13,7 @@ create table plays (
     further text,
     created_at real not null,
     updated_at real not null
-) strict, without rowid;
+) strict;
 create index plays_of_shows on plays (show);
 
 create view shows as
