@@ -16,10 +16,13 @@ from runward.handlers.exchange.facts import (
     SYSTEM,
     BalanceOf,
     ExchangeRulesNow,
+    Existing,
+    ExistingInExchange,
     Principal,
     PrincipalOf,
     SharedArtifact,
     SharedArtifactOf,
+    described,
 )
 from runward.handlers.exchange.intent import why_no_id
 
@@ -75,6 +78,22 @@ class Accounts:
         if (account, resource) not in self._balances:
             self._balances[account, resource] = yield from ask(BalanceOf(account, resource))
         return self._balances[account, resource]
+
+    def existing(self) -> Asking[Existing]:
+        """All that there is, without content and code."""
+        found = yield from ask(ExistingInExchange())
+        artifacts = {each.id: each for each in found.artifacts}
+        artifacts |= {name: described(each) for name, each in self._artifacts.items() if each is not None}
+        principals = {
+            *found.principals,
+            *(name for name, each in self._principals.items() if each is not None),
+        }
+        scrip = {name: amount for (name, resource), amount in self._balances.items() if resource == SCRIP}
+        return Existing(
+            tuple(artifacts[name] for name in sorted(artifacts)),
+            tuple(sorted(principals)),
+            {**found.scrip, **scrip},
+        )
 
     def keep(self, artifact: SharedArtifact) -> Asking[None]:
         """Keep a new artifact, or the next version of one, within the quota of its owner. Raises `Refused`."""
@@ -143,11 +162,14 @@ def accounts_of(action: str, given: Given) -> Accounts:
     return Accounts(action, given.at, given.event_hash[7:19])
 
 
+def is_reserved(name: str) -> bool:
+    """Whether nobody may have this id: its account or its artifacts are the exchange's own."""
+    return name in (SYSTEM, MINT) or name.startswith(GENESIS)
+
+
 def why_no_principal(name: str) -> str | None:
     """What keeps a principal from having this id."""
-    if name in (SYSTEM, MINT) or name.startswith(GENESIS):
-        return "is reserved"
-    return why_no_id(name)
+    return "is reserved" if is_reserved(name) else why_no_id(name)
 
 
 def principal_artifact(

@@ -18,6 +18,13 @@ SYSTEM: Final = "system"
 """Who owns the genesis artifacts."""
 
 GENESIS: Final = "genesis_"
+LEDGER: Final = f"{GENESIS}ledger"
+STORE: Final = f"{GENESIS}store"
+CONTRACTS: Final = tuple(
+    f"{GENESIS}contract_{name}" for name in ("freeware", "self_owned", "private", "public")
+)
+FROM_THE_BEGINNING: Final = frozenset({LEDGER, STORE, *CONTRACTS})
+"""The genesis artifacts by their ids."""
 
 
 class SharedArtifact(NamedTuple):
@@ -148,10 +155,9 @@ class ExecutionOf(Question["Running | Executed"]):
 
 @dataclass(frozen=True, slots=True)
 class CpuUsedBy(Question["tuple[tuple[float, float], ...]"]):
-    """Question: what CPU time a principal used. Answer: each time after `since` (Unix seconds), with its seconds."""
+    """Question: what CPU time a principal used. Answer: each time that is kept (Unix seconds), with its seconds."""
 
     principal: str
-    since: float
 
 
 QUESTIONS: Final = (

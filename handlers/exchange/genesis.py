@@ -4,32 +4,29 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, ask
+from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts, why_no_principal
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.artifacts import metadata_of, transfer
 from runward.handlers.exchange.facts import (
-    GENESIS,
+    CONTRACTS,
+    FROM_THE_BEGINNING,
+    LEDGER,
     SCRIP,
+    STORE,
     SYSTEM,
-    ExistingInExchange,
     SharedArtifact,
 )
 
 Arguments = tuple[JsonValue, ...]
 Method = Callable[[Accounts, str, Arguments], Asking[JsonValue]]
 
-LEDGER: Final = f"{GENESIS}ledger"
-STORE: Final = f"{GENESIS}store"
-CONTRACTS: Final = tuple(
-    f"{GENESIS}contract_{name}" for name in ("freeware", "self_owned", "private", "public")
-)
 _SPAWNED: Final = "principal_"
 
 
 def genesis_artifact(artifact_id: str) -> SharedArtifact | None:
     """The genesis artifact with this id."""
-    if artifact_id not in (*METHODS, *CONTRACTS):
+    if artifact_id not in FROM_THE_BEGINNING:
         return None
     kind = "contract" if artifact_id in CONTRACTS else "service"
     return SharedArtifact(artifact_id, kind, "", SYSTEM, 0.0, 0.0, executable=artifact_id in METHODS)
@@ -53,7 +50,7 @@ def _balance(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonVal
 
 def _all_balances(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
     _texts(args, 0)
-    existing = yield from ask(ExistingInExchange())
+    existing = yield from accounts.existing()
     return {name: {SCRIP: existing.scrip.get(name, 0)} for name in existing.principals}
 
 
@@ -111,7 +108,7 @@ def _get(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
 def _listing(wanted: Callable[[SharedArtifact, str], bool], arguments: int) -> Method:
     def listed(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
         text = _texts(args, arguments)[0] if arguments else ""
-        existing = yield from ask(ExistingInExchange())
+        existing = yield from accounts.existing()
         return [
             metadata_of(each) for each in existing.artifacts if each.deleted_at is None and wanted(each, text)
         ]
@@ -130,14 +127,14 @@ def _is_found(artifact: SharedArtifact, text: str) -> bool:
 
 def _count(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
     _texts(args, 0)
-    existing = yield from ask(ExistingInExchange())
+    existing = yield from accounts.existing()
     return sum(each.deleted_at is None for each in existing.artifacts)
 
 
 def _principals(is_agent: bool) -> Method:
     def listed(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
         _texts(args, 0)
-        existing = yield from ask(ExistingInExchange())
+        existing = yield from accounts.existing()
         agents = {each.id for each in existing.artifacts if each.has_standing and each.can_execute}
         return [name for name in existing.principals if not is_agent or name in agents]
 

@@ -114,7 +114,8 @@ def _cpu_left(accounts: Accounts, who: str) -> Asking[float | None]:
     if principal is None or principal.cpu_seconds is None:
         return None
     rules = yield from accounts.rules()
-    used = yield from ask(CpuUsedBy(who, accounts.at - rules.cpu_window))
+    since = accounts.at - rules.cpu_window
+    used = [(at, seconds) for at, seconds in (yield from ask(CpuUsedBy(who))) if at > since]
     left = principal.cpu_seconds - sum(seconds for _, seconds in used)
     if left > 0.0:
         return left

@@ -79,7 +79,7 @@ async def _cpu_used(
         each: tuple(
             (as_float(at), as_float(seconds))
             for principal, at, seconds in rows
-            if principal == each.principal and as_float(at) > each.since
+            if principal == each.principal
         )
         for each in asked
     }
@@ -97,6 +97,12 @@ PRINCIPALS: Final = Table(
         KeepPrincipal: (
             Fold(lambda effect: PrincipalOf(effect.principal.id), lambda answer, effect: effect.principal),
             Fold(lambda effect: ExistingInExchange(), _with),
-        )
+        ),
+        UseCpu: (
+            Fold(
+                lambda effect: CpuUsedBy(effect.principal),
+                lambda answer, effect: (*answer, (effect.at, effect.seconds)),
+            ),
+        ),
     },
 )

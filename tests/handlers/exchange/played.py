@@ -122,8 +122,8 @@ class Exchange:
                 return self.balances[account, resource]
             case ExchangeRulesNow():
                 return self.rules
-            case CpuUsedBy(principal=name, since=since):
-                return tuple((at, used) for who, at, used in self.cpu if who == name and at > since)
+            case CpuUsedBy(principal=name):
+                return tuple((at, used) for who, at, used in self.cpu if who == name)
             case ExecutionOf():
                 self.asked.append(question)
                 return self.execute(question)
