@@ -15,6 +15,7 @@ from tempfile import mkdtemp
 
 import structlog
 
+from runward.config.exchange import ExchangeRules
 from runward.config.settings import Root, Settings
 from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.host.world import World
@@ -38,6 +39,7 @@ from runward.daemon.worker.answering import (
     no_roots,
     no_rules,
 )
+from runward.daemon.worker.executions import Execute, no_sandbox
 from runward.daemon.worker.notices import NOBODY, Messenger
 from runward.daemon.world.clock import SystemRandomness
 from runward.daemon.world.files import RealFiles
@@ -245,6 +247,8 @@ async def daemon(
     messenger: Messenger = NOBODY,
     bundled: Bundled = no_bundles,
     chains: Chains = NO_CHAINS,
+    exchange: ExchangeRules = ExchangeRules(),  # noqa: B008 # it is a value
+    execute: Execute = no_sandbox,
 ) -> AsyncIterator[Daemon]:
     """A daemon that has started, over `base/state`, `base/runs` and further roots; the first two are made if need be."""
     state, root = base / "state", base / "runs"
@@ -266,6 +270,8 @@ async def daemon(
         chains,
         messenger=messenger,
         bundled=bundled,
+        exchange=lambda: exchange,
+        execute=execute,
     )
     store = Store(wrap(await connect(state / "runward.db")))
     try:
