@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 
 DEFAULT_DEPENDENCY_DEPTH: Final = 10
+DEFAULT_INVOKE_DEPTH: Final = 5
 DEFAULT_DISK_QUOTA: Final = 100_000_000
 DEFAULT_CPU_SECONDS: Final = 5.0
 DEFAULT_CPU_WINDOW_S: Final = 60.0
@@ -12,10 +13,15 @@ DEFAULT_WAITING_INTENTS: Final = 1000
 
 
 class ExchangeRules(NamedTuple):
-    """The artifacts on the longest path of dependencies, what a new principal gets (bytes, seconds of CPU in each
-    window of so many seconds), and how
-    many intents of one run may wait."""
+    """What holds in the exchange.
 
+    A new principal gets `disk_quota` bytes, and `cpu_seconds` in each window of `cpu_window` seconds. `delegate` is what an
+    intent says that doesn't say it. Depths: the artifacts on the longest path of dependencies, the levels of calls.
+    """
+
+    use_contracts: bool = False
+    invoke_depth: int = DEFAULT_INVOKE_DEPTH
+    delegate: bool = False
     dependency_depth: int = DEFAULT_DEPENDENCY_DEPTH
     disk_quota: int = DEFAULT_DISK_QUOTA
     cpu_seconds: float = DEFAULT_CPU_SECONDS
@@ -37,6 +43,9 @@ def exchange_rules_of(value: JsonValue) -> ExchangeRules:
         return float(said) if isinstance(said, int | float) and not isinstance(said, bool) else otherwise
 
     return default._replace(
+        use_contracts=given.get("use_contracts") is True,
+        invoke_depth=number("invoke_depth", default.invoke_depth),
+        delegate=given.get("delegate") is True,
         dependency_depth=number("dependency_depth", default.dependency_depth),
         disk_quota=number("disk_quota", default.disk_quota),
         cpu_seconds=seconds("cpu_seconds", default.cpu_seconds),
@@ -47,10 +56,4 @@ def exchange_rules_of(value: JsonValue) -> ExchangeRules:
 
 def exchange_rules_to_json(rules: ExchangeRules) -> dict[str, JsonValue]:
     """What `exchange_rules_of` reads."""
-    return {
-        "dependency_depth": rules.dependency_depth,
-        "disk_quota": rules.disk_quota,
-        "cpu_seconds": rules.cpu_seconds,
-        "cpu_window": rules.cpu_window,
-        "waiting_intents": rules.waiting_intents,
-    }
+    return {**rules._asdict()}

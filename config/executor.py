@@ -13,6 +13,7 @@ from runward.config.shape import (
     SizeText,
     Table,
     Text,
+    TrueOrFalse,
     WholeNumber,
 )
 
@@ -20,6 +21,7 @@ DEFAULT_TIMEOUT_S: Final = 5.0
 DEFAULT_MEMORY: Final = 256 << 20
 DEFAULT_TMP: Final = 16 << 20
 DEFAULT_OUTPUT: Final = 64 << 10
+DEFAULT_WORKERS: Final = 2
 DEFAULT_PRELOADED: Final = ("math", "json", "random", "datetime")
 
 LONGEST_TIMEOUT_S: Final = 600.0
@@ -36,7 +38,10 @@ _BOUNDS: Final = {
 
 
 class Executor(NamedTuple):
-    """How code is run: its means, seconds of time, bytes of memory, of `/tmp` and of output, and modules it finds loaded."""
+    """How code is run: its means, seconds of time, bytes of memory, of `/tmp` and of output, modules it finds loaded.
+
+    `workers` is how many call trees run at the same time.
+    """
 
     sandbox: str = "bubblewrap"
     timeout: float = DEFAULT_TIMEOUT_S
@@ -44,6 +49,7 @@ class Executor(NamedTuple):
     tmp: int = DEFAULT_TMP
     output: int = DEFAULT_OUTPUT
     preloaded_imports: tuple[str, ...] = DEFAULT_PRELOADED
+    workers: int = DEFAULT_WORKERS
 
 
 def _check_bounds(values: Mapping[str, JsonValue], loc: Location, complain: Complain) -> None:
@@ -62,6 +68,11 @@ def _check_bounds(values: Mapping[str, JsonValue], loc: Location, complain: Comp
 EXCHANGE: Final = Table(
     "The exchange: what agents share, and how their code is run.",
     {
+        "use_contracts": TrueOrFalse("Whether contracts decide who may use an artifact. Default: false."),
+        "invoke_depth": WholeNumber("How deep code may invoke other artifacts. Default: 5.", 0, 20),
+        "delegate": TrueOrFalse(
+            "Whether code of others acts on the caller's behalf where an intent doesn't say so. Default: false."
+        ),
         "dependency_depth": WholeNumber(
             "The artifacts on the longest path of dependencies. Default: 10.", 1, 100
         ),
@@ -82,6 +93,9 @@ EXCHANGE: Final = Table(
                     "How much memory it may take, the interpreter's included. Default: 256MB."
                 ),
                 "tmp": SizeText("How much it may write to its /tmp. Default: 16MB."),
+                "workers": WholeNumber(
+                    "How many pieces of code run at the same time; 0 lets none run. Default: 2.", 0, 64
+                ),
                 "output": SizeText("How large its output may be, and its result. Default: 64KB."),
                 "preloaded_imports": ListOf(
                     "Modules of the standard library that code finds loaded. "
@@ -108,6 +122,7 @@ def executor_of(value: JsonValue) -> Executor:
         memory=int(_number(given.get("memory"), default.memory)),
         tmp=int(_number(given.get("tmp"), default.tmp)),
         output=int(_number(given.get("output"), default.output)),
+        workers=int(_number(given.get("workers"), default.workers)),
         preloaded_imports=tuple(str(each) for each in modules)
         if isinstance(modules, list)
         else default.preloaded_imports,

@@ -19,6 +19,7 @@ from runward.handlers.contracts.artifact_facts import (  # noqa: F401 - in the t
 )
 from runward.handlers.contracts.file_hashes import RootHashes  # noqa: F401 - in the types of answers
 from runward.handlers.events import Origin, Status
+from runward.handlers.exchange import acting_with_code
 from runward.handlers.exchange import facts as exchange
 from runward.handlers.invocations import facts as invocations
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -362,5 +363,6 @@ QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
     *bundle.QUESTIONS,
     *invocations.QUESTIONS,
     *exchange.QUESTIONS,
+    *acting_with_code.QUESTIONS,
 )
 """Every kind of question. Each must have somebody who answers it, or the daemon does not start."""

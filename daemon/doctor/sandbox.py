@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from runward.daemon.doctor.findings import Finding, Installation, Patience
-from runward.daemon.sandbox.workers import execute
+from runward.daemon.sandbox.workers import Job, execute
 
 _LIVES: Final = "def run(number): return number + 1"
 
@@ -34,7 +34,7 @@ _SPINNING_S: Final = 0.3
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
     """Code must run, must be stopped where it reaches out, and must be cut off where it doesn't end."""
     executor = installation.settings.executor
-    lives = execute(_LIVES, [1], executor)
+    lives = execute(Job(_LIVES, [1]), executor)
     if lives.code == "not_configured":
         yield Finding("warning", f"{lives.error}; code of the exchange is refused", lives.fix)
         return
@@ -46,9 +46,9 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
         )
         return
     patience.left()
-    tried = execute(_ATTEMPTS, [os.getpid(), str(installation.state)], executor)
+    tried = execute(Job(_ATTEMPTS, [os.getpid(), str(installation.state)]), executor)
     patience.left()
-    spins = execute(_SPINS, [], executor._replace(timeout=_SPINNING_S))
+    spins = execute(Job(_SPINS, []), executor._replace(timeout=_SPINNING_S))
     found = tried.result if isinstance(tried.result, dict) else {}
     let_through = [name for name, was_stopped in found.items() if was_stopped is not True]
     if spins.code != "timeout":

@@ -38,7 +38,6 @@ from runward.daemon.worker.changed_files import ChangedFiles
 from runward.daemon.worker.clock_trust import ClockTrust
 from runward.daemon.worker.comparison import Comparison
 from runward.daemon.worker.deciding import Answers, Decider
-from runward.daemon.worker.executions import Executions
 from runward.daemon.worker.following import Follower
 from runward.daemon.worker.free_slots import FreeSlots
 from runward.daemon.worker.hook_hints import HookHints
@@ -132,7 +131,6 @@ class Assembly:
             *(lambda: world.exchange().waiting_intents, os.getuid()),
         )
         self.agents = AgentsInRuns(store, self.roots)
-        self.executions = Executions(world.execute)
         self.verdicts = Verdicts(world.clock)
         decider = Decider(self._make_answers(), world.clock)
         self.worker = self._make_worker(decider, settings.batch)
@@ -200,7 +198,7 @@ class Assembly:
             world.bundled,
             self.bundles.draft,
             world.exchange,
-            self.executions.answer,
+            world.with_code,
         )
 
     def _make_worker(self, decider: Decider, batch: int) -> Worker:
@@ -245,7 +243,7 @@ class Assembly:
         reactions.to(ScanRoots, lambda done: self.rounds.request_scan(everything=True))
         reactions.to(EndAttempt, self.verdicts.react)
         reactions.wake(lambda: self.parts)
-        reactions.to(RecordAction, self.executions.forget)
+        reactions.to(RecordAction, self._world.with_code.forget)
         reactions.to(NoteHook, hooks.look)
         reactions.then(NoteHook, hooks.look_again)
         return reactions

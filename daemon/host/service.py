@@ -16,9 +16,9 @@ from runward.config.settings import Settings
 from runward.daemon.configuration.declaration_check import DeclarationCheck
 from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.host import notify
+from runward.daemon.host.acting_with_code import acting_with_code
 from runward.daemon.host.disk_guard import Room
 from runward.daemon.host.memory import giver_back
-from runward.daemon.host.sandboxed import sandboxed
 from runward.daemon.host.signals import Signals
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.host.upkeep import Upkeep
@@ -38,6 +38,7 @@ from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import EpochRefused, malformed_is_told
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.web.report import HttpReport
+from runward.daemon.worker.actions_with_code import ActionsWithCode
 from runward.daemon.world.clock import SystemClock, SystemRandomness
 from runward.daemon.world.files import RealFiles
 from runward.daemon.world.starting import StartingProcesses
@@ -182,7 +183,9 @@ def _world(
         messenger,
         declarer.bundled,
         declarer.exchange,
-        sandboxed(declarer.executor, state),
+        ActionsWithCode(
+            acting_with_code(declarer.exchange, declarer.executor, state), lambda: declarer.executor().workers
+        ),
         troubles,
         http,
         directories=inotify.directories,

@@ -10,6 +10,7 @@ from runward.daemon.ports.processes import Processes
 from runward.daemon.watch.notifications import Notifications
 from runward.daemon.watch.watched_directories import WatchedDirectories
 from runward.daemon.web.report import HttpReport
+from runward.daemon.worker.actions_with_code import ActionsWithCode, no_sandbox
 from runward.daemon.worker.answering import (
     NO_CHAINS,
     Bundled,
@@ -23,7 +24,6 @@ from runward.daemon.worker.answering import (
     no_roots,
     no_rules,
 )
-from runward.daemon.worker.executions import Execute, no_sandbox
 from runward.daemon.worker.notices import NOBODY, Messenger
 
 
@@ -45,8 +45,8 @@ class World:
     bundled: Bundled = no_bundles
     exchange: Callable[[], ExchangeRules] = ExchangeRules
     """What the settings say of the exchange."""
-    execute: Execute = no_sandbox
-    """Runs code of the exchange."""
+    with_code: ActionsWithCode = field(default_factory=lambda: ActionsWithCode(no_sandbox))
+    """Works out what needs code."""
     troubles: Callable[[], list[str]] = list
     """What is wrong with the operator's files, for `status`."""
     http: Callable[[], HttpReport | None] = lambda: None

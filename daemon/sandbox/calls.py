@@ -29,11 +29,10 @@ _LONGEST_ERROR: Final = 1000
 
 
 class Call(NamedTuple):
-    """A call that was checked. `left_s` are the seconds of wall clock that its answer and all that follows may take."""
+    """A call that was checked."""
 
     name: str
     args: tuple[JsonValue, ...]
-    left_s: float
 
 
 Answer: TypeAlias = Callable[[Call], JsonValue]
@@ -98,9 +97,15 @@ CALLS: Final[Mapping[str, tuple[tuple[str, _Check], ...]]] = MappingProxyType(
         "kernel_actions.write_artifact": (
             ("caller_id", _ID), ("id", _ID), ("content", _is_text), ("type", _ID),
         ),
+        "ledger.get_scrip": (("id", _ID),),
+        "ledger.can_afford_scrip": (("id", _ID), ("amount", _is_any)),
+        "ledger.get_resource": (("id", _ID), ("name", _ID)),
+        "ledger.can_spend_resource": (("id", _ID), ("name", _ID), ("amount", _is_any)),
+        "ledger.get_all_resources": (("id", _ID),),
+        "ledger.principal_exists": (("id", _ID),),
     }
 )  # fmt: skip
-"""What code may ask, with its arguments. Amounts are not checked here: a wrong amount has an answer of its own."""
+"""What code and contracts may ask, with the arguments. Amounts are not checked here: a wrong amount has an answer of its own."""
 
 
 class Calls:
@@ -111,14 +116,14 @@ class Calls:
         self._number = 0
         self._exchanged = 0
 
-    def reply(self, line: bytes, left_s: float) -> bytes:
+    def reply(self, line: bytes) -> bytes:
         """The line that answers this one. Raises `EndExecution` where the code asks too much or forged the line."""
         self._number += 1
         if self._number > MOST_CALLS:
             raise EndExecution("output_limit", f"the code asked the daemon more than {MOST_CALLS} times")
         self._count(len(line))
         try:
-            call = self._read(line, left_s)
+            call = self._read(line)
             said: dict[str, JsonValue] = {"value": self._answer(call)}
         except NotAnswered as refused:
             said = {"error": str(refused)[:_LONGEST_ERROR]}
@@ -135,7 +140,7 @@ class Calls:
                 "output_limit", f"the code's calls and their answers are larger than {MOST_EXCHANGED} bytes"
             )
 
-    def _read(self, line: bytes, left_s: float) -> Call:
+    def _read(self, line: bytes) -> Call:
         try:
             parsed = read_json(line.decode("utf-8"), "call")
         except UnicodeDecodeError:
@@ -155,7 +160,7 @@ class Calls:
             wrong = check(value)
             if wrong is not None:
                 raise NotAnswered(f"{name}: {parameter} {wrong}")
-        return Call(name, tuple(args), left_s)
+        return Call(name, tuple(args))
 
 
 def is_call(said: bytes | bytearray) -> bool:

@@ -14,6 +14,7 @@ import io
 import json
 import os
 import resource
+import signal
 import sys
 from _thread import allocate_lock
 from importlib import import_module
@@ -25,6 +26,9 @@ _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 22, 38
 _SECCOMP_MODE_FILTER = 2
 _LONGEST_TEXT = 2000
 _TOO_MUCH = "output_limit"
+_NOT_FOR_CONTRACTS = ("__import__", "open", "eval", "exec", "compile", "input")
+_SECONDS_OF_CONTRACT = 1.0
+"""For a contract's definition, and for its call again."""
 
 
 class _Program(ctypes.Structure):
@@ -93,6 +97,20 @@ class _Kernel:
                 os._exit(1)
             line += piece
         return line
+
+    def ledger(self) -> object:
+        """What a contract may look at."""
+        ask = self.ask
+        return SimpleNamespace(
+            get_scrip=lambda each: ask("ledger.get_scrip", each),
+            can_afford_scrip=lambda each, amount: ask("ledger.can_afford_scrip", each, amount),
+            get_resource=lambda each, name: ask("ledger.get_resource", each, name),
+            can_spend_resource=lambda each, name, amount: ask(
+                "ledger.can_spend_resource", each, name, amount
+            ),
+            get_all_resources=lambda each: ask("ledger.get_all_resources", each),
+            principal_exists=lambda each: ask("ledger.principal_exists", each),
+        )
 
     def names(self, dependencies: list[str]) -> dict[str, object]:
         """The globals through which the code asks."""
@@ -215,21 +233,53 @@ def _run(job: dict[str, object], known: dict[str, object]) -> NoReturn:
     assert isinstance(names, dict)
     code = _compiled(str(job["code"]), function)
     known |= names
+    is_contract = job.get("contract") is True
     dependencies = job.get("dependencies")
-    if isinstance(dependencies, list):
+    if is_contract:
+        ledger = _Kernel().ledger()
+        known |= {"ledger": ledger, "__builtins__": _builtins_of_contracts()}
+    elif isinstance(dependencies, list):
         known |= _Kernel().names(dependencies)
     else:
         os.close(_QUESTIONS)
     os.write(_ANSWERS, b"*")
     try:
+        _limit_contract(is_contract)
         exec(code, known)  # noqa: S102  # it is what the sandbox is for
         called = known.get(function)
         if not callable(called):
             raise TypeError(f"the code defines no function {function}")
+        if is_contract and _takes_ledger(called):
+            arguments = [*arguments, ledger]
+        _limit_contract(is_contract)
         result = _as_json(called(*arguments))
     except BaseException as error:  # noqa: BLE001  # sys.exit and KeyboardInterrupt are errors of the code, too
         _refused(error)
     _answer({"result": result})
+
+
+def _builtins_of_contracts() -> dict[str, object]:
+    """The built-in names that a contract may use."""
+    names = vars(sys.modules["builtins"])
+    return {name: value for name, value in names.items() if name not in _NOT_FOR_CONTRACTS}
+
+
+def _takes_ledger(called: object) -> bool:
+    code = getattr(called, "__code__", None)
+    return isinstance(code, CodeType) and code.co_argcount > 4
+
+
+def _limit_contract(is_contract: bool) -> None:
+    if is_contract:
+        signal.signal(signal.SIGALRM, _too_long)
+        signal.setitimer(signal.ITIMER_REAL, _SECONDS_OF_CONTRACT)
+
+
+def _too_long(number: int, frame: object) -> NoReturn:
+    """A contract's time is over. It may hold `_talking`, so the answer does not wait for it."""
+    said = f"the contract took longer than {_SECONDS_OF_CONTRACT:g} s"
+    _write(json.dumps({"code": "runtime_error", "error": said}).encode() + b"\n")
+    os._exit(0)
 
 
 def main() -> NoReturn:

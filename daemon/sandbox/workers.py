@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import os
 import platform
 import select
@@ -17,6 +18,7 @@ from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox import bubblewrap, system_calls
 from runward.daemon.sandbox.calls import MOST_LINE, Answer, Calls, EndExecution, is_call
+from runward.daemon.sandbox.cpu import CpuTime
 from runward.daemon.sandbox.execution import Execution, read_answer, too_much
 from runward.daemon.sandbox.interpreter import NoInterpreter, interpreter
 from runward.daemon.sandbox.kernel import cpu_of, ends, kill, milliseconds, readable, signal_to
@@ -41,10 +43,25 @@ _End: TypeAlias = Literal["answer", "death", "files", "time", "cpu"]
 
 
 class _Bounds(NamedTuple):
-    """When the code must have ended (monotonic seconds), and the CPU seconds that it may use."""
+    """When the code must have ended (monotonic seconds), and the CPU time that it may use."""
 
     deadline: float
-    cpu_s: float | None
+    cpu: CpuTime
+
+
+class Job(NamedTuple):
+    """What a worker runs: a function of the code, with arguments and further names that are global in it.
+
+    Code that may ask the daemon has an `answer`, and finds its `dependencies` in `context`; a contract asks its ledger.
+    """
+
+    code: str
+    arguments: Sequence[JsonValue]
+    function: str = "run"
+    names: Mapping[str, JsonValue] = MappingProxyType({})
+    answer: Answer | None = None
+    dependencies: Sequence[str] = ()
+    is_contract: bool = False
 
 
 class NoSandbox(Exception):
@@ -56,36 +73,30 @@ class NoSandbox(Exception):
 
 
 def execute(
-    code: str,
-    arguments: Sequence[JsonValue],
-    executor: Executor,
-    function: str = "run",
-    names: Mapping[str, JsonValue] = MappingProxyType({}),
-    cpu_s: float | None = None,
-    answer: Answer | None = None,
-    dependencies: Sequence[str] = (),
+    job: Job, executor: Executor, cpu: CpuTime | None = None, deadline: float = math.inf
 ) -> Execution:
-    """Run a function of the code once, in a worker of its own. Blocks; never raises for what the code does.
+    """Run a job once, in a worker of its own. Blocks; never raises for what the code does.
 
-    `names` are global in the code. `cpu_s` bounds its CPU time (seconds). Where there is an `answer`, the code may ask
-    the daemon, and finds its `dependencies` in `context`; what `answer` raises beyond its own two errors is raised here.
+    `cpu` bounds and counts its CPU time. It ends at the `deadline` (monotonic seconds) at the latest. What the `answer` of
+    the job raises beyond its own two errors is raised here.
     """
     said: dict[str, JsonValue] = {
-        "code": code,
-        "function": function,
-        "args": list(arguments),
-        "names": dict(names),
+        "code": job.code,
+        "function": job.function,
+        "args": list(job.arguments),
+        "names": dict(job.names),
+        "contract": job.is_contract,
     }
-    if answer is not None:
-        said["dependencies"] = list(dependencies)
-    job = json.dumps(said).encode()
-    if len(job) > MOST_CODE:
+    if job.answer is not None:
+        said["dependencies"] = list(job.dependencies)
+    line = json.dumps(said).encode()
+    if len(line) > MOST_CODE:
         return Execution(
             "invalid_argument", error=f"the code and its arguments are larger than {MOST_CODE} bytes"
         )
     try:
         with Worker(executor) as worker:
-            return worker.run(job, cpu_s, answer)
+            return worker.run(line, cpu, job.answer, deadline)
     except NoSandbox as missing:
         return Execution("not_configured", error=f"no sandbox: {missing}", fix=missing.fix, sandbox=None)
 
@@ -150,16 +161,31 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, job: bytes, cpu_s: float | None = None, answer: Answer | None = None) -> Execution:
+    def run(
+        self,
+        job: bytes,
+        cpu: CpuTime | None = None,
+        answer: Answer | None = None,
+        deadline: float = math.inf,
+    ) -> Execution:
         """Have it run the job, and end it. What it answers is bounded, its time is too, and the kernel counts both.
 
-        `cpu_s` bounds the CPU seconds, to some hundredths. `answer` answers what the code asks, if it may ask.
+        `cpu` bounds the CPU time, to some hundredths. `answer` answers what the code asks, if it may ask.
         """
         if self._used:
             raise RuntimeError("a worker is used once")
         self._used = True
         began_at = time.monotonic()
-        bounds = _Bounds(began_at + self._executor.timeout, cpu_s)
+        bounds = _Bounds(min(deadline, began_at + self._executor.timeout), cpu or CpuTime())
+        so_far = self._cpu_so_far
+        bounds.cpu.begin(so_far)
+        try:
+            return self._run(job, bounds, answer, began_at)
+        finally:
+            self.close()
+            bounds.cpu.end(so_far, self._cpu_s or 0.0)
+
+    def _run(self, job: bytes, bounds: _Bounds, answer: Answer | None, began_at: float) -> Execution:
         self._write(job + b"\n", bounds.deadline)
         calls = None if answer is None else Calls(answer)
         if calls is None:
@@ -192,9 +218,9 @@ class Worker:
             case "files":
                 return Execution("killed", error=f"the code made more than {_MOST_FILES} files")
             case "cpu":
+                most = bounds.cpu.most or 0.0
                 return Execution(
-                    "rate_limited",
-                    error=f"the code used up the {bounds.cpu_s:.3g} s of CPU time that were left",
+                    "rate_limited", error=f"the code used up the {most:.3g} s of CPU time that were left"
                 )
             case "death":
                 return Execution("killed", error=f"the worker died without an answer{self._how()}")
@@ -345,7 +371,7 @@ class Worker:
         assert self._pidfd is not None
         signal_to(self._pidfd, signal.SIGSTOP)
         try:
-            reply = calls.reply(line, max(0.0, bounds.deadline - time.monotonic()))
+            reply = calls.reply(line)
         finally:
             signal_to(self._pidfd, signal.SIGCONT)
         while reply and self._passed(bounds) is None:  # which is found again before the next line
@@ -357,7 +383,7 @@ class Worker:
             return "files"
         if time.monotonic() >= bounds.deadline:
             return "time"
-        if bounds.cpu_s is not None and self._cpu_so_far() >= bounds.cpu_s:
+        if bounds.cpu.is_used_up:
             return "cpu"
         return None
 

@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store.artifact_rows import DESCRIBED, WHOLE, artifact_of, described_of
-from runward.handlers.exchange.facts import GENESIS, MILLIONTHS, MINT, SCRIP, SharedArtifact
+from runward.daemon.store.principal_rows import PRINCIPALS, principal_of
+from runward.handlers.exchange.facts import GENESIS, MINT, SCRIP, Existing, Principal, SharedArtifact
 
 
 class PrincipalRow(NamedTuple):
@@ -105,6 +106,23 @@ def principals(connection: sqlite3.Connection, name: str | None = None) -> list[
     ]
 
 
+def principal(connection: sqlite3.Connection, name: str) -> Principal | None:
+    """The principal of this name, as actions know it."""
+    row = connection.execute(f"{PRINCIPALS} where id = ?", (name,)).fetchone()
+    return None if row is None else principal_of(row)
+
+
+def existing(connection: sqlite3.Connection) -> Existing:
+    """All that there is."""
+    scrip = connection.execute("select account, amount from balances where resource = ?", (SCRIP,))
+    names = connection.execute("select id from principals order by id")
+    return Existing(
+        tuple(described_of(row) for row in connection.execute(f"{DESCRIBED} order by a.id")),
+        tuple(str(name) for (name,) in names),
+        {str(account): int(amount) for account, amount in scrip},
+    )
+
+
 def shared_artifacts(
     connection: sqlite3.Connection,
     owner: str | None = None,
@@ -185,13 +203,18 @@ def wrong_balances(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"the balances of {resource} add up to {total}"
 
 
-def balance(connection: sqlite3.Connection, account: str, resource: str) -> float:
-    """What an account holds: units of scrip, or of another resource."""
+def units(connection: sqlite3.Connection, account: str, resource: str) -> int:
+    """What an account holds: units of scrip, or millionths of another resource."""
     row = connection.execute(
         "select amount from balances where account = ? and resource = ?", (account, resource)
     ).fetchone()
-    amount = 0 if row is None else int(row[0])
-    return amount if resource == SCRIP else amount / MILLIONTHS
+    return 0 if row is None else int(row[0])
+
+
+def resources(connection: sqlite3.Connection, account: str) -> tuple[str, ...]:
+    """The names of the resources that an account has a balance of."""
+    rows = connection.execute("select resource from balances where account = ? order by resource", (account,))
+    return tuple(str(name) for (name,) in rows)
 
 
 def cpu_used(connection: sqlite3.Connection, name: str, since: float) -> float:

@@ -12,13 +12,14 @@ from runward.daemon.ports.files import Files
 from runward.daemon.ports.processes import Processes
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
+from runward.daemon.worker.actions_with_code import ActionsWithCode, no_sandbox
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.deciding import Answers
-from runward.daemon.worker.executions import Executions, no_sandbox
 from runward.daemon.worker.notices import NOBODY, Messenger
 from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft, WorkTreeOf
 from runward.handlers.chains.facts import ChainNamed, ListenersTo, StepsAtOnce
-from runward.handlers.exchange.facts import ExchangeRulesNow, Executed, ExecutionOf, Running
+from runward.handlers.exchange.acting_with_code import ActedWithCode, TurnOf
+from runward.handlers.exchange.facts import ExchangeRulesNow
 from runward.handlers.facts import (
     QUESTIONS,
     ActionOf,
@@ -86,7 +87,7 @@ class Chains(Protocol):
         """How many steps may run at the same time."""
 
 
-NOTHING_RUNS: Final = Executions(no_sandbox)
+NOTHING_RUNS: Final = ActionsWithCode(no_sandbox)
 
 GoOn: TypeAlias = Callable[[int], bool]
 """Asked while files are hashed, with the bytes that were read; a job that is halted so is put back."""
@@ -160,7 +161,7 @@ def answers_of_the_world(
     bundled: Bundled = no_bundles,
     drafted: Drafted = nothing_drafted,
     exchange: Callable[[], ExchangeRules] = ExchangeRules,
-    executed: Callable[[ExecutionOf], Running | Executed] = NOTHING_RUNS.answer,
+    with_code: ActionsWithCode = NOTHING_RUNS,
 ) -> Answers:
     """Who answers which question. Raises `NoAnswer` if nobody answers one."""
     answers = Answers(folds=tables.FOLDS)
@@ -184,7 +185,8 @@ def answers_of_the_world(
     answers.at_once(WorkTreeOf, lambda asked: files.work_tree(asked.cwd, asked.since))
     answers.at_once(DraftOf, drafted)
     answers.at_once(ExchangeRulesNow, lambda asked: exchange())
-    answers.at_once(ExecutionOf, executed)
+    answers.at_once(ActedWithCode, with_code.answer)
+    answers.at_once(TurnOf, with_code.may_be_decided)
     answers.check(QUESTIONS)
     return answers
 

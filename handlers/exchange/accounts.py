@@ -4,96 +4,148 @@ What was changed earlier in the same action is seen by what follows in it.
 """
 
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 from runward.config.exchange import ExchangeRules
-from runward.handlers.asking import Asking, Given, ask
+from runward.handlers.asking import Asking, Given, Question, ask
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.effects import ExchangeEffect, KeepArtifact, KeepPrincipal, Post
+from runward.handlers.exchange.existing import existing_with
 from runward.handlers.exchange.facts import (
     GENESIS,
     MINT,
     SCRIP,
     SYSTEM,
     BalanceOf,
+    CpuUsedBy,
     ExchangeRulesNow,
     Existing,
     ExistingInExchange,
     Principal,
     PrincipalOf,
+    ResourcesOf,
     SharedArtifact,
     SharedArtifactOf,
-    described,
 )
 from runward.handlers.exchange.intent import why_no_id
+from runward.handlers.exchange.running_code import CodeRun, Ran
+
+T = TypeVar("T")
+
+
+class NeedsCode(Exception):
+    """Code must run before this can be decided, and it can't run here."""
+
+
+class Savepoint(NamedTuple):
+    """How far an action had come."""
+
+    effects: int
+    known: dict[Question[Any], Any]
+    spent: int
+    reserved: int
 
 
 @dataclass(slots=True)
 class Accounts:
     """The exchange as one action sees it. `action` is the action's key, `at` its time (Unix seconds).
 
-    `token` is a text that no other action has.
+    `token` is a text that no other action has. `runs_code` is whether code may run while it is worked out.
     """
 
     action: str
     at: float
     token: str
+    runs_code: bool = False
     effects: list[ExchangeEffect] = field(default_factory=list)
-    _artifacts: dict[str, SharedArtifact | None] = field(default_factory=dict)
-    _principals: dict[str, Principal | None] = field(default_factory=dict)
-    _balances: dict[tuple[str, str], int] = field(default_factory=dict)
-    _settled: int = 0
-    _before: "tuple[dict[str, SharedArtifact | None], dict[str, Principal | None], dict[tuple[str, str], int]]" = field(
-        default_factory=lambda: ({}, {}, {})
-    )
-    """What was known when it was settled."""
+    read: dict[Question[Any], Any] = field(default_factory=dict)
+    """What was asked, with its answers: as it was before this action."""
+    payer: str | None = None
+    budget: int | None = None
+    """The most scrip that the action may cost its payer; None for no limit but the balance."""
+    _known: dict[Question[Any], Any] = field(default_factory=dict)
+    _spent: int = 0
+    _reserved: int = 0
+    _cpu_left: float | None = None
 
-    def settle(self) -> None:
-        """What was changed so far stays, whatever becomes of the action."""
-        self._settled = len(self.effects)
-        self._before = dict(self._artifacts), dict(self._principals), dict(self._balances)
+    def savepoint(self) -> Savepoint:
+        """Where `roll_back` comes back to."""
+        return Savepoint(len(self.effects), dict(self._known), self._spent, self._reserved)
 
-    def roll_back(self) -> None:
-        """Nothing is changed that was not settled."""
-        del self.effects[self._settled :]
-        self._artifacts, self._principals, self._balances = (dict(each) for each in self._before)  # type: ignore[assignment] # in their order
+    def roll_back(self, to: Savepoint) -> None:
+        """Nothing is changed that was changed since."""
+        del self.effects[to.effects :]
+        self._known, self._spent, self._reserved = dict(to.known), to.spent, to.reserved
+
+    def _ask(self, question: Question[T]) -> Asking[T]:
+        if question not in self._known:
+            self._known[question] = yield from ask(question)
+            self.read.setdefault(question, self._known[question])
+        answer: T = self._known[question]
+        return answer
 
     def rules(self) -> Asking[ExchangeRules]:
         """The settings in force."""
-        return (yield from ask(ExchangeRulesNow()))
+        return (yield from self._ask(ExchangeRulesNow()))
 
     def artifact(self, artifact_id: str) -> Asking[SharedArtifact | None]:
         """The artifact with this id, deleted ones included."""
-        if artifact_id not in self._artifacts:
-            self._artifacts[artifact_id] = yield from ask(SharedArtifactOf(artifact_id))
-        return self._artifacts[artifact_id]
+        return (yield from self._ask(SharedArtifactOf(artifact_id)))
 
     def principal(self, principal_id: str) -> Asking[Principal | None]:
         """The principal with this id."""
-        if principal_id not in self._principals:
-            self._principals[principal_id] = yield from ask(PrincipalOf(principal_id))
-        return self._principals[principal_id]
+        return (yield from self._ask(PrincipalOf(principal_id)))
 
     def balance(self, account: str, resource: str = SCRIP) -> Asking[int]:
         """What an account holds."""
-        if (account, resource) not in self._balances:
-            self._balances[account, resource] = yield from ask(BalanceOf(account, resource))
-        return self._balances[account, resource]
+        return (yield from self._ask(BalanceOf(account, resource)))
+
+    def resources(self, account: str) -> Asking[tuple[str, ...]]:
+        """The names of what an account holds or has held, scrip aside."""
+        names = yield from self._ask(ResourcesOf(account))
+        posted = (
+            each for each in self.effects if isinstance(each, Post) and account in (each.giver, each.taker)
+        )
+        return tuple(sorted({*names, *(each.resource for each in posted)} - {SCRIP}))
 
     def existing(self) -> Asking[Existing]:
-        """All that there is, without content and code."""
-        found = yield from ask(ExistingInExchange())
-        artifacts = {each.id: each for each in found.artifacts}
-        artifacts |= {name: described(each) for name, each in self._artifacts.items() if each is not None}
-        principals = {
-            *found.principals,
-            *(name for name, each in self._principals.items() if each is not None),
-        }
-        scrip = {name: amount for (name, resource), amount in self._balances.items() if resource == SCRIP}
-        return Existing(
-            tuple(artifacts[name] for name in sorted(artifacts)),
-            tuple(sorted(principals)),
-            {**found.scrip, **scrip},
+        """All that there is."""
+        existing = yield from self._ask(ExistingInExchange())
+        for effect in self.effects:
+            existing = existing_with(existing, effect)
+        return existing
+
+    def cpu_left(self) -> Asking[float | None]:
+        """The CPU time (seconds) that the payer may use, as it was before any code ran; None for no limit.
+
+        Raises `Refused` where nothing is left.
+        """
+        principal = None if self.payer is None else (yield from self.principal(self.payer))
+        if principal is None or principal.cpu_seconds is None:
+            return None
+        if self._cpu_left is None:
+            self._cpu_left = yield from self._cpu_of(principal, principal.cpu_seconds)
+        return self._cpu_left
+
+    def _cpu_of(self, principal: Principal, allocated: float) -> Asking[float]:
+        rules = yield from self.rules()
+        since = self.at - rules.cpu_window
+        used = [(at, seconds) for at, seconds in (yield from ask(CpuUsedBy(principal.id))) if at > since]
+        left = allocated - sum(seconds for _, seconds in used)
+        if left > 0.0:
+            return left
+        first = min((at for at, _ in used), default=self.at)
+        raise Refused(
+            "rate_limited",
+            f"{principal.id} has used its {allocated:g} s of CPU time in {rules.cpu_window:g} s",
+            available_in_s=round(max(0.0, first + rules.cpu_window - self.at), 3),
         )
+
+    def run(self, code: CodeRun) -> Asking[Ran]:
+        """What code comes to. Raises `NeedsCode` where it can't run."""
+        if not self.runs_code:
+            raise NeedsCode
+        return (yield from ask(code))
 
     def keep(self, artifact: SharedArtifact) -> Asking[None]:
         """Keep a new artifact, or the next version of one, within the quota of its owner. Raises `Refused`."""
@@ -104,7 +156,7 @@ class Accounts:
             artifact = artifact._replace(version=before.version + 1)
         for owner, added in whose.items():
             yield from self._use_disk(owner, added)
-        self._artifacts[artifact.id] = artifact
+        self._known[SharedArtifactOf(artifact.id)] = artifact
         self.effects.append(KeepArtifact(artifact))
 
     def _use_disk(self, owner: str, added: int) -> Asking[None]:
@@ -123,7 +175,7 @@ class Accounts:
 
     def keep_principal(self, principal: Principal) -> None:
         """Keep a new principal, or its next version."""
-        self._principals[principal.id] = principal
+        self._known[PrincipalOf(principal.id)] = principal
         self.effects.append(KeepPrincipal(principal))
 
     def create_principal(self, principal: Principal, artifact: SharedArtifact) -> Asking[None]:
@@ -138,23 +190,49 @@ class Accounts:
         principal = Principal(name, self.at, (), rules.disk_quota, 0, rules.cpu_seconds)
         yield from self.create_principal(principal, principal_artifact(name, owner, self.at))
 
+    def reserve(self, payer: str, amount: int, what: str) -> Asking[None]:
+        """Keep units of the payer's scrip for what costs them when it succeeds. Raises `Refused`."""
+        yield from self._check_means(payer, amount, SCRIP, what)
+        self._reserved += amount
+
+    def release(self, amount: int) -> None:
+        """What was reserved can be spent."""
+        self._reserved -= amount
+
     def pay(self, giver: str, taker: str, amount: int, reason: str, resource: str = SCRIP) -> Asking[None]:
         """Move units from one account to another; 0 moves nothing. Raises `Refused` where the giver has too little."""
         if amount == 0:
             return
+        yield from self._check_means(giver, amount, resource, reason)
         has = yield from self.balance(giver, resource)
-        if giver != MINT and has < amount:
-            raise Refused(
-                "insufficient_funds",
-                f"{giver} has {has} {resource}, and this costs {amount}",
-                needed=amount,
-                available=has,
-            )
         gets = yield from self.balance(taker, resource)
         if giver != taker:
-            self._balances[giver, resource] = has - amount
-            self._balances[taker, resource] = gets + amount
+            self._known[BalanceOf(giver, resource)] = has - amount
+            self._known[BalanceOf(taker, resource)] = gets + amount
+            if giver == self.payer and resource == SCRIP:
+                self._spent += amount
         self.effects.append(Post(self.at, self.action, giver, taker, resource, amount, reason))
+
+    def _check_means(self, giver: str, amount: int, resource: str, what: str) -> Asking[None]:
+        if giver == MINT or amount == 0:
+            return
+        is_payer = giver == self.payer and resource == SCRIP
+        available = (yield from self.balance(giver, resource)) - (self._reserved if is_payer else 0)
+        if available < amount:
+            raise Refused(
+                "insufficient_funds",
+                f"{giver} has {available} {resource}, and {what} costs {amount}",
+                needed=amount,
+                available=available,
+            )
+        if is_payer and self.budget is not None and self._spent + self._reserved + amount > self.budget:
+            left = self.budget - self._spent - self._reserved
+            raise Refused(
+                "insufficient_funds",
+                f"{left} of the budget of {self.budget} {resource} are left, and {what} costs {amount}",
+                needed=amount,
+                available=left,
+            )
 
 
 def accounts_of(action: str, given: Given) -> Accounts:

@@ -1,50 +1,100 @@
-"""An intent is carried out: it becomes an action, with exactly one result."""
+"""An intent is carried out: it becomes an action, with exactly one result.
+
+Where code must run, the same action is worked out beside the worker, over the exchange as it was. It counts only if what it
+read has not changed; otherwise it is worked out again. So code may run more than once, but its effects happen once.
+"""
 
 from collections.abc import Callable
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, Given
-from runward.handlers.effects import Deciding, Effects, Emit
+from runward.handlers.asking import Asking, Given, NotYet, ask
+from runward.handlers.effects import Deciding, Emit
 from runward.handlers.exchange import artifacts, genesis, invoke
-from runward.handlers.exchange.accounts import Accounts, accounts_of, why_no_principal
+from runward.handlers.exchange.accounts import Accounts, NeedsCode, accounts_of, why_no_principal
+from runward.handlers.exchange.acting_with_code import Acted, ActedWithCode, Decided, Running, TurnOf
 from runward.handlers.exchange.action_result import ActionResult, Refused, result_to_json
-from runward.handlers.exchange.effects import RecordAction
+from runward.handlers.exchange.effects import RecordAction, UseCpu
 from runward.handlers.exchange.events import ActionRequested, ActionTaken, IntentMade
+from runward.handlers.exchange.facts import CpuUsedBy
 from runward.handlers.exchange.intent import Intent, NotAnIntent, parse_intent, shown
 from runward.handlers.journal.lines import iso_time
 
 _SHOWN_TEXT: Final = 100
 """Characters of a line that is not an intent, in its result."""
 
+SOON: Final = 0.01
+"""Seconds until it is asked again what became of code, at first; later after a quarter of the time that it runs."""
 
-def act_in_run(event: IntentMade, given: Given) -> Deciding:
-    """Carry out what a run's agent wants done."""
-    return (
-        yield from _act(event, given, lambda accounts, intent: _agent(accounts, event, intent), line=event)
-    )
+LATEST: Final = 0.5
 
 
-def act_for_person(event: ActionRequested, given: Given) -> Deciding:
-    """Carry out what a person wants done as a principal."""
-    return (yield from _act(event, given, lambda accounts, intent: _named(accounts, event.principal)))
-
-
-def _act(
-    event: IntentMade | ActionRequested,
-    given: Given,
-    who_acts: Callable[[Accounts, Intent], Asking[str]],
-    line: IntentMade | None = None,
-) -> Asking[Effects]:
+def decide(event: IntentMade | ActionRequested, given: Given) -> Deciding:
+    """Carry out what an agent or a person wants done. Raises `NotYet` while code runs."""
+    if not (yield from ask(TurnOf(event.key))):
+        raise NotYet(given.at + SOON)
     accounts = accounts_of(event.key, given)
-    intent = None
     try:
-        intent = _parsed(event.text, None if line is None else line.complaint)
-        who = yield from who_acts(accounts, intent)
-        result = yield from acted(accounts, who, intent)
+        decided = yield from worked_out(accounts, event)
+    except NeedsCode:
+        acted = yield from _with_code(event, given)
+        rules = yield from accounts.rules()
+        decided, used = _charged(acted, event, given, rules.cpu_window)
+        accounts.effects = [*acted.worked.effects, *used]
+    return (*accounts.effects, *_recorded(event, given, decided))
+
+
+def _with_code(event: IntentMade | ActionRequested, given: Given) -> Asking[Acted]:
+    """What the action comes to, where nothing that it read has changed since."""
+    used = () if event.principal is None else (yield from ask(CpuUsedBy(event.principal)))
+    acted = yield from ask(ActedWithCode(event, given, used=used))
+    if isinstance(acted, Acted) and not (yield from _holds(acted)):
+        used = (*used, (given.at, acted.cpu_s))
+        acted = yield from ask(ActedWithCode(event, given, acted.number, used))
+    if isinstance(acted, Running):
+        raise NotYet(given.at + min(LATEST, max(SOON, acted.seconds / 4)))
+    return acted
+
+
+def _holds(acted: Acted) -> Asking[bool]:
+    for question, answer in acted.worked.read.items():
+        if (yield from ask(question)) != answer:
+            return False
+    return True
+
+
+def _charged(
+    acted: Acted, event: IntentMade | ActionRequested, given: Given, window: float
+) -> tuple[Decided, tuple[UseCpu, ...]]:
+    """The CPU time is charged, whatever became of the action."""
+    decided, who, sandbox = acted.worked.decided, event.principal, acted.worked.sandbox
+    if who is None or sandbox is None:
+        return decided, ()
+    result = decided.result
+    consumed = {**(result.resources_consumed or {}), "cpu_seconds": acted.cpu_s}
+    result = result._replace(
+        resources_consumed=consumed, charged_to=result.charged_to or who, sandbox=sandbox
+    )
+    used = (UseCpu(who, given.at, acted.cpu_s, given.at - window),) if acted.cpu_s > 0.0 else ()
+    return decided._replace(result=result), used
+
+
+def worked_out(accounts: Accounts, event: IntentMade | ActionRequested) -> Asking[Decided]:
+    """What becomes of an action, with its effects in `accounts`. Raises `NeedsCode`."""
+    intent = None
+    who = event.principal
+    try:
+        intent = _parsed(event.text, event.complaint if isinstance(event, IntentMade) else None)
+        if isinstance(event, IntentMade):
+            acts = yield from _agent(accounts, event, intent)
+        else:
+            acts = yield from _named(accounts, event.principal)
+        result = yield from _acted(accounts, acts, intent)
     except Refused as refused:
-        result = refused.result(event.principal)
-    return (yield from _recorded(accounts, event.principal, intent, event.text, result, given, line))
+        result = refused.result()
+    is_principal = who is not None and (yield from accounts.principal(who)) is not None
+    scrip = (yield from accounts.balance(who)) if who is not None and is_principal else None
+    return Decided(intent, result, scrip)
 
 
 def _parsed(text: str, complaint: str | None) -> Intent:
@@ -83,16 +133,17 @@ def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]
         )
     if principal is None:
         yield from accounts.create_default(who, who)
-        accounts.settle()
     return who
 
 
-def acted(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
+def _acted(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
     """What becomes of an intent. Nothing is changed where it raises `Refused`."""
+    before = accounts.savepoint()
+    accounts.payer = who
     try:
         return (yield from _ACTIONS[intent.action_type](accounts, who, intent))
     except Refused:
-        accounts.roll_back()
+        accounts.roll_back(before)
         raise
 
 
@@ -125,25 +176,19 @@ _ACTIONS: Final[dict[str, Callable[[Accounts, str, Intent], Asking[ActionResult]
 
 
 def _recorded(
-    accounts: Accounts,
-    who: str | None,
-    intent: Intent | None,
-    text: str,
-    result: ActionResult,
-    given: Given,
-    line: IntentMade | None,
-) -> Asking[Effects]:
-    said: JsonValue = shown(intent) if intent is not None else text[:_SHOWN_TEXT]
+    event: IntentMade | ActionRequested, given: Given, decided: Decided
+) -> tuple[RecordAction, Emit]:
+    intent, result, scrip = decided
+    line = event if isinstance(event, IntentMade) else None
+    said: JsonValue = shown(intent) if intent is not None else event.text[:_SHOWN_TEXT]
     told = result_to_json(result)
-    is_principal = who is not None and (yield from accounts.principal(who)) is not None
-    scrip = (yield from accounts.balance(who)) if who is not None and is_principal else None
     kind, artifact = (None, None) if intent is None else (intent.action_type, intent.artifact_id or None)
     asked = None if intent is None else intent.id
     outcome = (kind, artifact, result.success, result.error_code)
     record = RecordAction(
-        accounts.action,
+        event.key,
         given.at,
-        who,
+        event.principal,
         None if line is None else line.session_key,
         None if line is None else line.line,
         kind,
@@ -156,10 +201,10 @@ def _recorded(
         result.sandbox,
     )
     taken = ActionTaken(
-        accounts.action if line is None else f"{line.session_key}#{line.attempt}/action/{line.line}",
-        accounts.action,
+        event.key if line is None else f"{line.session_key}#{line.attempt}/action/{line.line}",
+        event.key,
         given.at,
-        who,
+        event.principal,
         *outcome,
         {
             "ts": iso_time(given.at),
@@ -172,4 +217,4 @@ def _recorded(
         },
         None if line is None else line.session_key,
     )
-    return (*accounts.effects, record, Emit(taken))
+    return record, Emit(taken)

@@ -55,19 +55,11 @@ class Refused(Exception):
         self.code = code
         self.message = message
         self.details = details
-        self.cpu_s: float | None = None
-        self.sandbox: str | None = None
 
-    def result(self, who: str | None = None) -> ActionResult:
-        """What becomes of the action of `who`, who is charged for what it used."""
+    def result(self) -> ActionResult:
+        """What becomes of the action."""
         return ActionResult(
-            False,
-            self.message,
-            resources_consumed=None if self.cpu_s is None else {"cpu_seconds": self.cpu_s},
-            charged_to=None if self.cpu_s is None else who,
-            error_code=self.code,
-            error_details=dict(self.details) or None,
-            sandbox=self.sandbox,
+            False, self.message, error_code=self.code, error_details=dict(self.details) or None
         )
 
 

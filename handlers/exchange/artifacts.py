@@ -7,7 +7,9 @@ from runward.handlers.exchange.action_result import ActionResult, Refused
 from runward.handlers.exchange.dependencies import check_dependencies
 from runward.handlers.exchange.facts import GENESIS, SharedArtifact
 from runward.handlers.exchange.intent import KEPT, Intent
-from runward.handlers.exchange.policy import REFERENCE, check_allowed, policy_of, price
+from runward.handlers.exchange.permission import permitted
+from runward.handlers.exchange.policy import REFERENCE, policy_of, price
+from runward.handlers.exchange.running_code import Frame
 from runward.handlers.journal.lines import iso_time
 
 
@@ -71,13 +73,21 @@ def read(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
         return ActionResult(
             True, f"{found.id} was deleted", {"artifact": tombstone(found), "read_price_paid": 0}
         )
-    artifact = yield from existing(accounts, intent.artifact_id)
-    check_allowed(artifact, "read", who)
-    cost = price(artifact, "read", who)
-    yield from accounts.pay(who, artifact.owner_id, cost, f"read {artifact.id}")
+    artifact, cost = yield from bought(accounts, who, intent.artifact_id)
     broken = yield from broken_dependencies(accounts, artifact)
     told: JsonValue = {**artifact_to_json(artifact), "broken_dependencies": list(broken)}
     return ActionResult(True, f"read {artifact.id}", {"artifact": told, "read_price_paid": cost})
+
+
+def bought(
+    accounts: Accounts, who: str, artifact_id: str, frame: Frame | None = None
+) -> Asking[tuple[SharedArtifact, int]]:
+    """An artifact that was paid for to be read, and what it cost. Raises `Refused`."""
+    artifact = yield from existing(accounts, artifact_id)
+    cost = yield from permitted(accounts, artifact, "read", who, frame)
+    cost += price(artifact, "read", who)
+    yield from accounts.pay(who, artifact.owner_id, cost, f"read {artifact.id}")
+    return artifact, cost
 
 
 def broken_dependencies(accounts: Accounts, artifact: SharedArtifact) -> Asking[tuple[str, ...]]:
@@ -92,7 +102,7 @@ def broken_dependencies(accounts: Accounts, artifact: SharedArtifact) -> Asking[
     return tuple(broken)
 
 
-def write(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
+def write(accounts: Accounts, who: str, intent: Intent, frame: Frame | None = None) -> Asking[ActionResult]:
     """Create an artifact or replace its content. Raises `Refused`."""
     name = intent.artifact_id
     _refuse_reserved(name, "written")
@@ -100,7 +110,8 @@ def write(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
     if before is not None and before.deleted_at is not None:
         raise Refused("DELETED", f"{name} was deleted by {before.deleted_by} and can't be written")
     if before is not None:
-        check_allowed(before, "write", who)
+        cost = yield from permitted(accounts, before, "write", who, frame)
+        yield from accounts.pay(who, before.owner_id, cost, f"write {name}")
         if before.owner_id != who and intent.named:
             raise Refused(
                 "not_authorized",
@@ -108,10 +119,10 @@ def write(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
             )
     elif (yield from accounts.principal(name)) is not None and name != who:
         raise Refused("not_authorized", f"{name} is a principal, and only it may write its own artifact")
-    if intent.access_contract_id is not None:
+    rules = yield from accounts.rules()
+    if intent.access_contract_id is not None and not rules.use_contracts:
         raise Refused("not_configured", "contracts are off (use_contracts in [exchange])")
     _check_policy(intent.policy)
-    rules = yield from accounts.rules()
     yield from check_dependencies(accounts, name, intent.depends_on, rules.dependency_depth)
     kept = {each: getattr(intent, each) for each in KEPT if before is None or each in intent.named}
     written = before or SharedArtifact(name, "", "", who, accounts.at, accounts.at)
@@ -152,7 +163,8 @@ def delete(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]
     """Leave a tombstone in the place of an artifact. Raises `Refused`."""
     _refuse_reserved(intent.artifact_id, "deleted")
     artifact = yield from existing(accounts, intent.artifact_id)
-    _check_owner(artifact, who, "delete")
+    cost = yield from permitted(accounts, artifact, "delete", who)
+    yield from accounts.pay(who, artifact.owner_id, cost, f"delete {artifact.id}")
     yield from accounts.keep(artifact._replace(deleted_at=accounts.at, deleted_by=who))
     return ActionResult(True, f"deleted {artifact.id}", {"artifact_id": artifact.id})
 
@@ -167,17 +179,13 @@ def transfer(accounts: Accounts, who: str, artifact_id: str, to: str) -> Asking[
     """Give an artifact to another principal, whose quota it then uses. Raises `Refused`."""
     _refuse_reserved(artifact_id, "transferred")
     artifact = yield from existing(accounts, artifact_id)
-    _check_owner(artifact, who, "transfer")
+    cost = yield from permitted(accounts, artifact, "transfer", who)
+    yield from accounts.pay(who, artifact.owner_id, cost, f"transfer {artifact.id}")
     if (yield from accounts.principal(to)) is None:
         raise Refused("not_found", f"there is no principal {to}")
     if to != artifact.owner_id:
         yield from accounts.keep(artifact._replace(owner_id=to, updated_at=accounts.at))
-    return {"artifact_id": artifact_id, "from": who, "to": to}
-
-
-def _check_owner(artifact: SharedArtifact, who: str, what: str) -> None:
-    if artifact.owner_id != who:
-        raise Refused("not_authorized", f"only {artifact.owner_id}, its owner, may {what} {artifact.id}")
+    return {"artifact_id": artifact_id, "from": artifact.owner_id, "to": to}
 
 
 def _refuse_reserved(artifact_id: str, done: str) -> None:

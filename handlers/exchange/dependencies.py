@@ -5,7 +5,11 @@ from typing import Final
 from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.action_result import Refused
-from runward.handlers.exchange.facts import FROM_THE_BEGINNING
+from runward.handlers.exchange.contracts import CONTRACTS
+from runward.handlers.exchange.facts import LEDGER, STORE
+
+FROM_THE_BEGINNING: Final = frozenset({LEDGER, STORE, *CONTRACTS})
+"""The genesis artifacts, which depend on nothing."""
 
 MOST: Final = 500
 """Artifacts that are looked at for one write; a larger net counts as too deep."""

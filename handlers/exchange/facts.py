@@ -20,11 +20,6 @@ SYSTEM: Final = "system"
 GENESIS: Final = "genesis_"
 LEDGER: Final = f"{GENESIS}ledger"
 STORE: Final = f"{GENESIS}store"
-CONTRACTS: Final = tuple(
-    f"{GENESIS}contract_{name}" for name in ("freeware", "self_owned", "private", "public")
-)
-FROM_THE_BEGINNING: Final = frozenset({LEDGER, STORE, *CONTRACTS})
-"""The genesis artifacts by their ids."""
 
 
 class SharedArtifact(NamedTuple):
@@ -109,6 +104,13 @@ class BalanceOf(Question[int]):
 
 
 @dataclass(frozen=True, slots=True)
+class ResourcesOf(Question["tuple[str, ...]"]):
+    """Question: the names of the resources that an account has a balance of. Answer: the names."""
+
+    account: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExistingInExchange(Question["Existing"]):
     """Question: what there is in the exchange. Answer: `Existing`."""
 
@@ -116,41 +118,6 @@ class ExistingInExchange(Question["Existing"]):
 @dataclass(frozen=True, slots=True)
 class ExchangeRulesNow(Question[ExchangeRules]):
     """Question: what the settings say of the exchange. Answer: `ExchangeRules`."""
-
-
-class Running(NamedTuple):
-    """Code runs, or waits for a worker, since so many seconds."""
-
-    seconds: float
-
-
-class Executed(NamedTuple):
-    """What became of code. `code` is None where it succeeded; `cpu_s` is what the kernel counted."""
-
-    code: str | None
-    result: JsonValue
-    error: str | None
-    cpu_s: float
-    sandbox: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutionOf(Question["Running | Executed"]):
-    """Question: what became of this code, which begins to run if it doesn't yet. Answer: `Running` or `Executed`.
-
-    It runs for the action `action`, which may ask again as often as it likes. `args` is JSON; `cpu_s` are the
-    seconds of CPU time that it may use, None for no limit.
-    """
-
-    action: str
-    artifact: str
-    version: int
-    code: str
-    function: str
-    args: str
-    caller: str
-    cpu_s: float | None
-    dependencies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +133,6 @@ QUESTIONS: Final = (
     BalanceOf,
     ExistingInExchange,
     ExchangeRulesNow,
-    ExecutionOf,
+    ResourcesOf,
     CpuUsedBy,
 )

@@ -8,9 +8,8 @@ from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts, why_no_principal
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.artifacts import metadata_of, transfer
+from runward.handlers.exchange.contracts import CONTRACTS
 from runward.handlers.exchange.facts import (
-    CONTRACTS,
-    FROM_THE_BEGINNING,
     LEDGER,
     SCRIP,
     STORE,
@@ -21,24 +20,40 @@ from runward.handlers.exchange.facts import (
 Arguments = tuple[JsonValue, ...]
 Method = Callable[[Accounts, str, Arguments], Asking[JsonValue]]
 
+CHANGING: Final = ("transfer", "transfer_ownership", "spawn_principal")
+"""Methods of the ledger that change what is the caller's."""
+
 _SPAWNED: Final = "principal_"
 
 
 def genesis_artifact(artifact_id: str) -> SharedArtifact | None:
     """The genesis artifact with this id."""
-    if artifact_id not in FROM_THE_BEGINNING:
+    if artifact_id not in (*METHODS, *CONTRACTS):
         return None
     kind = "contract" if artifact_id in CONTRACTS else "service"
     return SharedArtifact(artifact_id, kind, "", SYSTEM, 0.0, 0.0, executable=artifact_id in METHODS)
 
 
 def call(
-    accounts: Accounts, caller: str, artifact_id: str, method: str, args: Arguments
+    accounts: Accounts,
+    caller: str,
+    artifact_id: str,
+    method: str,
+    args: Arguments,
+    *,
+    may_change: bool = True,
 ) -> Asking[JsonValue]:
-    """What a method of a genesis artifact returns. Raises `Refused`."""
+    """What a method of a genesis artifact returns. Raises `Refused`.
+
+    `may_change` is false where code asks to whom the caller lent nothing.
+    """
     found = METHODS.get(artifact_id, {}).get(method)
     if found is None:
         raise Refused("not_found", f"{artifact_id} has no method {method}")
+    if method in CHANGING and not may_change:
+        raise Refused(
+            "not_authorized", f"{caller} did not delegate {artifact_id}.{method} to code that others own"
+        )
     return (yield from found(accounts, caller, args))
 
 
@@ -63,12 +78,13 @@ def _transfer(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonVa
         raise _wrong("an amount that is a whole number above 0")
     if giver != caller:
         raise Refused("not_authorized", f"{caller} can't pay with the scrip of {giver}")
-    yield from _check_account(accounts, taker)
+    yield from check_account(accounts, taker)
     yield from accounts.pay(giver, taker, amount, "transfer")
     return {"from": giver, "to": taker, "amount": amount}
 
 
-def _check_account(accounts: Accounts, account: str) -> Asking[None]:
+def check_account(accounts: Accounts, account: str) -> Asking[None]:
+    """Raises `Refused` where there is nobody and nothing of this id to pay."""
     if (yield from accounts.principal(account)) is None:
         artifact = yield from accounts.artifact(account)
         if artifact is None or artifact.deleted_at is not None:

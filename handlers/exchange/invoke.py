@@ -1,130 +1,100 @@
 """An artifact is invoked: a genesis artifact at once, the code of others in the sandbox.
 
-The code runs beside the worker. The action waits for it, and is decided by what holds when it has ended: the price is paid
-only then, and CPU time is charged in any case. If the daemon dies meanwhile, the code runs again; its effects happen once.
+The price is reserved before code runs, and paid when it has succeeded. Code that runs may invoke further artifacts, for the
+same caller and from the same budget.
 """
 
-from typing import Final
-
-from pydantic_core import to_json
+from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, NotYet, ask
+from runward.handlers.asking import Asking
 from runward.handlers.exchange import artifacts, genesis
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.action_result import ActionResult, Refused
-from runward.handlers.exchange.effects import UseCpu
-from runward.handlers.exchange.facts import CpuUsedBy, Executed, ExecutionOf, Running, SharedArtifact
+from runward.handlers.exchange.facts import SharedArtifact
 from runward.handlers.exchange.intent import DEFAULT_METHOD, Intent
-from runward.handlers.exchange.policy import check_allowed, price
+from runward.handlers.exchange.permission import permitted
+from runward.handlers.exchange.policy import price
+from runward.handlers.exchange.running_code import CodeRun, Frame
 
-SOON: Final = 0.01
-"""Seconds until it is asked again what became of code, at first; later after a quarter of the time that it runs."""
 
-LATEST: Final = 0.5
+class Returned(NamedTuple):
+    """What an invocation returned, and what it cost."""
+
+    result: JsonValue
+    cost: int
+    owner: str
 
 
 def invoke(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
-    """Invoke a method of an artifact at its price. Raises `Refused`, and `NotYet` while code runs."""
-    own = genesis.genesis_artifact(intent.artifact_id)
-    artifact = own or (yield from artifacts.existing(accounts, intent.artifact_id))
-    if not artifact.executable:
-        raise Refused("invalid_type", f"{artifact.id} is not executable")
-    check_allowed(artifact, "invoke", who)
-    cost = price(artifact, "invoke", who)
-    if intent.budget is not None and cost > intent.budget:
-        raise Refused("insufficient_funds", f"{artifact.id} costs {cost}, and the budget is {intent.budget}")
-    if own is None:
-        return (yield from _execute(accounts, who, intent, artifact, cost))
-    result = yield from genesis.call(accounts, who, artifact.id, intent.method, intent.args)
-    return _result(intent, artifact, result, cost, 0.0, who)
-
-
-def _result(
-    intent: Intent,
-    artifact: SharedArtifact,
-    result: JsonValue,
-    cost: int,
-    cpu_s: float,
-    who: str,
-    sandbox: str | None = None,
-) -> ActionResult:
+    """Invoke a method of an artifact at its price. Raises `Refused`, and `NeedsCode` where code can't run."""
+    delegates = intent.delegate
+    if delegates is None:
+        delegates = (yield from accounts.rules()).delegate
+    accounts.budget = intent.budget if intent.budget is not None else (yield from accounts.balance(who))
+    returned = yield from invoked(
+        accounts, who, intent.artifact_id, intent.method, intent.args, None, delegates=delegates
+    )
     return ActionResult(
         True,
-        f"invoked {artifact.id}.{intent.method}",
-        {"result": result, "price_paid": cost, "owner": artifact.owner_id},
-        {"cpu_seconds": cpu_s},
+        f"invoked {intent.artifact_id}.{intent.method}",
+        {"result": returned.result, "price_paid": returned.cost, "owner": returned.owner},
+        {"cpu_seconds": 0.0},
         who,
-        sandbox=sandbox,
     )
 
 
-def _execute(
-    accounts: Accounts, who: str, intent: Intent, artifact: SharedArtifact, cost: int
-) -> Asking[ActionResult]:
+def invoked(
+    accounts: Accounts,
+    caller: str,
+    artifact_id: str,
+    method: str,
+    args: tuple[JsonValue, ...],
+    outer: Frame | None,
+    *,
+    delegates: bool,
+) -> Asking[Returned]:
+    """Invoke a method, from the code of `outer` or from the intent itself. Raises `Refused`, and `NeedsCode`."""
+    own = genesis.genesis_artifact(artifact_id)
+    artifact = own or (yield from artifacts.existing(accounts, artifact_id))
+    if not artifact.executable:
+        raise Refused("invalid_type", f"{artifact.id} is not executable")
+    asked = yield from permitted(accounts, artifact, "invoke", caller, outer)
+    if own is not None:
+        may_change = outer is None or outer.is_lent
+        result = yield from genesis.call(accounts, caller, own.id, method, args, may_change=may_change)
+        return Returned(result, 0, own.owner_id)
     broken = yield from artifacts.broken_dependencies(accounts, artifact)
     if broken:
         raise Refused("not_found", f"Dependency '{broken[0]}' not found or deleted")
-    if intent.method != DEFAULT_METHOD and intent.method not in _methods(artifact):
-        raise Refused("not_found", f"{artifact.id} has no method {intent.method}")
-    if (yield from accounts.balance(who)) < cost:
-        yield from accounts.pay(who, artifact.owner_id, cost, f"invoke {artifact.id}")  # which refuses it
-    left = yield from _cpu_left(accounts, who)
-    ended = yield from ask(
-        ExecutionOf(
-            accounts.action,
-            artifact.id,
-            artifact.version,
-            artifact.code,
-            intent.method,
-            to_json(intent.args).decode(),
-            who,
-            left,
-            artifact.depends_on,
-        )
+    if method != DEFAULT_METHOD and method not in _methods(artifact):
+        raise Refused("not_found", f"{artifact.id} has no method {method}")
+    cost = asked + price(artifact, "invoke", caller)
+    what = f"invoke {artifact.id}"
+    yield from accounts.reserve(caller, cost, what)
+    left = yield from accounts.cpu_left()
+    frame = _frame(artifact, caller, outer, delegates=delegates)
+    ran = yield from accounts.run(
+        CodeRun(artifact.id, artifact.code, method, args, left, artifact.depends_on, frame)
     )
-    if isinstance(ended, Running):
-        raise NotYet(accounts.at + min(LATEST, max(SOON, ended.seconds / 4)))
-    rules = yield from accounts.rules()
-    if ended.cpu_s > 0.0:
-        accounts.effects.append(UseCpu(who, accounts.at, ended.cpu_s, accounts.at - rules.cpu_window))
-        accounts.settle()
-    if ended.code is not None:
-        raise _failed(ended, rules.cpu_window)
-    try:
-        yield from accounts.pay(who, artifact.owner_id, cost, f"invoke {artifact.id}")
-    except Refused as refused:  # the price is another one than before the code ran
-        refused.cpu_s, refused.sandbox = ended.cpu_s, ended.sandbox
-        raise
-    return _result(intent, artifact, ended.result, cost, ended.cpu_s, who, ended.sandbox)
+    if ran.code == "rate_limited":
+        rules = yield from accounts.rules()
+        raise Refused(ran.code, ran.error or ran.code, available_in_s=rules.cpu_window)
+    if ran.code is not None:
+        raise Refused(ran.code, ran.error or ran.code)
+    accounts.release(cost)
+    yield from accounts.pay(caller, artifact.owner_id, cost, what)
+    return Returned(ran.result, cost, artifact.owner_id)
 
 
-def _failed(ended: Executed, window: float) -> Refused:
-    assert ended.code is not None, "it failed"
-    refused = Refused(ended.code, ended.error or ended.code)
-    if ended.code == "rate_limited":
-        refused.details = {"available_in_s": window}
-    refused.cpu_s, refused.sandbox = ended.cpu_s, ended.sandbox
-    return refused
-
-
-def _cpu_left(accounts: Accounts, who: str) -> Asking[float | None]:
-    """The CPU time (seconds) that a principal may still use in its window; None for no limit. Raises `Refused`."""
-    principal = yield from accounts.principal(who)
-    if principal is None or principal.cpu_seconds is None:
-        return None
-    rules = yield from accounts.rules()
-    since = accounts.at - rules.cpu_window
-    used = [(at, seconds) for at, seconds in (yield from ask(CpuUsedBy(who))) if at > since]
-    left = principal.cpu_seconds - sum(seconds for _, seconds in used)
-    if left > 0.0:
-        return left
-    first = min((at for at, _ in used), default=accounts.at)
-    raise Refused(
-        "rate_limited",
-        f"{who} has used its {principal.cpu_seconds:g} s of CPU time in {rules.cpu_window:g} s",
-        available_in_s=round(max(0.0, first + rules.cpu_window - accounts.at), 3),
-    )
+def _frame(artifact: SharedArtifact, caller: str, outer: Frame | None, *, delegates: bool) -> Frame:
+    """On whose behalf the code of an artifact runs: the caller's, if it is the caller's own or the intent delegates it."""
+    is_lent = delegates or ((outer is None or outer.is_lent) and artifact.owner_id == caller)
+    owners = () if outer is None else outer.owners
+    if not is_lent and artifact.owner_id not in (*owners, caller):
+        owners = (*owners, artifact.owner_id)
+    depth = 0 if outer is None else outer.depth + 1
+    return Frame(artifact.id, caller, depth, is_lent, owners, delegates)
 
 
 def _methods(artifact: SharedArtifact) -> frozenset[str]:

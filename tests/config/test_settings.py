@@ -415,6 +415,9 @@ def test_the_settings_as_json_hold_every_key() -> None:
         "http": None,
         "webhooks": {},
         "exchange": {
+            "use_contracts": False,
+            "invoke_depth": 5,
+            "delegate": False,
             "dependency_depth": 10,
             "disk_quota": 100_000_000,
             "cpu_seconds": 5.0,
@@ -427,6 +430,7 @@ def test_the_settings_as_json_hold_every_key() -> None:
                 "tmp": 16 << 20,
                 "output": 64 << 10,
                 "preloaded_imports": ["math", "json", "random", "datetime"],
+                "workers": 2,
             },
         },
     }

@@ -4,8 +4,8 @@ Everything is in a scratch directory. Five runs: a git checkout that is tested a
 one that exits 0 without its required artifact; one that misses an optional one; one that crashes; one
 that ran while the daemon was down. Four sessions, which `agents.py` writes as Claude Code and Codex do:
 one each that is killed, one that delivers what a rule of the settings asks for, one that doesn't.
-The bundle of one of them, and a run of CTCP, are checked (`bundles.py`). A chain over pull requests comes last
-(`pull_requests.py`). Exits 1 if anything is not as expected.
+The bundle of one of them, and a run of CTCP, are checked (`bundles.py`). A chain over pull requests follows
+(`pull_requests.py`), and an economy of three agents (`economy.py`). Exits 1 if anything is not as expected.
 """
 
 import json
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.demo import bundles, pull_requests
+from tests.demo import bundles, economy, pull_requests
 
 AGENTS = Path(__file__).with_name("agents.py")
 RUNWARD = Path(sys.executable).with_name("runward")
@@ -247,7 +247,7 @@ class Demo:
 
     def prepare(self) -> Path:
         """Write what a person would write; returns the repository."""
-        self.config.write_text(SETTINGS + pull_requests.SETTINGS)
+        self.config.write_text(SETTINGS + pull_requests.SETTINGS + economy.SETTINGS)
         for directory in ("runs", "home/.claude/projects", "home/.codex"):
             (self.place / directory).mkdir(parents=True)
         for story in SESSION_STORIES:
@@ -263,6 +263,7 @@ class Demo:
         for arguments in (created, ("add", "."), ("commit", "--quiet", "-m", "An addition")):
             subprocess.run(["git", *arguments], cwd=repository, env=self.environment, check=True)
         pull_requests.prepare(self, repository)
+        economy.prepare(self)
         return repository
 
     def start_daemon(self) -> subprocess.Popen[str]:
@@ -422,6 +423,7 @@ def main() -> int:
         demo.runward("why", KILLED)
         wrong += bundles.show(demo, SESSION_STORIES[0].session_id)
         wrong += pull_requests.show(demo, repository)
+        wrong += economy.show(demo)
     finally:
         demo.stop_daemon(daemon)
 
@@ -435,7 +437,7 @@ def main() -> int:
     if wrong:
         print("\nNot as expected:", *wrong, sep="\n  ", file=sys.stderr)
         return 1
-    print("\nAll nine verdicts, the bundle and both chain runs are as expected.")
+    print("\nAll nine verdicts, the bundle, both chain runs and the economy are as expected.")
     return 0
 
 

@@ -281,7 +281,9 @@ AGENTS: Final = {
 TRADERS: Final = ("ann", "bob", "cy")
 """Those of them who are principals of the exchange, in histories that have one."""
 
-EXCHANGE: Final = ExchangeRules(DEPTH, QUOTA, CPU, WINDOW, waiting_intents=4)
+EXCHANGE: Final = ExchangeRules(
+    dependency_depth=DEPTH, disk_quota=QUOTA, cpu_seconds=CPU, cpu_window=WINDOW, waiting_intents=4
+)
 
 
 def declared(playbook: str | None, agent: str | None) -> Declarations:

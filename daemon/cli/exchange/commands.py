@@ -6,6 +6,7 @@ import click
 
 from runward.config.executor import LONGEST_TIMEOUT_S
 from runward.daemon.cli.exchange.artifact import artifact
+from runward.daemon.cli.exchange.contract import contract
 from runward.daemon.cli.exchange.given import argument_of, text_of
 from runward.daemon.cli.exchange.intents import invoke, submit
 from runward.daemon.cli.exchange.principal import mint, principal
@@ -17,7 +18,7 @@ from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import print_json, print_json_line, to_stderr
 from runward.daemon.cli.terminal.times import Length
 from runward.daemon.sandbox.execution import execution_to_json
-from runward.daemon.sandbox.workers import execute
+from runward.daemon.sandbox.workers import Job, execute
 
 
 @click.group(cls=Group)
@@ -56,7 +57,7 @@ def execute_file(
     executor = own_settings(context).executor
     if timeout is not None:
         executor = executor._replace(timeout=timeout)
-    execution = execute(text_of(file), [argument_of(each) for each in arguments], executor)
+    execution = execute(Job(text_of(file), [argument_of(each) for each in arguments]), executor)
     said = execution_to_json(execution)
     print_json_line(said) if as_json else print_json(said)
     if execution.fix is not None:
@@ -65,6 +66,7 @@ def execute_file(
 
 
 exchange.add_command(artifact)
+exchange.add_command(contract)
 exchange.add_command(principal)
 exchange.add_command(mint)
 exchange.add_command(invoke)

@@ -1,14 +1,15 @@
 """The ledger of the exchange: entries with two sides, which are only added, and the balances that they make."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
-from runward.daemon.store.tables.table import Fold, Table, Write
+from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_int, listed
 from runward.handlers.exchange.effects import Post
-from runward.handlers.exchange.facts import SCRIP, BalanceOf, Existing, ExistingInExchange
+from runward.handlers.exchange.existing import existing_with
+from runward.handlers.exchange.facts import BalanceOf, ExistingInExchange, ResourcesOf
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -31,19 +32,25 @@ async def _balances(store: Store, asked: Sequence[BalanceOf], jobs: Sequence[Job
     return {each: found.get(each, 0) for each in asked}
 
 
-def _moved(existing: Existing, effect: Post) -> Existing:
-    if effect.resource != SCRIP:
-        return existing
-    scrip = dict(existing.scrip)
-    scrip[effect.giver] = scrip.get(effect.giver, 0) - effect.amount
-    scrip[effect.taker] = scrip.get(effect.taker, 0) + effect.amount
-    return existing._replace(scrip=scrip)
+async def _resources(store: Store, accounts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = dict.fromkeys(accounts, ())
+    for account, resource in await store.read(
+        "select account, resource from balances where account in (select value from json_each(?))"
+        " order by account, resource",
+        (listed(found),),
+    ):
+        found[str(account)] += (str(resource),)
+    return found
+
+
+def _named(answer: tuple[str, ...], effect: Post) -> tuple[str, ...]:
+    return tuple(sorted({*answer, effect.resource}))
 
 
 LEDGER: Final = Table(
     writes=(POST,),
     appliers={Post: _post},
-    answers={BalanceOf: _balances},
+    answers={BalanceOf: _balances, ResourcesOf: answers_by(_resources, lambda asked: asked.account, ())},
     folds={
         Post: (
             Fold(
@@ -54,7 +61,9 @@ LEDGER: Final = Table(
                 lambda effect: BalanceOf(effect.taker, effect.resource),
                 lambda answer, effect: answer + effect.amount,
             ),
-            Fold(lambda effect: ExistingInExchange(), _moved),
+            Fold(lambda effect: ResourcesOf(effect.giver), _named),
+            Fold(lambda effect: ResourcesOf(effect.taker), _named),
+            Fold(lambda effect: ExistingInExchange(), existing_with),
         )
     },
 )

@@ -4,12 +4,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from runward.daemon.store.principal_rows import ASKED, principal_of
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
-from runward.daemon.store.values import as_float, as_int, listed
+from runward.daemon.store.values import as_float, listed
 from runward.handlers.exchange.effects import KeepPrincipal, UseCpu
-from runward.handlers.exchange.facts import CpuUsedBy, Existing, ExistingInExchange, Principal, PrincipalOf
+from runward.handlers.exchange.existing import existing_with
+from runward.handlers.exchange.facts import CpuUsedBy, ExistingInExchange, Principal, PrincipalOf
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -40,23 +42,8 @@ def _keep(batch: "Batch", job: Job, effect: KeepPrincipal) -> None:
 
 
 async def _principals(store: Store, ids: Iterable[str]) -> dict[str, Principal]:
-    rows = await store.read(
-        "select id, created_at, users, disk_quota, disk_used, cpu_seconds, version from principals"
-        " where id in (select value from json_each(?))",
-        (listed(ids),),
-    )
-    return {
-        str(row[0]): Principal(
-            str(row[0]),
-            as_float(row[1]),
-            tuple(json.loads(str(row[2]))),
-            as_int(row[3]),
-            as_int(row[4]),
-            None if row[5] is None else as_float(row[5]),
-            as_int(row[6]),
-        )
-        for row in rows
-    }
+    rows = await store.read(ASKED, (listed(ids),))
+    return {str(row[0]): principal_of(row) for row in rows}
 
 
 USE_CPU: Final = Write("insert into cpu_use (principal, at, seconds) values (?, ?, ?)")
@@ -85,10 +72,6 @@ async def _cpu_used(
     }
 
 
-def _with(existing: Existing, effect: KeepPrincipal) -> Existing:
-    return existing._replace(principals=tuple(sorted({*existing.principals, effect.principal.id})))
-
-
 PRINCIPALS: Final = Table(
     writes=(KEEP, USE_CPU, FORGET_CPU),
     appliers={KeepPrincipal: _keep, UseCpu: _use_cpu},
@@ -96,7 +79,7 @@ PRINCIPALS: Final = Table(
     folds={
         KeepPrincipal: (
             Fold(lambda effect: PrincipalOf(effect.principal.id), lambda answer, effect: effect.principal),
-            Fold(lambda effect: ExistingInExchange(), _with),
+            Fold(lambda effect: ExistingInExchange(), existing_with),
         ),
         UseCpu: (
             Fold(

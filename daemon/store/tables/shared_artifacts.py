@@ -12,13 +12,13 @@ from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_int, listed
 from runward.handlers.exchange.effects import KeepArtifact
+from runward.handlers.exchange.existing import existing_with
 from runward.handlers.exchange.facts import (
     SCRIP,
     Existing,
     ExistingInExchange,
     SharedArtifact,
     SharedArtifactOf,
-    described,
 )
 
 if TYPE_CHECKING:
@@ -100,12 +100,6 @@ async def _existing(
     return dict.fromkeys(asked, found)
 
 
-def _with(existing: Existing, effect: KeepArtifact) -> Existing:
-    kept = described(effect.artifact)
-    others = [each for each in existing.artifacts if each.id != kept.id]
-    return existing._replace(artifacts=tuple(sorted((*others, kept), key=lambda each: each.id)))
-
-
 SHARED_ARTIFACTS: Final = Table(
     writes=(CONTENT, KEEP, VERSION),
     appliers={KeepArtifact: _keep},
@@ -116,7 +110,7 @@ SHARED_ARTIFACTS: Final = Table(
     folds={
         KeepArtifact: (
             Fold(lambda effect: SharedArtifactOf(effect.artifact.id), lambda answer, effect: effect.artifact),
-            Fold(lambda effect: ExistingInExchange(), _with),
+            Fold(lambda effect: ExistingInExchange(), existing_with),
         )
     },
 )

@@ -10,7 +10,7 @@ from tests.waiting import wait_for
 
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
-from runward.daemon.sandbox.workers import execute
+from runward.daemon.sandbox.workers import Job, execute
 
 WRITE = {"action_type": "write_artifact", "artifact_id": "note", "content": "hello", "reasoning": "to share"}
 
@@ -186,7 +186,7 @@ def look():
             "code" in note, note["version"], kernel_state.get_artifact_metadata("nothing")]
 
 def steal():
-    pay("writer", 1)
+    return kernel_actions.transfer_scrip(caller_id, "writer", 1)
 
 def loop():
     while True:
@@ -197,7 +197,7 @@ def loop():
 @pytest.fixture
 def sandbox() -> None:
     """Skips where this machine can't run code."""
-    ended = execute("def run(): return 1", (), Executor())
+    ended = execute(Job("def run(): return 1", ()), Executor())
     if ended.code == "not_configured":
         pytest.skip(f"this machine has no sandbox: {ended.error}")
 
@@ -219,8 +219,7 @@ def test_code_is_run_in_the_sandbox_and_paid_for(place: Place) -> None:
         assert exchange(place, "invoke", "counter", "who", "--as", "reader").out == "reader\n"
         seen = json.loads(exchange(place, "invoke", "counter", "look", "--as", "writer").out)
         assert seen == [0, 4, ["counter", "writer"], False, 1, None]
-        stolen = exchange(place, "invoke", "counter", "steal", "--as", "writer", "--json").object()
-        assert (stolen["error_code"], "not built yet" in str(stolen["message"])) == ("runtime_error", True)
+        assert exchange(place, "invoke", "counter", "steal", "--as", "reader").out == "false\n"
         looped = exchange(place, "invoke", "counter", "loop", "--as", "reader", "--json").object()
         assert looped["error_code"] == "rate_limited", looped
         assert exchange(place, "invoke", "counter", "who", "--as", "reader").code == 1
@@ -228,9 +227,99 @@ def test_code_is_run_in_the_sandbox_and_paid_for(place: Place) -> None:
         cpu = shown["cpu"]
         assert isinstance(cpu, dict)
         assert float(str(cpu["used_s"])) >= 0.2
-        assert shown["scrip"] == 6, "what failed cost no scrip"
+        assert shown["scrip"] == 4, "what failed cost no scrip"
         (logged, *_) = [
             json.loads(line)
             for line in exchange(place, "log", "--artifact", "counter", "--json").out.splitlines()
         ][1:]
         assert logged["sandbox"] == "bubblewrap+seccomp"
+
+
+SHOP = """
+def run(text):
+    counted = context.dependencies["counter"].invoke(text)
+    pay("writer", 1)
+    kernel_actions.write_artifact(caller_id, "receipt", f"{counted['result']} words for {counted['price_paid']}")
+    return [counted["success"], get_balance(), kernel_state.read_artifact("receipt", caller_id)]
+"""
+NIGHT = """
+def check_permission(caller, action, target, context):
+    if context["now"] > 4_000_000_000:
+        return {"allowed": True, "reason": "it is night", "cost": 1}
+    return {"allowed": False, "reason": f"{caller} is too early"}
+"""
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_code_invokes_pays_and_writes_and_a_contract_decides(place: Place) -> None:
+    for name, text in {"counter.py": COUNTER, "shop.py": SHOP, "night.py": NIGHT}.items():
+        (place.directory / name).write_text(text)
+    settings = place.directory / "runward.toml"
+    settings.write_text(f"{settings.read_text()}\n[exchange]\nuse_contracts = true\n")
+
+    def write(name: str, owner: str, *further: str) -> None:
+        words = (
+            "artifact",
+            "write",
+            name,
+            "--as",
+            owner,
+            "--code-file",
+            f"{name}.py",
+            "--executable",
+            "--price",
+            "2",
+        )
+        written = exchange(place, *words, *further)
+        assert written.code == 0, written
+
+    def invoke(*words: str) -> JsonValue:
+        return exchange(place, "invoke", *words, "--as", "reader", "--json").object()["data"]
+
+    with place.daemon():
+        for name, scrip in {"writer": "0", "seller": "0", "reader": "20"}.items():
+            exchange(place, "principal", "create", name, "--scrip", scrip)
+        write("counter", "writer")
+        write("shop", "seller", "--depends-on", "counter")
+        write("night", "writer")
+        assert (
+            exchange(
+                place, "invoke", "genesis_ledger", "transfer", "reader", "shop", ":=5", "--as", "reader"
+            ).code
+            == 0
+        )
+        alone = invoke("shop", "two words")
+        assert alone == {"result": [True, 4, None], "price_paid": 2, "owner": "seller"}, "nothing was lent"
+        lent = invoke("shop", "two words", "--delegate")
+        assert lent == {"result": [True, 3, "2 words for 2"], "price_paid": 2, "owner": "seller"}
+        balances = exchange(place, "invoke", "genesis_ledger", "all_balances", "--as", "reader").object()
+        assert balances == {"writer": {"scrip": 6}, "seller": {"scrip": 4}, "reader": {"scrip": 7}}
+        gated = (
+            "artifact",
+            "write",
+            "secret",
+            "--as",
+            "writer",
+            "--content",
+            "x",
+            "--access-contract",
+            "night",
+        )
+        assert exchange(place, *gated).code == 0
+        refused = exchange(place, "artifact", "read", "secret", "--as", "reader", "--json").object()
+        assert (refused["error_code"], "reader is too early" in str(refused["message"])) == (
+            "not_authorized",
+            True,
+        )
+        assert exchange(place, "ledger", "--check").code == 0
+    check = ("contract", "check", "night", "--caller", "reader", "--action", "read", "--target", "secret")
+    early = exchange(place, *check, "--json")
+    assert (early.code, early.object()) == (1, {"allowed": False, "reason": "reader is too early", "cost": 0})
+    late = exchange(place, *check, "--context", '{"now": 4000000001}', "--json")
+    assert (late.code, late.object()) == (0, {"allowed": True, "reason": "it is night", "cost": 1})
+    tried = exchange(place, "contract", "check", "night.py", *check[3:])
+    assert (tried.code, tried.out) == (1, "not allowed: reader is too early\n")
+    own = exchange(
+        place, "contract", "check", "private", "--caller", "writer", "--action", "write", "--target", "secret"
+    )
+    assert (own.code, own.out.startswith("allowed: ")) == (0, True)

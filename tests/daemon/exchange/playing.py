@@ -18,16 +18,23 @@ from tests.daemon.exchange.plain_rules import CPU, DEPTH, QUOTA, WINDOW, Due, Ra
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.exchange import ExchangeRules
+from runward.config.executor import Executor
+from runward.daemon.host.acting_with_code import acting_with_code
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
+from runward.daemon.sandbox.cpu import CpuTime
+from runward.daemon.sandbox.execution import Execution
+from runward.daemon.sandbox.workers import Job
 from runward.daemon.store.values import as_float, as_int
+from runward.handlers.exchange.acting_with_code import ActedWithCode, Worked
 from runward.handlers.exchange.action_result import CODES
 from runward.handlers.exchange.events import ActionRequested, MintRequested, PrincipalCreateRequested
-from runward.handlers.exchange.facts import Executed, ExecutionOf
 
 IN_MEMORY: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 PATIENCE: Final = 200
-RULES: Final = ExchangeRules(DEPTH, QUOTA, CPU, WINDOW, waiting_intents=4)
+RULES: Final = ExchangeRules(
+    dependency_depth=DEPTH, disk_quota=QUOTA, cpu_seconds=CPU, cpu_window=WINDOW, waiting_intents=4
+)
 
 
 class AtOnce:
@@ -224,25 +231,44 @@ def _only(value: Any, due: Any) -> Any:
     return value
 
 
+class StandIn:
+    """Works actions out as the daemon does, but that code comes to what its text says, in virtual time."""
+
+    def __init__(self, state: Path) -> None:
+        self._work = acting_with_code(lambda: RULES, Executor, state)
+        self._action = ""
+        self.ran: dict[str, Ran] = {}
+        """What became of the code of each action the last time that it ran, with its CPU time of all times."""
+
+    def act(self, asked: ActedWithCode) -> Worked:
+        """Work an action out."""
+        self._action = asked.event.key
+        with patch("runward.daemon.sandbox.workers.execute", self._execute):
+            return self._work(asked)
+
+    def _execute(self, job: Job, executor: Executor, cpu: CpuTime, deadline: float) -> Execution:
+        what, seconds = job.code.split()
+        assert cpu.most is not None
+        used = min(float(seconds), cpu.most)
+        cpu.ended += used
+        code = "rate_limited" if used < float(seconds) else {"fail": "runtime_error"}.get(what)
+        before = self.ran.get(self._action, Ran(None, 0.0))
+        self.ran[self._action] = Ran(code, before.cpu + used)
+        return Execution(code, "done" if code is None else None, code, began=True, cpu_s=used)
+
+
 async def play(rounds: list[Round]) -> Counter[str | None]:
     """Play a history against the rules; what became of its actions: error codes, and None for success."""
-    ran: dict[str, Ran] = {}
-
-    def execute(asked: ExecutionOf) -> Executed:
-        what, seconds = asked.code.split()
-        assert asked.cpu_s is not None
-        cpu = min(float(seconds), asked.cpu_s)
-        code = "rate_limited" if cpu < float(seconds) else {"fail": "runtime_error"}.get(what)
-        ran[asked.action] = Ran(code, cpu)
-        return Executed(code, "done" if code is None else None, code, cpu, "a stand-in")
-
     with (
         TemporaryDirectory(dir=IN_MEMORY) as directory,
-        patch("runward.daemon.worker.executions.threading", SimpleNamespace(Thread=AtOnce)),
+        patch("runward.daemon.worker.actions_with_code.threading", SimpleNamespace(Thread=AtOnce)),
     ):
         base = Path(directory)
-        async with daemon(base, StillClock(), ToldProcesses(), exchange=RULES, execute=execute) as running:
-            player = Player(base, running, ran)
+        code = StandIn(base / "state")
+        async with daemon(
+            base, StillClock(), ToldProcesses(), exchange=RULES, act_with_code=code.act
+        ) as running:
+            player = Player(base, running, code.ran)
             await player.begin()
             for one in rounds:
                 await player.play(one)

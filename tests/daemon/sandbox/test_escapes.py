@@ -19,7 +19,7 @@ from runward.daemon.sandbox import workers
 from runward.daemon.sandbox.bubblewrap import NOBODY
 from runward.daemon.sandbox.execution import Execution
 from runward.daemon.sandbox.interpreter import interpreter
-from runward.daemon.sandbox.workers import NoSandbox, Worker, execute
+from runward.daemon.sandbox.workers import Job, NoSandbox, Worker, execute
 
 BOUNDED = Executor(timeout=0.5)
 SECRET = "the machine's secret"
@@ -98,7 +98,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def attempt_it(attempt: Attempt, told: JsonValue) -> Execution:
-    return execute(attempt.source, [told], BOUNDED, answer=(lambda _: 7) if attempt.may_ask else None)
+    return execute(Job(attempt.source, [told], answer=(lambda _: 7) if attempt.may_ask else None), BOUNDED)
 
 
 def as_expected(attempt: Attempt, execution: Execution) -> bool:
@@ -114,7 +114,7 @@ def test_code_that(attempt: Attempt, machine: Machine) -> None:
     assert execution.wall_ms < 1000 * (BOUNDED.timeout + 1)
     assert len(str(execution.error)) < 5000
     machine.is_untouched()
-    assert execute("def run(a): return a + 1", [1], BOUNDED).result == 2
+    assert execute(Job("def run(a): return a + 1", [1]), BOUNDED).result == 2
 
 
 def test_each_attempt_is_there_once() -> None:

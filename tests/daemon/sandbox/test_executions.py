@@ -10,7 +10,7 @@ from tests.daemon.sandbox.test_escapes import children
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox.execution import execution_to_json
-from runward.daemon.sandbox.workers import MOST_CODE, NoSandbox, Worker, execute
+from runward.daemon.sandbox.workers import MOST_CODE, Job, NoSandbox, Worker, execute
 
 USUAL = Executor()
 
@@ -46,7 +46,7 @@ def sandbox() -> None:
 def test_code_gives_what_json_can_hold_or_its_text(
     sandbox: None, source: str, arguments: list[JsonValue], result: JsonValue
 ) -> None:
-    execution = execute(source, arguments, USUAL)
+    execution = execute(Job(source, arguments), USUAL)
     assert (execution.code, execution.result, execution.error) == (None, result, None)
     said = execution_to_json(execution)
     assert list(said) == ["success", "result", "error", "execution_time_ms", "resources_consumed"]
@@ -72,7 +72,7 @@ def test_code_gives_what_json_can_hold_or_its_text(
 def test_what_ran_and_failed_has_its_code_its_place_and_its_measures(
     sandbox: None, source: str, code: str, error: str
 ) -> None:
-    execution = execute(source, [], USUAL)
+    execution = execute(Job(source, []), USUAL)
     assert (execution.code, execution.error, execution.result) == (code, error, None)
     assert "resources_consumed" in execution_to_json(execution)
 
@@ -88,7 +88,7 @@ def test_what_ran_and_failed_has_its_code_its_place_and_its_measures(
     ],
 )
 def test_what_never_ran_has_no_measures(sandbox: None, source: str, error: str) -> None:
-    assert execution_to_json(execute(source, [], USUAL)) == {
+    assert execution_to_json(execute(Job(source, []), USUAL)) == {
         "success": False,
         "result": None,
         "error": error,
@@ -98,12 +98,12 @@ def test_what_never_ran_has_no_measures(sandbox: None, source: str, error: str) 
 
 def test_what_the_code_claims_about_its_measures_counts_for_nothing(sandbox: None) -> None:
     forged = 'import os\ndef run():\n    os.write(1, b\'{"code": "invalid_argument", "error": ""}\\n\')'
-    assert "resources_consumed" in execution_to_json(execute(forged, [], USUAL))
+    assert "resources_consumed" in execution_to_json(execute(Job(forged, []), USUAL))
 
 
 def test_cpu_time_is_counted_for_code_that_never_answers(sandbox: None) -> None:
-    spins = execute("def run():\n    while True: pass", [], USUAL._replace(timeout=1.0))
-    sleeps = execute("import time\ndef run(): time.sleep(60)", [], USUAL._replace(timeout=0.3))
+    spins = execute(Job("def run():\n    while True: pass", []), USUAL._replace(timeout=1.0))
+    sleeps = execute(Job("import time\ndef run(): time.sleep(60)", []), USUAL._replace(timeout=0.3))
     assert (spins.code, sleeps.code) == ("timeout", "timeout")
     assert spins.cpu_s > 0.25  # a share of one core, on a busy machine
     assert sleeps.cpu_s < 0.1
@@ -111,26 +111,26 @@ def test_cpu_time_is_counted_for_code_that_never_answers(sandbox: None) -> None:
 
 def test_limits_are_those_of_the_settings(sandbox: None) -> None:
     small = Executor(memory=64 << 20, tmp=64 << 10, output=2000, preloaded_imports=("statistics",))
-    assert execute("def run(): return len(bytearray(60 << 20))", [], small).code == "killed"
-    assert execute("def run(): return len(bytearray(60 << 20))", [], USUAL).result == 60 << 20
-    assert execute("def run(): open('/tmp/x', 'wb', 0).write(bytes(65 << 10))", [], small)
-    assert execute("def run(): return 'x' * 3000", [], small).code == "output_limit"
-    assert execute("def run(): return statistics.mean([1, 3])", [], small).result == 2
-    assert execute("def run(): return math", [], small).code == "runtime_error"
+    assert execute(Job("def run(): return len(bytearray(60 << 20))", []), small).code == "killed"
+    assert execute(Job("def run(): return len(bytearray(60 << 20))", []), USUAL).result == 60 << 20
+    assert execute(Job("def run(): open('/tmp/x', 'wb', 0).write(bytes(65 << 10))", []), small)
+    assert execute(Job("def run(): return 'x' * 3000", []), small).code == "output_limit"
+    assert execute(Job("def run(): return statistics.mean([1, 3])", []), small).result == 2
+    assert execute(Job("def run(): return math", []), small).code == "runtime_error"
 
 
 def test_nothing_passes_from_one_execution_to_the_next(sandbox: None) -> None:
     leaves = "import sys, json\ndef run():\n    json.dumps = sys.left = 1\n    return open('/tmp/x', 'w').write('x')"
-    execute(leaves, [], USUAL)
+    execute(Job(leaves, []), USUAL)
     looks = (
         "import os, sys, json\ndef run(): return [hasattr(sys, 'left'), os.listdir('/tmp'), json.dumps([])]"
     )
-    assert execute(looks, [], USUAL).result == [False, [], "[]"]
+    assert execute(Job(looks, []), USUAL).result == [False, [], "[]"]
 
 
 def test_several_at_once_each_get_their_own_answer(sandbox: None) -> None:
     with ThreadPoolExecutor(8) as pool:
-        found = pool.map(lambda n: execute("def run(n): return n * n", [n], USUAL).result, range(24))
+        found = pool.map(lambda n: execute(Job("def run(n): return n * n", [n]), USUAL).result, range(24))
         assert list(found) == [n * n for n in range(24)]
 
 
@@ -145,7 +145,7 @@ def test_a_worker_that_is_killed_from_outside_is_an_answer(sandbox: None) -> Non
 
 def test_without_bubblewrap_code_is_refused_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    said = execution_to_json(execute("def run(): return 1", [], USUAL))
+    said = execution_to_json(execute(Job("def run(): return 1", []), USUAL))
     assert (said["success"], said["error_code"]) == (False, "not_configured")
     assert said["error"] == "no sandbox: bubblewrap isn't installed"
     assert said["fix"] == "install the package bubblewrap"
@@ -160,7 +160,7 @@ def test_where_namespaces_are_refused_code_is_refused_with_what_was_said(
     for each in fake.parents[: len(fake.parents) - 2]:
         each.chmod(0o755)  # root's worker starts it as nobody
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-    said = execute("def run(): return 1", [], USUAL)
+    said = execute(Job("def run(): return 1", []), USUAL)
     assert (said.code, said.error) == (
         "not_configured",
         "no sandbox: bwrap: No permissions to create new namespace",
@@ -170,7 +170,7 @@ def test_where_namespaces_are_refused_code_is_refused_with_what_was_said(
 
 
 def test_a_module_that_can_not_be_preloaded_is_named(sandbox: None) -> None:
-    said = execute("def run(): return 1", [], USUAL._replace(preloaded_imports=("pydantic",)))
+    said = execute(Job("def run(): return 1", []), USUAL._replace(preloaded_imports=("pydantic",)))
     assert said.code == "not_configured"
     assert said.error == "no sandbox: ModuleNotFoundError: No module named 'pydantic'"
     assert said.fix == "correct preloaded_imports in [exchange.executor]: modules of the standard library"

@@ -27,6 +27,7 @@ from runward.daemon.store.transaction import Row
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.worker.actions_with_code import ActionsWithCode, Work, no_sandbox
 from runward.daemon.worker.answering import (
     NO_CHAINS,
     Bundled,
@@ -39,7 +40,6 @@ from runward.daemon.worker.answering import (
     no_roots,
     no_rules,
 )
-from runward.daemon.worker.executions import Execute, no_sandbox
 from runward.daemon.worker.notices import NOBODY, Messenger
 from runward.daemon.world.clock import SystemRandomness
 from runward.daemon.world.files import RealFiles
@@ -248,7 +248,7 @@ async def daemon(
     bundled: Bundled = no_bundles,
     chains: Chains = NO_CHAINS,
     exchange: ExchangeRules = ExchangeRules(),  # noqa: B008 # it is a value
-    execute: Execute = no_sandbox,
+    act_with_code: Work = no_sandbox,
 ) -> AsyncIterator[Daemon]:
     """A daemon that has started, over `base/state`, `base/runs` and further roots; the first two are made if need be."""
     state, root = base / "state", base / "runs"
@@ -271,7 +271,7 @@ async def daemon(
         messenger=messenger,
         bundled=bundled,
         exchange=lambda: exchange,
-        execute=execute,
+        with_code=ActionsWithCode(act_with_code),
     )
     store = Store(wrap(await connect(state / "runward.db")))
     try:

@@ -1,15 +1,20 @@
 """An exchange in memory: it answers what the handlers ask and applies what they decide, and checks both."""
 
+import builtins
 import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Given, Question
+from runward.daemon.sandbox import worker
+from runward.handlers.asking import Asking, Given, Question
 from runward.handlers.effects import Deciding, Effects, Emit, Explain
-from runward.handlers.exchange import act, create, mint
+from runward.handlers.exchange import act, create, kernel_calls, mint
+from runward.handlers.exchange.accounts import Accounts, accounts_of
+from runward.handlers.exchange.acting_with_code import Acted, ActedWithCode, Running, TurnOf, Worked
 from runward.handlers.exchange.effects import KeepArtifact, KeepPrincipal, Post, RecordAction, UseCpu
 from runward.handlers.exchange.events import (
     ActionRequested,
@@ -23,17 +28,37 @@ from runward.handlers.exchange.facts import (
     BalanceOf,
     CpuUsedBy,
     ExchangeRulesNow,
-    Executed,
-    ExecutionOf,
     Existing,
     ExistingInExchange,
     Principal,
     PrincipalOf,
-    Running,
+    ResourcesOf,
     SharedArtifact,
     SharedArtifactOf,
     described,
 )
+from runward.handlers.exchange.running_code import CodeRun, Ran
+
+Ask = Callable[..., Any]
+"""Asks the exchange from within code: a call's name and its arguments."""
+
+
+def interpreted(asked: CodeRun, ask: Ask) -> Ran:
+    """Runs the code here, without a sandbox, with the names that it has there."""
+    kernel = worker._Kernel()
+    kernel.ask = ask  # type: ignore[method-assign] # there is no pipe
+    names: dict[str, Any] = {"__builtins__": vars(builtins)}
+    if asked.frame is None:
+        names["ledger"] = kernel.ledger()
+    else:
+        names |= {**kernel.names(list(asked.dependencies)), "caller_id": asked.frame.caller}
+    try:
+        exec(asked.code, names)  # the tests' own code
+        function = names[asked.function]
+        more = (names["ledger"],) if asked.frame is None and worker._takes_ledger(function) else ()
+        return Ran(None, function(*asked.args, *more), None)
+    except Exception as error:  # as the sandbox does
+        return Ran("runtime_error", None, f"{type(error).__name__}: {error}")
 
 
 @dataclass
@@ -47,10 +72,17 @@ class Exchange:
     actions: list[RecordAction] = field(default_factory=list)
     number: int = 0
     cpu: list[tuple[str, float, float]] = field(default_factory=list)
-    asked: list[ExecutionOf] = field(default_factory=list)
-    execute: Callable[[ExecutionOf], Running | Executed] = lambda asked: Executed(
-        None, 1, None, 0.5, "a sandbox"
-    )
+    asked: list[CodeRun] = field(default_factory=list)
+    run: Callable[[CodeRun, Ask], Ran] = interpreted
+    cpu_s: float = 0.5
+    """What each piece of code uses."""
+    is_running: bool = False
+    """Whether code has not ended yet."""
+    meanwhile: list[Callable[[], object]] = field(default_factory=list)
+    """What others do while code runs, once each."""
+    times: int = 0
+    """How often actions were worked out beside the worker."""
+    _worked: dict[str, tuple[int, float, Worked]] = field(default_factory=dict)
 
     def create(self, name: str, scrip: int = 0, **further: object) -> None:
         """A person creates a principal. Raises `AssertionError` if it is refused."""
@@ -73,7 +105,7 @@ class Exchange:
     def say(self, who: str, text: str) -> dict[str, JsonValue]:
         """Someone acts with this text as intent; returns the result."""
         event = ActionRequested(f"r{self._next()}", 1.0, who, text, said_by="ann")
-        self._apply(act.act_for_person(event, self._given()))
+        self._apply(act.decide(event, self._given()))
         return self._last()
 
     def line(
@@ -82,7 +114,7 @@ class Exchange:
         """A run of this agent writes a line; returns the result."""
         number = self._next()
         event = IntentMade("native:runs/one", 1, number, 1.0, agent, text, complaint, owner)
-        self._apply(act.act_in_run(event, self._given()))
+        self._apply(act.decide(event, self._given()))
         return self._last()
 
     def scrip(self, who: str) -> int:
@@ -124,9 +156,12 @@ class Exchange:
                 return self.rules
             case CpuUsedBy(principal=name):
                 return tuple((at, used) for who, at, used in self.cpu if who == name)
-            case ExecutionOf():
-                self.asked.append(question)
-                return self.execute(question)
+            case ActedWithCode():
+                return self._with_code(question)
+            case TurnOf():
+                return True
+            case ResourcesOf(account=account):
+                return tuple(sorted(kind for owner, kind in self.balances if owner == account))
             case ExistingInExchange():
                 bare = [described(each) for _, each in sorted(self.artifacts.items())]
                 scrip = {
@@ -135,6 +170,47 @@ class Exchange:
                 return Existing(tuple(bare), tuple(sorted(self.principals)), scrip)
             case _:
                 raise AssertionError(question)
+
+    def _with_code(self, asked: ActedWithCode) -> Running | Acted:
+        if self.is_running:
+            return Running(2.0)
+        number, cpu_s, worked = self._worked.get(asked.event.key, (0, 0.0, None))
+        if worked is None or number == asked.after:
+            number, worked = number + 1, self._work(asked)
+            cpu_s += worked.cpu_s
+            self._worked[asked.event.key] = number, cpu_s, worked
+            if self.meanwhile:
+                self.meanwhile.pop(0)()
+        return Acted(number, cpu_s, worked)
+
+    def _work(self, asked: ActedWithCode) -> Worked:
+        self.times += 1
+        accounts = accounts_of(asked.event.key, asked.given)
+        accounts.runs_code = True
+        before = len(self.asked)
+        decided = self._driven(act.worked_out(accounts, asked.event), accounts)
+        ran = len(self.asked) - before
+        return Worked(decided, tuple(accounts.effects), accounts.read, ran * self.cpu_s, "a sandbox")
+
+    def _driven(self, asking: Asking[Any], accounts: Accounts) -> Any:
+        """What it returns; code runs here and now."""
+        answer: object = None
+        try:
+            while True:
+                question = asking.send(answer)
+                answer = (
+                    self._ran(question, accounts) if isinstance(question, CodeRun) else self._answer(question)
+                )
+        except StopIteration as stopped:
+            return stopped.value
+
+    def _ran(self, asked: CodeRun, accounts: Accounts) -> Ran:
+        self.asked.append(asked)
+
+        def ask(name: str, *args: JsonValue) -> Any:
+            return self._driven(kernel_calls.answered(accounts, asked.frame, name, args), accounts)
+
+        return self.run(asked, ask)
 
     def _take(self, effect: object) -> None:
         match effect:

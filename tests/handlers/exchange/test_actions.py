@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.handlers.exchange.played import Exchange
+from tests.handlers.exchange.played import Ask, Exchange
 
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import NotYet
 from runward.handlers.exchange.action_result import CODES
-from runward.handlers.exchange.facts import Executed, ExecutionOf, Running
+from runward.handlers.exchange.running_code import CodeRun, Ran
 
 CODE = "def run(*args):\n    return 1\n"
 
@@ -156,21 +156,21 @@ def service(exchange: Exchange, **further: Any) -> None:
     write(exchange, "service", executable=True, code=CODE, price=4, **further)
 
 
-def ran(code: str | None, cpu_s: float = 0.5) -> Callable[[ExecutionOf], Executed]:
-    return lambda asked: Executed(code, 7, None if code is None else "because", cpu_s, "a sandbox")
+def ran(code: str | None) -> Callable[[CodeRun, Ask], Ran]:
+    return lambda asked, ask: Ran(code, 7, None if code is None else "because")
 
 
 def test_code_is_paid_for_when_it_succeeded_and_its_cpu_time_is_charged_in_any_case(
     exchange: Exchange,
 ) -> None:
     service(exchange)
-    exchange.execute = ran(None)
+    exchange.run = ran(None)
     result = exchange.act("reader", "invoke_artifact", "service", method="run", args=[1, "b"])
     assert result["data"] == {"result": 7, "price_paid": 4, "owner": "writer"}
     assert (result["resources_consumed"], result["charged_to"]) == ({"cpu_seconds": 0.5}, "reader")
     assert (exchange.scrip("reader"), exchange.scrip("writer")) == (6, 104)
-    assert (exchange.asked[-1].args, exchange.asked[-1].caller) == ('[1,"b"]', "reader")
-    exchange.execute = ran("runtime_error")
+    assert (exchange.asked[-1].args, exchange.asked[-1].frame.caller) == ((1, "b"), "reader")  # type: ignore[union-attr]
+    exchange.run = ran("runtime_error")
     failed = exchange.act("reader", "invoke_artifact", "service", method="run")
     assert (code(failed), failed["message"]) == ("runtime_error", "because")
     assert (failed["resources_consumed"], failed["charged_to"]) == ({"cpu_seconds": 0.5}, "reader")
@@ -182,7 +182,7 @@ def test_code_is_not_run_for_who_could_not_pay_and_an_action_waits_for_what_runs
     exchange.create("poor", 3)
     assert code(exchange.act("poor", "invoke_artifact", "service", method="run")) == "insufficient_funds"
     assert exchange.asked == []
-    exchange.execute = lambda asked: Running(2.0)
+    exchange.is_running = True
     with pytest.raises(NotYet) as waiting:
         exchange.act("reader", "invoke_artifact", "service", method="run")
     assert waiting.value.until == pytest.approx(1000.0 + exchange.number + 0.5)
@@ -192,7 +192,7 @@ def test_code_is_not_run_for_who_could_not_pay_and_an_action_waits_for_what_runs
 def test_a_principal_runs_code_only_within_its_window(exchange: Exchange) -> None:
     service(exchange, policy={"invoke_price": 0})
     exchange.create("busy", cpu_seconds=1.0)
-    exchange.execute = ran(None, 0.7)
+    exchange.run, exchange.cpu_s = ran(None), 0.7
     assert exchange.act("busy", "invoke_artifact", "service", method="run")["success"]
     assert exchange.asked[-1].cpu_s == 1.0
     assert exchange.act("busy", "invoke_artifact", "service", method="run")["success"]
@@ -204,7 +204,7 @@ def test_a_principal_runs_code_only_within_its_window(exchange: Exchange) -> Non
     assert details["available_in_s"] == pytest.approx(58.0)
     exchange.number += 60
     assert exchange.act("busy", "invoke_artifact", "service", method="run")["success"]
-    exchange.execute = ran("rate_limited", 0.4)
+    exchange.run, exchange.cpu_s = ran("rate_limited"), 0.4
     assert code(exchange.act("busy", "invoke_artifact", "service", method="run")) == "rate_limited"
     exchange.create("unlimited", is_cpu_unlimited=True)
     exchange.act("unlimited", "invoke_artifact", "service", method="run")
@@ -213,6 +213,7 @@ def test_a_principal_runs_code_only_within_its_window(exchange: Exchange) -> Non
 
 def test_a_method_is_called_only_if_the_interface_lists_it(exchange: Exchange) -> None:
     service(exchange, interface={"methods": [{"name": "add"}, "mul", 7]})
+    exchange.run = ran(None)
     for method, why in {"run": None, "add": None, "mul": None, "sub": "not_found"}.items():
         result = exchange.act("writer", "invoke_artifact", "service", method=method)
         assert code(result) == why, method

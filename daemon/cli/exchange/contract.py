@@ -1,0 +1,117 @@
+"""`runward exchange contract`: what a contract says of an action, without the action."""
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exchange.given import json_of, text_of
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import own_settings, settings_in_force
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.terminal.output import fail, print_json, safe, to_stderr
+from runward.daemon.host.acting_with_code import RunningCode, over_the_store
+from runward.handlers.asking import Asking
+from runward.handlers.exchange.accounts import Accounts
+from runward.handlers.exchange.contracts import (
+    ACTIONS,
+    CONTRACT,
+    GENESIS_CONTRACTS,
+    Verdict,
+    context_of,
+    evaluated,
+    run_contract,
+)
+from runward.handlers.exchange.facts import SharedArtifact
+from runward.handlers.exchange.genesis import genesis_artifact
+
+
+@click.group(cls=Group)
+def contract() -> None:
+    """Contracts that decide who may use an artifact. What a run must deliver is `runward contract`.
+
+    \b
+    Example:
+      runward exchange contract check freeware --caller ann --action read --target counter
+    """
+
+
+@contract.command()
+@click.argument("contract_or_file", metavar="ID|FILE", shell_complete=completing.shared_artifacts)
+@click.option(
+    "--caller", required=True, metavar="P", shell_complete=completing.principals, help="Who would act."
+)
+@click.option("--action", required=True, type=click.Choice(ACTIONS), help="What would be done.")
+@click.option(
+    "--target",
+    required=True,
+    metavar="ID",
+    shell_complete=completing.shared_artifacts,
+    help="With which artifact.",
+)
+@click.option("--context", "told", metavar="JSON", help="An object in place of what the target would give.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def check(
+    context: click.Context,
+    contract_or_file: str,
+    caller: str,
+    action: str,
+    target: str,
+    told: str | None,
+    as_json: bool,
+) -> None:
+    """What a contract says of an action: an artifact, a genesis contract, or a file with code. It changes nothing.
+
+    Exit code 0: it allows the action. 1: it doesn't.
+
+    \b
+    Example:
+      runward exchange contract check gate.py --caller ann --action read --target counter --context '{"now": 0}'
+      runward exchange contract check private --caller ann --action write --target counter
+    """
+    given = None if told is None else json_of(told, "the context")
+    if given is not None and not isinstance(given, dict):
+        fail("the context must be a JSON object", WRONG_USAGE)
+    settings = settings_in_force(context)
+    own = own_settings(context)
+    with over_the_store(own.exchange, own.executor, Path(settings.state_dir)) as code:
+        accounts = Accounts("check", time.time(), "check")
+        asking = _asked(accounts, contract_or_file, caller, action, target, given)
+        verdict = code.drive(accounts, asking)
+        _warn(code)
+    if as_json:
+        print_json({"allowed": verdict.allowed, "reason": verdict.reason, "cost": verdict.cost})
+    else:
+        cost = f" (cost: {verdict.cost})" if verdict.cost else ""
+        click.echo(f"{'allowed' if verdict.allowed else 'not allowed'}: {safe(verdict.reason)}{cost}")
+    sys.exit(GOOD if verdict.allowed else NOT_SO)
+
+
+def _asked(
+    accounts: Accounts,
+    contract_or_file: str,
+    caller: str,
+    action: str,
+    target: str,
+    given: dict[str, JsonValue] | None,
+) -> Asking[Verdict]:
+    found = genesis_artifact(target) or (yield from accounts.artifact(target))
+    if found is None and given is None:
+        fail(f"there is no artifact {target!r}: add --context to check without it", NOT_FOUND)
+    artifact = found or SharedArtifact(target, "generic", "", "", accounts.at, accounts.at)
+    name = f"{CONTRACT}{contract_or_file}" if contract_or_file in GENESIS_CONTRACTS else contract_or_file
+    if name.startswith(CONTRACT) or (yield from accounts.artifact(name)) is not None:
+        return (yield from evaluated(accounts, name, caller, action, artifact, None, given))
+    if not Path(name).is_file():
+        fail(f"there is no contract and no file {contract_or_file!r}", NOT_FOUND)
+    known = context_of(accounts, artifact, None) if given is None else given
+    return (yield from run_contract(accounts, name, text_of(name), caller, action, target, known))
+
+
+def _warn(code: RunningCode) -> None:
+    if code.fix is not None:
+        to_stderr(f"runward: this machine has no sandbox, so no contract can be evaluated; {code.fix}")

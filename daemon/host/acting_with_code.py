@@ -1,0 +1,159 @@
+"""An action for which code must run: worked out in a thread, over the store as it was, with a sandbox for each piece."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from runward.config.exchange import ExchangeRules
+from runward.config.executor import Executor
+from runward.config.json_value import JsonValue
+from runward.daemon.store import reading, reading_exchange
+from runward.daemon.worker.actions_with_code import Work, failed
+from runward.handlers.asking import Asking, Question
+from runward.handlers.exchange import kernel_calls
+from runward.handlers.exchange.accounts import Accounts, accounts_of
+from runward.handlers.exchange.act import worked_out
+from runward.handlers.exchange.acting_with_code import ActedWithCode, Worked
+from runward.handlers.exchange.facts import (
+    BalanceOf,
+    CpuUsedBy,
+    ExchangeRulesNow,
+    ExistingInExchange,
+    PrincipalOf,
+    ResourcesOf,
+    SharedArtifactOf,
+)
+from runward.handlers.exchange.running_code import CodeRun, Ran
+
+if TYPE_CHECKING:
+    from runward.daemon.sandbox.calls import Call
+    from runward.daemon.sandbox.cpu import CpuTime
+
+T = TypeVar("T")
+
+CONTRACT_S: Final = 2.0
+"""Seconds that a contract may take in all: one for its definition, and one for its call."""
+
+CONTRACT_IMPORTS: Final = ("math", "json", "random", "datetime", "time")
+
+
+def acting_with_code(
+    rules: Callable[[], ExchangeRules], executor: Callable[[], Executor], state: Path
+) -> Work:
+    """Works out actions by the settings in force, over the store in `state`. Blocks."""
+
+    def act(asked: ActedWithCode) -> Worked:
+        with over_the_store(rules(), executor(), state) as code:
+            accounts = accounts_of(asked.event.key, asked.given)
+            code.used = asked.used
+            try:
+                decided = code.drive(accounts, worked_out(accounts, asked.event))
+            except Exception as error:  # noqa: BLE001 - a mistake of ours is this action's result, and its CPU time counts
+                return failed(
+                    "internal_error", f"{type(error).__name__}: {error}", code.cpu.used, code.sandbox
+                )
+            return Worked(
+                decided, tuple(accounts.effects), accounts.read, round(code.cpu.used, 6), code.sandbox
+            )
+
+    return act
+
+
+@contextmanager
+def over_the_store(rules: ExchangeRules, executor: Executor, state: Path) -> "Iterator[RunningCode]":
+    """Runs code over the store in `state` as it is now."""
+    from runward.daemon.sandbox.cpu import CpuTime  # few daemons run code
+
+    with closing(reading.open_to_read(str(state / reading.STORE))) as connection:
+        connection.execute("begin")  # all that is read is of one moment
+        yield RunningCode(connection, rules, executor, CpuTime(), time.monotonic() + executor.timeout)
+
+
+@dataclass(slots=True)
+class RunningCode:
+    """The code of one action: all its pieces together have one deadline (monotonic seconds) and one CPU time."""
+
+    connection: sqlite3.Connection
+    rules: ExchangeRules
+    executor: Executor
+    cpu: "CpuTime"
+    deadline: float
+    used: tuple[tuple[float, float], ...] = ()
+    """The CPU time that the payer used before; what is decided beside this action is in it, and not yet in the store."""
+    sandbox: str | None = None
+    fix: str | None = None
+    _accounts: Accounts | None = field(default=None)
+
+    def drive(self, accounts: Accounts, asking: Asking[T]) -> T:
+        """What it returns when all that it asks is answered."""
+        accounts.runs_code = True
+        self._accounts = accounts
+        return self._drive(asking)
+
+    def _drive(self, asking: Asking[T]) -> T:
+        answer: Any = None
+        try:
+            while True:
+                answer = self._answer(asking.send(answer))
+        except StopIteration as ended:
+            value: T = ended.value
+            return value
+
+    def _answer(self, question: Question[Any]) -> Any:  # noqa: ANN401 # the question has its type
+        match question:
+            case SharedArtifactOf(id=name):
+                return reading_exchange.shared_artifact(self.connection, name)
+            case PrincipalOf(id=name):
+                return reading_exchange.principal(self.connection, name)
+            case BalanceOf(account=account, resource=resource):
+                return reading_exchange.units(self.connection, account, resource)
+            case ResourcesOf(account=account):
+                return reading_exchange.resources(self.connection, account)
+            case ExistingInExchange():
+                return reading_exchange.existing(self.connection)
+            case CpuUsedBy():
+                return self.used
+            case ExchangeRulesNow():
+                return self.rules
+            case CodeRun():
+                return self._run(question)
+            case _:
+                raise TypeError(f"nobody answers {question} where code runs")
+
+    def _run(self, asked: CodeRun) -> Ran:
+        from runward.daemon.sandbox import workers
+
+        self.cpu.most = asked.cpu_s
+        executor, deadline = self.executor, self.deadline
+        if asked.frame is None:
+            executor = executor._replace(preloaded_imports=CONTRACT_IMPORTS)
+            deadline = min(deadline, time.monotonic() + CONTRACT_S)
+        names: dict[str, JsonValue] = {} if asked.frame is None else {"caller_id": asked.frame.caller}
+        job = workers.Job(
+            asked.code,
+            asked.args,
+            asked.function,
+            names,
+            lambda call: self._call(asked, call),
+            asked.dependencies,
+            asked.frame is None,
+        )
+        ended = workers.execute(job, executor, self.cpu, deadline)
+        self.sandbox = ended.sandbox or self.sandbox
+        self.fix = ended.fix
+        why = ended.error if ended.fix is None else f"{ended.error}; {ended.fix}"
+        return Ran(ended.code, ended.result, why)
+
+    def _call(self, asked: CodeRun, call: "Call") -> JsonValue:
+        """What running code asked for. Raises `EndExecution`."""
+        from runward.daemon.sandbox.calls import EndExecution
+
+        assert self._accounts is not None, "code runs for an action"
+        try:
+            return self._drive(kernel_calls.answered(self._accounts, asked.frame, call.name, call.args))
+        except kernel_calls.UnknownCall:
+            raise EndExecution("runtime_error", f"code of this kind can't ask {call.name}") from None

@@ -1,0 +1,35 @@
+"""The CPU time of code and of all code that it has run for itself, as the kernel counts it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class CpuTime:
+    """What workers used together (seconds), and the most that they may use; None for no limit.
+
+    Those that wait for the answer to a call stand still, so only one of them uses any at a time.
+    """
+
+    most: float | None = None
+    ended: float = 0.0
+    _alive: list[Callable[[], float]] = field(default_factory=list)
+
+    @property
+    def used(self) -> float:
+        """The seconds so far."""
+        return self.ended + sum(so_far() for so_far in self._alive)
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether nothing is left."""
+        return self.most is not None and self.used >= self.most
+
+    def begin(self, so_far: Callable[[], float]) -> None:
+        """A worker begins its job; `so_far` tells what it has used."""
+        self._alive.append(so_far)
+
+    def end(self, so_far: Callable[[], float], seconds: float) -> None:
+        """This worker has ended, with all that it used."""
+        self._alive.remove(so_far)
+        self.ended += seconds

@@ -1,0 +1,127 @@
+"""Contracts: who may do what with an artifact, as code or a genesis contract decides."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.handlers.asking import Asking
+from runward.handlers.exchange.accounts import Accounts
+from runward.handlers.exchange.facts import GENESIS, SharedArtifact
+from runward.handlers.exchange.running_code import CodeRun, Frame
+
+CONTRACT: Final = f"{GENESIS}contract_"
+"""How the ids of the genesis contracts begin."""
+
+FUNCTION: Final = "check_permission"
+ACTIONS: Final = ("read", "write", "execute", "invoke", "delete", "transfer")
+
+_USES: Final = frozenset({"read", "execute", "invoke"})
+_EVERYONE, _OWNER, _ITSELF = "everyone", "the owner", "the artifact itself"
+
+GENESIS_CONTRACTS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "freeware": {each: (_EVERYONE,) if each in _USES else (_OWNER,) for each in ACTIONS},
+    "self_owned": dict.fromkeys(ACTIONS, (_OWNER, _ITSELF)),
+    "private": dict.fromkeys(ACTIONS, (_OWNER,)),
+    "public": dict.fromkeys(ACTIONS, (_EVERYONE,)),
+}
+"""Whom the genesis contracts allow each action (the table "Genesis contracts" of the exchange's page)."""
+
+CONTRACTS: Final = tuple(f"{CONTRACT}{name}" for name in GENESIS_CONTRACTS)
+
+_LONGEST_REASON: Final = 1000
+_MOST_COST: Final = 1 << 53
+
+
+class Verdict(NamedTuple):
+    """What a contract decided. `cost` is scrip for the owner. `is_sound` is false where it could not be evaluated."""
+
+    allowed: bool
+    reason: str
+    cost: int = 0
+    is_sound: bool = True
+
+
+def evaluated(
+    accounts: Accounts,
+    contract: str,
+    caller: str,
+    action: str,
+    target: SharedArtifact,
+    frame: Frame | None,
+    context: Mapping[str, JsonValue] | None = None,
+) -> Asking[Verdict]:
+    """What a contract says of an action. `context` replaces what the target would give. In doubt it denies."""
+    if contract.startswith(CONTRACT):
+        return _of_genesis(contract, caller, action, target)
+    found = yield from accounts.artifact(contract)
+    if found is None or found.deleted_at is not None:
+        return Verdict(False, f"there is no contract {contract}", is_sound=False)
+    if not found.executable:
+        return Verdict(False, f"the contract {contract} is not executable", is_sound=False)
+    known = context_of(accounts, target, frame) if context is None else context
+    return (yield from run_contract(accounts, contract, found.code, caller, action, target.id, known))
+
+
+def run_contract(
+    accounts: Accounts,
+    contract: str,
+    code: str,
+    caller: str,
+    action: str,
+    target: str,
+    context: Mapping[str, JsonValue],
+) -> Asking[Verdict]:
+    """What this code says of an action."""
+    left = yield from accounts.cpu_left()
+    ran = yield from accounts.run(
+        CodeRun(contract, code, FUNCTION, (caller, action, target, dict(context)), left)
+    )
+    if ran.code is not None:
+        return Verdict(False, f"the contract {contract} failed: {ran.error}", is_sound=False)
+    return read_verdict(ran.result)
+
+
+def context_of(accounts: Accounts, target: SharedArtifact, frame: Frame | None) -> dict[str, JsonValue]:
+    """What a contract is told of its target. There are no ticks: `now` (Unix seconds) replaces them."""
+    return {
+        "owner": target.owner_id,
+        "artifact_type": target.type,
+        "artifact_id": target.id,
+        "now": accounts.at,
+        "depth": 0 if frame is None else frame.depth + 1,
+        "invoker": None if frame is None else frame.artifact,
+    }
+
+
+def read_verdict(said: JsonValue) -> Verdict:
+    """What a contract returned. What is not an object with a boolean `allowed` denies."""
+    if not isinstance(said, dict) or not isinstance(said.get("allowed"), bool):
+        return Verdict(False, "the contract returned no object with a boolean allowed", is_sound=False)
+    reason = said.get("reason", "No reason provided")
+    return Verdict(bool(said["allowed"]), str(reason)[:_LONGEST_REASON], _cost(said.get("cost")))
+
+
+def _cost(said: JsonValue) -> int:
+    """A whole number of 0 or more; text and fractions are truncated, and nonsense is 0."""
+    if isinstance(said, bool) or not isinstance(said, str | int | float):
+        return 0
+    try:
+        cost = int(float(said)) if isinstance(said, str) else int(said)
+    except (ValueError, OverflowError):
+        return 0
+    return cost if 0 < cost < _MOST_COST else 0
+
+
+def _of_genesis(contract: str, caller: str, action: str, target: SharedArtifact) -> Verdict:
+    rules = GENESIS_CONTRACTS.get(contract.removeprefix(CONTRACT))
+    if rules is None:
+        return Verdict(False, f"there is no contract {contract}", is_sound=False)
+    allowed = rules.get(action, ())
+    who = {
+        _EVERYONE,
+        *((_OWNER,) if caller == target.owner_id else ()),
+        *((_ITSELF,) if caller == target.id else ()),
+    }
+    if who & set(allowed):
+        return Verdict(True, f"{contract} allows {action} to {' and '.join(allowed)}")
+    return Verdict(False, f"{contract} allows {action} only to {' and '.join(allowed) or 'nobody'}")

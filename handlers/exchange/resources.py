@@ -1,0 +1,73 @@
+"""Resources beside scrip. CPU time and disk space are what a principal is allocated; all others are balances."""
+
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.handlers.asking import Asking
+from runward.handlers.exchange.accounts import Accounts
+from runward.handlers.exchange.action_result import Refused
+from runward.handlers.exchange.facts import MILLIONTHS, SCRIP, Principal
+
+CPU: Final = "cpu_seconds"
+DISK: Final = "disk_bytes"
+ALLOCATED: Final = (CPU, DISK)
+
+
+def amount(accounts: Accounts, account: str, name: str) -> Asking[float | None]:
+    """How much of a resource somebody has, in its units; None for no limit."""
+    if name not in ALLOCATED:
+        held = yield from accounts.balance(account, name)
+        return held if name == SCRIP else held / MILLIONTHS
+    principal = yield from accounts.principal(account)
+    return 0 if principal is None else _allocated(principal, name)
+
+
+def all_of(accounts: Accounts, account: str) -> Asking[dict[str, float | None]]:
+    """All resources of somebody, scrip aside, by their names."""
+    names = yield from accounts.resources(account)
+    principal = yield from accounts.principal(account)
+    found: dict[str, float | None] = {}
+    for name in (*names, *(() if principal is None else ALLOCATED)):
+        found[name] = yield from amount(accounts, account, name)
+    return found
+
+
+def transfer(accounts: Accounts, giver: str, taker: str, name: str, said: JsonValue) -> Asking[None]:
+    """Give an amount of a resource that is not scrip. Raises `Refused`."""
+    if isinstance(said, bool) or not isinstance(said, int | float) or not 0 < said < MILLIONTHS**2:
+        raise Refused("invalid_argument", "the amount must be a number above 0")
+    if (yield from accounts.principal(taker)) is None:
+        raise Refused("not_found", f"there is no principal {taker}")
+    if name in ALLOCATED:
+        yield from _transfer_allocation(accounts, giver, taker, name, said)
+        return
+    yield from accounts.pay(giver, taker, max(1, round(said * MILLIONTHS)), f"paid by {giver}", name)
+
+
+def _transfer_allocation(accounts: Accounts, giver: str, taker: str, name: str, said: float) -> Asking[None]:
+    gives = yield from accounts.principal(giver)
+    takes = yield from accounts.principal(taker)
+    if gives is None or takes is None or giver == taker:
+        raise Refused("not_found", f"{name} is given from one principal to another")
+    has = _allocated(gives, name)
+    if has is None or _allocated(takes, name) is None:
+        raise Refused("invalid_argument", f"who has no limit of {name} can't give or take it")
+    if has < said:
+        raise Refused("quota_exceeded", f"{giver} has {has:g} {name} to give, and not {said:g}")
+    if name == DISK and said != int(said):
+        raise Refused("invalid_argument", f"{name} are whole numbers")
+    accounts.keep_principal(_with_more(gives, name, -said))
+    accounts.keep_principal(_with_more(takes, name, said))
+
+
+def _allocated(principal: Principal, name: str) -> float | None:
+    """What can be given away: the CPU time in each window, the disk space that is not used."""
+    return principal.cpu_seconds if name == CPU else principal.disk_quota - principal.disk_used
+
+
+def _with_more(principal: Principal, name: str, more: float) -> Principal:
+    changed = principal._replace(version=principal.version + 1)
+    if name == DISK:
+        return changed._replace(disk_quota=principal.disk_quota + int(more))
+    assert principal.cpu_seconds is not None, "one without a limit neither gives nor takes"
+    return changed._replace(cpu_seconds=round(principal.cpu_seconds + more, 6))

@@ -1,0 +1,47 @@
+"""Code that runs: on whose behalf, and what it came to."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.handlers.asking import Question
+
+
+class Frame(NamedTuple):
+    """An invocation whose code runs. The intent's own has depth 0.
+
+    `caller` is the principal of the intent, who pays for everything below. `is_lent` is whether the code may take and write
+    what is the caller's. If not, it reads and invokes only what all `owners` of such code above it may, too.
+    """
+
+    artifact: str
+    caller: str
+    depth: int
+    is_lent: bool
+    owners: tuple[str, ...]
+    delegates: bool
+
+
+class Ran(NamedTuple):
+    """What code came to. `code` is None where it succeeded, else the code of the error."""
+
+    code: str | None
+    result: JsonValue
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRun(Question[Ran]):
+    """Question: what this code comes to. Answer: `Ran`. It is only asked where code runs, beside the worker.
+
+    `cpu_s` are the seconds of CPU time that everything below the action may use, None for no limit. A contract's code has
+    no `frame`: it acts for nobody.
+    """
+
+    artifact: str
+    code: str
+    function: str
+    args: tuple[JsonValue, ...]
+    cpu_s: float | None
+    dependencies: tuple[str, ...] = ()
+    frame: Frame | None = None

@@ -1,0 +1,306 @@
+"""Code that invokes, pays, reads and writes: who pays, what is rolled back, and on whose behalf it acts."""
+
+from collections.abc import Callable
+
+import pytest
+from tests.handlers.exchange.played import Exchange
+
+from runward.config.exchange import ExchangeRules
+from runward.config.json_value import JsonValue
+
+
+@pytest.fixture
+def exchange() -> Exchange:
+    """A caller with 100 scrip, and two who write code."""
+    exchange = Exchange()
+    for name, scrip in {"caller": 100, "author": 0, "other": 0}.items():
+        exchange.create(name, scrip)
+    return exchange
+
+
+def offer(exchange: Exchange, name: str, code: str, owner: str = "author", **further: JsonValue) -> None:
+    result = exchange.act(
+        owner, "write_artifact", name, executable=True, code=code, **{"price": 0, **further}
+    )
+    assert result["success"], result
+
+
+def call(
+    exchange: Exchange, name: str, *args: JsonValue, who: str = "caller", **further: JsonValue
+) -> JsonValue:
+    """What an invocation that succeeds returns."""
+    result = exchange.act(who, "invoke_artifact", name, method="run", args=list(args), **further)
+    assert result["success"], result
+    assert isinstance(result["data"], dict)
+    return result["data"]["result"]
+
+
+def failing(exchange: Exchange, name: str, **further: JsonValue) -> tuple[object, object]:
+    result = exchange.act("caller", "invoke_artifact", name, method="run", **further)
+    assert not result["success"], result
+    return result["error_code"], result["message"]
+
+
+def test_one_caller_pays_for_everything_below(exchange: Exchange) -> None:
+    offer(exchange, "leaf", "def run(n): return n + 1", owner="other", price=5)
+    offer(
+        exchange,
+        "root",
+        "def run(n):\n    said = invoke('leaf', n)\n    return [said, get_balance()]",
+        price=7,
+    )
+    assert call(exchange, "root", 1) == [
+        {"success": True, "result": 2, "error": None, "error_code": None, "price_paid": 5},
+        0,
+    ]
+    assert [exchange.scrip(each) for each in ("caller", "author", "other")] == [88, 7, 5]
+    assert exchange.cpu == [("caller", exchange.cpu[0][1], 1.0)]
+
+
+def test_a_dependency_is_invoked_like_any_other(exchange: Exchange) -> None:
+    offer(exchange, "leaf", "def run(n): return n + 1", price=5)
+    code = "def run(n): return context.dependencies['leaf'].invoke(n)['result']"
+    offer(exchange, "root", code, owner="other", depends_on=["leaf"])
+    assert call(exchange, "root", 1) == 2
+    assert exchange.scrip("author") == 5
+
+
+def test_a_nested_call_that_fails_leaves_nothing_and_costs_only_cpu_time(exchange: Exchange) -> None:
+    offer(
+        exchange,
+        "leaf",
+        "def run():\n    pay('other', 3)\n    invoke('deep')\n    raise KeyError('x')",
+        price=5,
+    )
+    offer(exchange, "deep", "def run(): return 1", price=2)
+    offer(exchange, "root", "def run(): return invoke('leaf')", owner="other", price=7)
+    give(exchange, "leaf", 10)
+    before = exchange.scrip("caller")
+    assert call(exchange, "root") == {
+        "success": False,
+        "result": None,
+        "error": "KeyError: 'x'",
+        "error_code": "runtime_error",
+        "price_paid": 0,
+    }
+    assert before - exchange.scrip("caller") == 7
+    assert (exchange.scrip("leaf"), exchange.scrip("other"), exchange.scrip("author")) == (10, 7, 0)
+    assert exchange.cpu[-1][2] == 1.5
+
+
+def test_if_the_outermost_call_fails_nothing_else_remains(exchange: Exchange) -> None:
+    offer(exchange, "leaf", "def run(): return 1", price=5)
+    offer(exchange, "root", "def run():\n    assert invoke('leaf')['success']\n    return 1 / 0")
+    assert failing(exchange, "root")[0] == "runtime_error"
+    assert (exchange.scrip("caller"), exchange.scrip("author"), exchange.cpu[-1][2]) == (100, 0, 1.0)
+
+
+@pytest.mark.parametrize(("depth", "succeeds"), [(4, True), (5, True), (6, False)])
+def test_five_levels_below_the_intents_own_run(exchange: Exchange, depth: int, succeeds: bool) -> None:
+    code = "def run(n): return n and (lambda said: said['result'] or said['error_code'])(invoke('again', n - 1)) or 'end'"
+    offer(exchange, "again", code)
+    assert call(exchange, "again", depth) == ("end" if succeeds else "depth_exceeded")
+
+
+def test_the_budget_bounds_the_whole_tree(exchange: Exchange) -> None:
+    offer(exchange, "leaf", "def run(): return 1", price=5)
+    code = "def run(): return [invoke('leaf')['error_code'] for _ in range(3)]"
+    offer(exchange, "root", code, owner="other", price=7)
+    assert call(exchange, "root", budget=17) == [None, None, "insufficient_funds"]
+    assert exchange.scrip("caller") == 83
+    assert failing(exchange, "root", budget=6)[0] == "insufficient_funds"
+
+
+def test_a_price_is_reserved_while_its_code_runs(exchange: Exchange) -> None:
+    offer(exchange, "leaf", "def run(): return 1", price=60)
+    offer(exchange, "root", "def run(): return invoke('leaf')['error_code']", owner="other", price=50)
+    assert call(exchange, "root") == "insufficient_funds"
+    assert exchange.scrip("caller") == 50
+
+
+def give(exchange: Exchange, artifact: str, amount: int) -> None:
+    """The caller fills the wallet of an artifact."""
+    exchange.act(
+        "caller", "invoke_artifact", "genesis_ledger", method="transfer", args=["caller", artifact, amount]
+    )
+
+
+def test_code_pays_from_its_own_wallet(exchange: Exchange) -> None:
+    offer(exchange, "shop", "def run(to, amount): return [pay(to, amount), get_balance()]")
+    give(exchange, "shop", 10)
+    assert call(exchange, "shop", "other", 4) == [
+        {"success": True, "amount": 4, "target": "other", "error": None},
+        6,
+    ]
+    wrong: tuple[tuple[str, JsonValue], ...] = (
+        ("other", 7), ("other", 0), ("other", -1), ("other", 1.5), ("other", True), ("nobody", 1),
+    )  # fmt: skip
+    for to, amount in wrong:
+        match call(exchange, "shop", to, amount):
+            case [{"success": False, "error": str()}, 6]:
+                pass
+            case other:
+                raise AssertionError((to, amount, other))
+    assert exchange.scrip("other") == 4
+
+
+TAKES: dict[str, str] = {
+    "scrip": "kernel_actions.transfer_scrip(caller_id, 'author', 9)",
+    "scrip by its other name": "kernel_actions.transfer_resource(caller_id, 'author', 'scrip', 9)",
+    "CPU time": "kernel_actions.transfer_resource(caller_id, 'author', 'cpu_seconds', 1)",
+    "disk": "kernel_actions.transfer_resource(caller_id, 'author', 'disk_bytes', 1000)",
+    "an artifact": "kernel_actions.write_artifact(caller_id, 'diary', 'gone')",
+    "a new artifact": "kernel_actions.write_artifact(caller_id, 'new', 'x')",
+    "by the ledger": "invoke('genesis_ledger', caller_id, 'author', 9, method='transfer')['success']",
+    "ownership": "invoke('genesis_ledger', 'diary', 'author', method='transfer_ownership')['success']",
+    "a principal": "invoke('genesis_ledger', 'child', method='spawn_principal')['success']",
+}
+
+
+@pytest.mark.parametrize("taking", TAKES.values(), ids=TAKES)
+def test_code_of_others_takes_and_writes_only_what_was_lent(exchange: Exchange, taking: str) -> None:
+    exchange.act("caller", "write_artifact", "diary", content="dear")
+    offer(exchange, "thief", f"def run(): return {taking}")
+    offer(exchange, "own", f"def run(): return {taking}", owner="caller")
+    offer(exchange, "front", "def run(): return invoke('own')['result']")
+    before = snapshot(exchange)
+    assert call(exchange, "thief") is False
+    assert call(exchange, "front") is False, (
+        "the caller's own code, called by code of others, has no more rights"
+    )
+    assert snapshot(exchange) == before
+    assert call(exchange, "own") is True
+    assert snapshot(exchange) != before
+    exchange.rules = ExchangeRules(delegate=True)
+    if "diary" not in taking and "child" not in taking:
+        assert call(exchange, "thief") is True
+
+
+@pytest.mark.parametrize("taking", TAKES.values(), ids=TAKES)
+def test_code_of_others_acts_on_the_callers_behalf_if_the_intent_delegates_it(
+    exchange: Exchange, taking: str
+) -> None:
+    exchange.act("caller", "write_artifact", "diary", content="dear")
+    offer(exchange, "helper", f"def run(): return {taking}")
+    offer(exchange, "front", "def run(): return invoke('helper')['result']", owner="other")
+    assert call(exchange, "front", delegate=True) is True
+
+
+def snapshot(exchange: Exchange) -> tuple[object, ...]:
+    """What can be taken: without the CPU time that was used."""
+    return dict(exchange.artifacts), dict(exchange.principals), +exchange.balances
+
+
+def test_a_call_names_the_caller_or_the_artifact_itself(exchange: Exchange) -> None:
+    offer(exchange, "thief", "def run(who): return kernel_actions.transfer_scrip(who, 'author', 1)")
+    give(exchange, "thief", 3)
+    exchange.mint("other", 10)
+    assert call(exchange, "thief", "other", delegate=True) is False
+    assert call(exchange, "thief", "thief") is True
+    assert (exchange.scrip("other"), exchange.scrip("thief"), exchange.scrip("author")) == (10, 2, 1)
+
+
+def test_code_of_others_reads_and_invokes_only_what_its_owner_may_too(exchange: Exchange) -> None:
+    private: dict[str, JsonValue] = {"allow_read": [], "allow_invoke": []}
+    exchange.act("caller", "write_artifact", "diary", content="dear", policy=private)
+    offer(exchange, "tool", "def run(): return 1", owner="caller", policy=private)
+    exchange.act("author", "write_artifact", "notes", content="mine", policy=private)
+    code = (
+        "def run(): return [kernel_state.read_artifact('diary', caller_id), invoke('tool')['error_code'],"
+        " kernel_state.read_artifact('notes', caller_id)]"
+    )
+    offer(exchange, "spy", code)
+    offer(exchange, "front", "def run(): return invoke('spy')['result']", owner="other")
+    for root in ("spy", "front"):
+        assert call(exchange, root) == [None, "not_authorized", None]
+    assert call(exchange, "spy", delegate=True) == ["dear", None, None]
+
+
+def test_reading_costs_the_reader_its_price(exchange: Exchange) -> None:
+    exchange.act("other", "write_artifact", "news", content="rain", policy={"read_price": 4})
+    code = "def run(who): return kernel_state.read_artifact('news', {'me': caller_id}.get(who, who))"
+    offer(exchange, "reader", code)
+    assert call(exchange, "reader", "me") == "rain"
+    assert (exchange.scrip("caller"), exchange.scrip("other")) == (96, 4)
+    assert call(exchange, "reader", "reader") is None, "its own wallet is empty"
+    give(exchange, "reader", 5)
+    assert call(exchange, "reader", "reader") == "rain"
+    assert (exchange.scrip("reader"), exchange.scrip("other")) == (1, 8)
+    assert call(exchange, "reader", "author") is None, "it is neither the caller nor the artifact itself"
+
+
+def test_code_sees_what_it_has_changed(exchange: Exchange) -> None:
+    code = (
+        "def run():\n"
+        "    kernel_actions.write_artifact(caller_id, 'new', 'text')\n"
+        "    invoke('genesis_ledger', 'child', method='spawn_principal')\n"
+        "    kernel_actions.transfer_scrip(caller_id, 'child', 9)\n"
+        "    kernel_actions.transfer_resource(caller_id, 'child', 'cpu_seconds', 1.5)\n"
+        "    return [kernel_state.read_artifact('new', caller_id), kernel_state.get_balance('child'),"
+        " kernel_state.get_resource('child', 'cpu_seconds'), kernel_state.list_artifacts_by_owner(caller_id),"
+        " invoke('genesis_store', method='list_principals')['result'],"
+        " kernel_state.get_artifact_metadata('new')['size']]"
+    )
+    offer(exchange, "own", code, owner="caller")
+    assert call(exchange, "own") == [
+        "text", 9, 6.5, ["caller", "child", "new", "own"], ["author", "caller", "child", "other"], 4,
+    ]  # fmt: skip
+    assert exchange.principals["caller"].cpu_seconds == 3.5
+
+
+def test_allocations_move_within_what_there_is(exchange: Exchange) -> None:
+    offer(
+        exchange,
+        "own",
+        "def run(*said): return kernel_actions.transfer_resource(caller_id, *said)",
+        owner="caller",
+    )
+    exchange.create("unlimited", is_cpu_unlimited=True)
+    quota = exchange.principals["caller"].disk_quota
+    for to, name, amount, moves in (
+        ("other", "cpu_seconds", 5.5, False),
+        ("other", "cpu_seconds", 0.25, True),
+        ("unlimited", "cpu_seconds", 1, False),
+        ("caller", "cpu_seconds", 1, False),
+        ("other", "disk_bytes", quota, False),
+        ("other", "disk_bytes", 1.5, False),
+        ("other", "disk_bytes", 1000, True),
+        ("other", "gold", 1, False),
+        ("nobody", "disk_bytes", 1, False),
+        ("other", "disk_bytes", "1", False),
+    ):
+        assert call(exchange, "own", to, name, amount) is moves, (to, name, amount)
+    assert (exchange.principals["caller"].cpu_seconds, exchange.principals["other"].cpu_seconds) == (
+        4.75,
+        5.25,
+    )
+    assert exchange.principals["other"].disk_quota == quota + 1000
+
+
+def meanwhile(exchange: Exchange, times: int, what: Callable[[], object]) -> None:
+    exchange.meanwhile = [what] * times
+
+
+def test_an_action_is_worked_out_again_if_others_changed_what_it_read(exchange: Exchange) -> None:
+    offer(exchange, "shop", "def run(): return get_balance()", price=60)
+    pay_away: dict[str, JsonValue] = {"method": "transfer", "args": ["caller", "other", 50]}
+    meanwhile(exchange, 1, lambda: exchange.act("caller", "invoke_artifact", "genesis_ledger", **pay_away))
+    assert failing(exchange, "shop")[0] == "insufficient_funds"
+    assert (exchange.scrip("caller"), exchange.scrip("author"), exchange.times) == (50, 0, 2)
+    assert exchange.cpu[-1][2] == 0.5, "the time that it ran is charged, though it did not count"
+
+
+def test_two_callers_never_spend_one_balance_twice(exchange: Exchange) -> None:
+    offer(exchange, "till", "def run(): return pay(caller_id, 10)['success']")
+    give(exchange, "till", 10)
+    other = lambda: call(exchange, "till", who="other")
+    meanwhile(exchange, 1, other)
+    assert call(exchange, "till") is False
+    assert (exchange.scrip("till"), exchange.scrip("other"), exchange.scrip("caller")) == (0, 10, 90)
+
+
+def test_changes_elsewhere_do_not_matter(exchange: Exchange) -> None:
+    offer(exchange, "shop", "def run(): return 1", price=6)
+    meanwhile(exchange, 1, lambda: exchange.act("other", "write_artifact", "x", content="y"))
+    assert call(exchange, "shop") == 1
+    assert exchange.times == 1
