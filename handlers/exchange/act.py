@@ -68,7 +68,7 @@ def _charged(
 ) -> tuple[Decided, tuple[UseCpu, ...]]:
     """The CPU time is charged, whatever became of the action."""
     decided, who, sandbox = acted.worked.decided, event.principal, acted.worked.sandbox
-    if who is None or sandbox is None:
+    if who is None or (sandbox is None and acted.cpu_s == 0.0):
         return decided, ()
     result = decided.result
     consumed = {**(result.resources_consumed or {}), "cpu_seconds": acted.cpu_s}

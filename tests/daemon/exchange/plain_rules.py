@@ -267,6 +267,8 @@ class Rules:
         if wrong:
             return refused(*wrong)
         assert ran is not None, f"nothing ran, and nothing forbids it: {who} {intent}"
+        if ran.code == "rate_limited":
+            assert self.cpu_used(who, at) + ran.cpu >= self.allocations[who]
         self.used.append((who, at, ran.cpu))
         if ran.code is not None:
             return refused(ran.code, cpu=ran.cpu)
