@@ -67,4 +67,11 @@ class TurnOf(Question[bool]):
     action: str
 
 
-QUESTIONS: Final = (ActedWithCode, TurnOf)
+@dataclass(frozen=True, slots=True)
+class CodeOf(Question["Running | float"]):
+    """Question: what code has run for this action. Answer: `Running`, or its CPU time (seconds), 0 where none ran."""
+
+    action: str
+
+
+QUESTIONS: Final = (ActedWithCode, TurnOf, CodeOf)

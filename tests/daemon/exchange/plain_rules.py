@@ -255,9 +255,9 @@ class Rules:
             return found if isinstance(found, Due) else Due(data={"result": found, "price": 0})
         thing = self._found(name)
         if isinstance(thing, Due):
-            return thing
+            return thing._replace(cpu=self._use(who, at, ran))
         if not thing.executable:
-            return refused("invalid_type")
+            return refused("invalid_type", cpu=self._use(who, at, ran))
         cost = self._cost(thing, "invoke", who)
         wrong = self._forbidden(thing, "invoke", who)
         wrong += ["insufficient_funds"] * (self.scrip[who] < cost or intent.get("budget", cost) < cost)
@@ -265,15 +265,21 @@ class Rules:
         wrong += ["not_found"] * any(self._is_broken(each) for each in thing.depends_on)
         wrong += ["rate_limited"] * (self.cpu_used(who, at) >= self.allocations[who])
         if wrong:
-            return refused(*wrong)
+            return refused(*wrong, cpu=self._use(who, at, ran))
         assert ran is not None, f"nothing ran, and nothing forbids it: {who} {intent}"
         if ran.code == "rate_limited":
             assert self.cpu_used(who, at) + ran.cpu >= self.allocations[who]
-        self.used.append((who, at, ran.cpu))
+        self._use(who, at, ran)
         if ran.code is not None:
             return refused(ran.code, cpu=ran.cpu)
         self._pay(who, thing.owner, cost)
         return Due(data={"result": "done", "price": cost}, cpu=ran.cpu)
+
+    def _use(self, who: str, at: float, ran: Ran | None) -> float | None:
+        """Charge what code used, whatever became of the action."""
+        if ran is not None:
+            self.used.append((who, at, ran.cpu))
+        return None if ran is None else ran.cpu
 
     def _is_broken(self, name: str) -> bool:
         return name not in GENESIS and (name not in self.things or self.things[name].deleted)

@@ -82,6 +82,10 @@ FOUND: Final = {
         act("c", False, action_type="invoke_artifact", artifact_id="x", method="run"),
         act("c", False, action_type="invoke_artifact", artifact_id="z", method="run"),
     ),
+    "code that ran is charged though its artifact was deleted meanwhile": (
+        act("c", False, action_type="invoke_artifact", artifact_id="x", method="run"),
+        act("a", True, action_type="delete_artifact", artifact_id="x"),
+    ),
 }
 """Histories that once broke a rule."""
 
