@@ -137,6 +137,18 @@ async def test_a_forged_result_changes_nothing_that_the_daemon_says(tmp_path: Pa
         assert lines.count(forged.strip()) == 2, "what the agent wrote is its own"
 
 
+async def test_half_a_line_among_the_results_keeps_no_result_back(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        (run / "results.jsonl").write_text('{"line": 1, "torn')
+        append(run, read("nothing"))
+        await settle(running)
+        assert await running.rows("select status from sessions") == [("running",)]
+        (torn, ours) = (run / "results.jsonl").read_text().splitlines()
+        assert (torn, _parsed(ours)["line"]) == ('{"line": 1, "torn', 1)
+        assert await running.rows("select id from outbox") == []
+
+
 def _parsed(line: str) -> dict[str, JsonValue]:
     try:
         found: dict[str, JsonValue] = json.loads(line)
