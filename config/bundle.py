@@ -1,5 +1,9 @@
-"""`[bundle]`: how bundles are made. The form of the hashes, what is cut, what is redacted, what counts as verification."""
+"""`[bundle]`: how bundles are made. The form of the hashes, what is cut, what is redacted, what counts as verification.
 
+And how their receipts are signed.
+"""
+
+import re
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -9,6 +13,10 @@ from runward.config.problem import Complaint, Location, quoted
 from runward.config.shape import Choice, Complain, ListOf, Table, Text, WholeNumber
 
 CanonicalForm: TypeAlias = Literal["seed", "rfc8785"]
+Scheme: TypeAlias = Literal["ed25519", "nostr"]
+
+SCHEMES: Final[tuple[Scheme, ...]] = ("ed25519", "nostr")
+PUBLIC_KEY: Final = re.compile(r"(ed25519|nostr):[0-9a-f]{64}", re.ASCII)
 
 DEFAULT_VERIFICATION: Final[tuple[str, ...]] = (
     "pytest*",
@@ -42,13 +50,17 @@ DEFAULT_VERIFICATION: Final[tuple[str, ...]] = (
 
 
 class BundleRules(NamedTuple):
-    """How bundles are made. `verification` are globs of commands, `redact` regular expressions of secrets."""
+    """How bundles are made. `verification` are globs of commands, `redact` regular expressions of secrets.
+
+    `sign` is how their receipts are signed; None: not at all.
+    """
 
     form: CanonicalForm = "seed"
     policy_bundle_id: str = "local-dev"
     longest_text: int = 65_536
     verification: tuple[str, ...] = DEFAULT_VERIFICATION
     redact: tuple[str, ...] = ()
+    sign: Scheme | None = None
 
 
 class Pattern(NamedTuple):
@@ -70,6 +82,22 @@ class Pattern(NamedTuple):
 
     def json_schema(self) -> dict[str, JsonValue]:
         return {"type": "string", "minLength": 1, "maxLength": self.longest, "format": "regex"}
+
+
+class PublicKey(NamedTuple):
+    """A public key with its scheme, as `runward receipt key` prints it."""
+
+    description: str
+
+    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        if isinstance(value, str) and PUBLIC_KEY.fullmatch(value):
+            return value
+        fix = "write ed25519: or nostr: and 64 lower-case hexadecimal digits (`runward receipt key` prints ours)"
+        complain(Complaint(loc, f"{quoted(value)} is not a public key", fix))
+        return None
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        return {"type": "string", "pattern": f"^{PUBLIC_KEY.pattern}$"}
 
 
 BUNDLE: Final = Table(
@@ -97,6 +125,12 @@ BUNDLE: Final = Table(
             Pattern("A regular expression.", 1000),
             100,
         ),
+        "sign": Choice("How each receipt is signed, with our own key. Default: not at all.", SCHEMES),
+        "authorized_keys": ListOf(
+            "Public keys whose signatures count, in addition to our own.",
+            PublicKey("A public key, as `runward receipt key` prints it."),
+            1000,
+        ),
     },
 )
 
@@ -112,7 +146,13 @@ def bundle_rules_of(values: Mapping[str, JsonValue]) -> BundleRules:
         longest,
         _texts(values.get("verification"), usual.verification),
         _texts(values.get("redact"), usual.redact),
+        next((scheme for scheme in SCHEMES if scheme == values.get("sign")), None),
     )
+
+
+def authorized_keys_of(values: Mapping[str, JsonValue]) -> tuple[str, ...]:
+    """The keys whose signatures count, by the checked keys of `[bundle]`."""
+    return _texts(values.get("authorized_keys"), ())
 
 
 def bundle_rules_to_json(rules: BundleRules) -> dict[str, JsonValue]:
@@ -123,6 +163,7 @@ def bundle_rules_to_json(rules: BundleRules) -> dict[str, JsonValue]:
         "longest_text": rules.longest_text,
         "verification": list(rules.verification),
         "redact": list(rules.redact),
+        "sign": rules.sign,
     }
 
 

@@ -21,6 +21,8 @@ from pydantic import (
     model_validator,
 )
 
+from runward.config.path_rule import PathRuleError, relative_parts
+
 ENTRY_POINT: Final = "runward.outcomes"
 MOST_PROBLEMS: Final = 20
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -29,6 +31,14 @@ _KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 def _relative(path: str) -> str:
     if not path or path.startswith("/") or ".." in path.split("/") or "\0" in path:
         raise ValueError("is not a relative path inside the directory")
+    return path
+
+
+def _below_the_artifacts(path: str) -> str:
+    try:
+        relative_parts(path)
+    except PathRuleError as error:
+        raise ValueError(str(error)) from None
     return path
 
 
@@ -58,12 +68,16 @@ class _Part(BaseModel):
 
 
 class Outcome(_Part):
-    """What all outcomes have. `passed` is None where nothing was decided."""
+    """What all outcomes have. `passed` is None where nothing was decided.
+
+    `file_path` names a file with content that is too large for the outcome, below the session's artifacts.
+    """
 
     outcome_kind: str
     summary: str
     passed: bool | None = None
     name: str | None = None
+    file_path: Annotated[str, AfterValidator(_below_the_artifacts)] | None = None
 
 
 class Finding(_Part):
@@ -217,7 +231,10 @@ class FieldProblem(NamedTuple):
 
 
 class CheckedOutcome(NamedTuple):
-    """A right outcome. `is_known` says whether its kind is registered; `value` is as it is kept."""
+    """A right outcome. `is_known` says whether its kind is registered; `value` is as it is kept.
+
+    `file_path` is where its large content is, below the session's artifacts, if it has some.
+    """
 
     kind: str
     name: str | None
@@ -225,6 +242,7 @@ class CheckedOutcome(NamedTuple):
     passed: bool | None
     value: dict[str, JsonValue]
     is_known: bool
+    file_path: str | None = None
 
 
 @cache
@@ -264,7 +282,7 @@ def check_outcome(value: JsonValue, kind: str | None = None) -> CheckedOutcome |
         kept[name] = field
     if read.passed is not None:
         kept["passed"] = read.passed
-    return CheckedOutcome(said, read.name, read.summary, read.passed, kept, model is not None)
+    return CheckedOutcome(said, read.name, read.summary, read.passed, kept, model is not None, read.file_path)
 
 
 def _field(loc: tuple[int | str, ...]) -> str:

@@ -11,6 +11,7 @@ _MEANINGS: Final = {
     "summary": "What was found, in a sentence.",
     "passed": "Whether it passed; null where nothing was decided.",
     "name": "What it is called among the session's outcomes. Default: the file's name. Of a part: the part's name.",
+    "file_path": "A file with content that is too large for the outcome, relative to the session's artifacts.",
     "verdict": "What the review decided.",
     "findings": "What was found, one by one.",
     "round": "Which round of the review this is, from 1.",
@@ -84,6 +85,7 @@ def outcome_schema() -> dict[str, JsonValue]:
         "summary": {"type": "string"},
         "passed": {"type": ["boolean", "null"]},
         "name": {"type": ["string", "null"]},
+        "file_path": {"type": ["string", "null"]},
     }
     described = _described({"properties": common}, is_ours=True)
     return {

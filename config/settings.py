@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from runward.config.action import Action, action_of, action_to_json
-from runward.config.bundle import BundleRules, bundle_rules_of, bundle_rules_to_json
+from runward.config.bundle import BundleRules, authorized_keys_of, bundle_rules_of, bundle_rules_to_json
 from runward.config.contract_rules import ContractRule
 from runward.config.exchange import ExchangeRules, exchange_rules_of, exchange_rules_to_json
 from runward.config.executor import Executor, executor_of, executor_to_json
@@ -52,6 +52,7 @@ __all__ = [
 ]
 
 
+_BUNDLE = "bundle."
 _EXCHANGE = "exchange."
 _EXECUTOR = "exchange.executor."
 
@@ -122,6 +123,7 @@ class Settings(NamedTuple):
     github_secret_file: str | None = None
     exchange: ExchangeRules = ExchangeRules()
     executor: Executor = Executor()
+    authorized_keys: tuple[str, ...] = ()
 
     @property
     def launch_root(self) -> Root | None:
@@ -192,7 +194,10 @@ def settings_to_json(settings: Settings) -> JsonValue:
             "limit_share": settings.watch.limit_share,
         },
         "scan": {"period": settings.scan.period},
-        "bundle": bundle_rules_to_json(settings.bundle),
+        "bundle": {
+            **bundle_rules_to_json(settings.bundle),
+            "authorized_keys": list(settings.authorized_keys),
+        },
         "actions": {each.name: action_to_json(each) for each in settings.actions},
         "notify": [recipient_to_json(each) for each in settings.notify],
         "http": http_to_json(settings.http),
@@ -249,6 +254,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
                 github_secret_file=github_secret_file_of(webhooks.get("github")),
                 exchange=exchange_rules_of(exchange),
                 executor=executor_of(exchange.get("executor")),
+                authorized_keys=authorized_keys_of(bundle),
             )
         case _:
             return None
@@ -278,7 +284,8 @@ def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: s
         "watch.limit_share": DEFAULT_LIMIT_SHARE,
         "scan.period": DEFAULT_SCAN_PERIOD_S,
         "notify": [],
-        **{f"bundle.{key}": value for key, value in bundle_rules_to_json(BundleRules()).items()},
+        **{f"{_BUNDLE}{key}": value for key, value in bundle_rules_to_json(BundleRules()).items()},
+        f"{_BUNDLE}authorized_keys": [],
         **{f"{_EXCHANGE}{key}": value for key, value in exchange_rules_to_json(ExchangeRules()).items()},
         **{f"{_EXECUTOR}{key}": value for key, value in executor_to_json(Executor()).items()},
     }
@@ -340,17 +347,12 @@ def _settings(merged: Layer) -> Settings:
             if key.startswith("actions.")
         ),
         notify=tuple(recipient_of(each) for each in _list(values["notify"])),
-        bundle=bundle_rules_of(
-            {key.removeprefix("bundle."): each for key, each in values.items() if key.startswith("bundle.")}
-        ),
+        bundle=bundle_rules_of(_below(_BUNDLE, values)),
+        authorized_keys=authorized_keys_of(_below(_BUNDLE, values)),
         http=http_of({key: values.get(f"http.{key}") for key in HTTP.keys}),
         github_secret_file=github_secret_file_of(values.get("webhooks.github")),
-        exchange=exchange_rules_of(
-            {key.removeprefix(_EXCHANGE): each for key, each in values.items() if key.startswith(_EXCHANGE)}
-        ),
-        executor=executor_of(
-            {key.removeprefix(_EXECUTOR): each for key, each in values.items() if key.startswith(_EXECUTOR)}
-        ),
+        exchange=exchange_rules_of(_below(_EXCHANGE, values)),
+        executor=executor_of(_below(_EXECUTOR, values)),
         origin=MappingProxyType(origin),
     )
 
@@ -384,6 +386,11 @@ def _rule(placed: Placed) -> ContractRule:
 def _list(value: JsonValue) -> list[JsonValue]:
     assert isinstance(value, list)
     return value
+
+
+def _below(prefix: str, values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The keys that begin so, without that."""
+    return {key.removeprefix(prefix): each for key, each in values.items() if key.startswith(prefix)}
 
 
 def _texts(value: JsonValue) -> tuple[str, ...]:

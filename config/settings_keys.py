@@ -25,7 +25,7 @@ from runward.config.shape import (
 
 DEFAULT_LAYOUT: Final = "native"
 
-FOREIGN_LAYOUTS: Final = ("ctcp", "adjutant", "lionagi", "claude-code", "codex")
+FOREIGN_LAYOUTS: Final = ("ctcp", "adjutant", "lionagi", "show", "claude-code", "codex")
 """The layouts of other tools: what a rule of `[[contracts]]` may be about."""
 
 AUTO: Final = "auto"

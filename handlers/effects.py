@@ -30,6 +30,7 @@ from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.notices.effects import NoticeEffect
 from runward.handlers.outcomes.effects import OutcomeEffect
 from runward.handlers.schedules.effects import ScheduleEffect
+from runward.handlers.shows.effects import ShowEffect
 from runward.handlers.starts.effects import StartEffect
 
 ContractBasis: TypeAlias = Literal["launcher", "hook", "first_look", "late"]
@@ -318,6 +319,7 @@ Effect: TypeAlias = (
     | OutcomeEffect
     | BundleEffect
     | InvocationEffect
+    | ShowEffect
     | ExchangeEffect
 )
 Effects: TypeAlias = tuple[Effect, ...]

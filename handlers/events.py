@@ -13,6 +13,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from runward.config.flow import Leg
 from runward.handlers.approvals.events import ApprovalEvent
+from runward.handlers.bundle.events import BundleEvent
 from runward.handlers.chains.events import ChainEvent
 from runward.handlers.event_kinds import FromInbox, OfSession, Request
 from runward.handlers.exchange.events import ExchangeEvent
@@ -428,6 +429,7 @@ Event: TypeAlias = (
     | NoticeEvent
     | OutcomeEvent
     | ExchangeEvent
+    | BundleEvent
 )
 """What sessions and requests bring about, and the events of each capability of its own."""
 

@@ -26,6 +26,7 @@ from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.notices import facts as notices
 from runward.handlers.outcomes import facts as outcomes
 from runward.handlers.schedules import facts as schedules
+from runward.handlers.shows import facts as shows
 from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
 
 
@@ -362,6 +363,7 @@ QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
     *outcomes.QUESTIONS,
     *bundle.QUESTIONS,
     *invocations.QUESTIONS,
+    *shows.QUESTIONS,
     *exchange.QUESTIONS,
     *acting_with_code.QUESTIONS,
 )

@@ -12,7 +12,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from runward.handlers.approvals import answer, expire, show
 from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.asking import Given
+from runward.handlers.bundle import sign as sign_receipt
 from runward.handlers.bundle import write as write_bundle
+from runward.handlers.bundle.events import ReceiptSignRequested
 from runward.handlers.chains import (
     advance,
     approved,
@@ -73,7 +75,8 @@ from runward.handlers.journal import repair
 from runward.handlers.notices import retry
 from runward.handlers.notices.events import NoticeRetryRequested
 from runward.handlers.outcomes import added, changed
-from runward.handlers.outcomes.events import ArtifactAddRequested, OutcomesChanged
+from runward.handlers.outcomes import files as artifact_files
+from runward.handlers.outcomes.events import ArtifactAddRequested, ArtifactFilesNamed, OutcomesChanged
 from runward.handlers.requests import accept, cancel, play, prune, queue, seen
 from runward.handlers.schedules import define, due
 from runward.handlers.schedules.events import LANE as SCHEDULE
@@ -146,6 +149,11 @@ def _bundle(event: SessionFinished) -> str | None:
     return f"{BUNDLES}{event.session_key}#{event.attempt}" if event.origin == "live" else None
 
 
+def _artifact_files(event: ArtifactFilesNamed) -> str:
+    """Likewise: the content of artifacts may be large."""
+    return f"{BACKGROUND}artifacts:{event.key}"
+
+
 def _deadline(event: RunLaunched) -> str | None:
     return None if deadline.due(event) is None else deadline.lane(event.session_key)
 
@@ -170,6 +178,7 @@ ROUTES: Final = (
     _route(SessionFinished, "contracts/hashes", hashes.decide, _files),
     _route(SessionFinished, "chains/advance", advance.decide, _chain_run),
     _route(SessionFinished, "bundle/write", write_bundle.decide, _bundle),
+    _route(ReceiptSignRequested, "bundle/sign", sign_receipt.decide),
     _route(JournalDamaged, "journal/repair", repair.decide),
     _route(JobRetryRequested, "requests/retry", queue.retry),
     _route(JobDiscardRequested, "requests/discard", queue.discard),
@@ -205,6 +214,7 @@ ROUTES: Final = (
     _route(NoticeRetryRequested, "notices/retry", retry.decide),
     _route(ArtifactAddRequested, "outcomes/added", added.decide),
     _route(OutcomesChanged, "outcomes/changed", changed.decide),
+    _route(ArtifactFilesNamed, "outcomes/files", artifact_files.decide, _artifact_files),
     _route(IntentMade, "exchange/act", act.decide),
     _route(ActionRequested, "exchange/act", act.decide),
     _route(ActionTaken, "exchange/tell", tell.decide),

@@ -8,8 +8,9 @@ import stat
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from runward.config.bundle import SCHEMES, Scheme
 from runward.daemon.disk.durable import make_durably, write_durably
-from runward.handlers.bundle.signatures import SCHEMES, SECRET_BYTES, Scheme, SecretKey, named
+from runward.handlers.bundle.signatures import SECRET_BYTES, SecretKey, named
 
 KEYS: Final = "keys"
 """The directory of the state directory that holds them."""

@@ -1,13 +1,15 @@
 """The whole road, walked: runs are launched, noticed, judged and verified by a daemon of the doctor's own.
 
 One run delivers and one doesn't, for a verdict that is always good proves nothing. A second daemon is turned away,
-the first is killed, and its successor judges the run that ended meanwhile.
+the first is killed, and its successor judges the run that ended meanwhile. The receipts of all of them are verified, and
+so is that one which was changed is not valid any more.
 """
 
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from runward.daemon.doctor.commands import Ended
@@ -15,6 +17,8 @@ from runward.daemon.doctor.findings import Finding, Installation, OutOfTime, Pat
 from runward.daemon.doctor.private_place import PLAYBOOK, PROOF, PrivatePlace, private_place
 from runward.daemon.host.report import NAME
 from runward.daemon.store import reading
+from runward.daemon.store.reading_bundles import BundleRow, bundle_of
+from runward.handlers.bundle.parts import REPLAY
 
 DELIVERS: Final = "delivers"
 LACKS: Final = "lacks"
@@ -53,7 +57,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
             took = time.monotonic() - began
             yield Finding(
                 "ok",
-                "3 runs were launched, judged rightly and verified; a second daemon was turned away, and the"
+                "3 runs were launched, judged rightly and verified with their receipts; a second daemon was turned away, and the"
                 f" successor of a killed one went on (verdict {after_s:.2f} s after the end, {took:.1f} s in all)",
             )
 
@@ -73,6 +77,8 @@ def _walk(place: PrivatePlace) -> float:
     _launch(place, MEANWHILE, 0, _DELIVER)
     successor = _daemon(place)
     _judged(place, successor, MEANWHILE)
+    for name in EXPECTED:
+        _receipted(place, successor, name)
     successor.send_signal(signal.SIGTERM)
     stopped = place.finish(successor)
     if stopped.code != 0:
@@ -118,6 +124,21 @@ def _judged(place: PrivatePlace, daemon: subprocess.Popen[str], name: str) -> No
         raise _Failed(f"the run {name} was judged {verdict}, and {EXPECTED[name]} is right")
 
 
+def _receipted(place: PrivatePlace, daemon: subprocess.Popen[str], name: str) -> None:
+    """Wait for the run's receipt."""
+    while (row := _receipt(place, name)) is None or row.placed_at is None:
+        _lives(place, daemon, f"wrote the receipt of the run {name}")
+    problem = row.problem or row.place_problem
+    if problem is not None:
+        raise _Failed(f"the run {name} has no receipt: {problem}")
+
+
+def _receipt(place: PrivatePlace, name: str) -> BundleRow | None:
+    with reading.reading(str(place.state)) as connection:
+        key = next(row.key for row in reading.sessions(connection) if row.session_id == name)
+        return bundle_of(connection, key, 1)
+
+
 def _verdict(place: PrivatePlace, name: str) -> tuple[str, str | None] | None:
     with reading.reading(str(place.state)) as connection:
         rows = reading.sessions(connection)
@@ -126,12 +147,25 @@ def _verdict(place: PrivatePlace, name: str) -> tuple[str, str | None] | None:
 
 
 def _verified(place: PrivatePlace) -> None:
-    """Hold each run against its contract and its journals again."""
-    started = {name: place.start("session", "verify", name) for name in EXPECTED}
-    for name, process in started.items():
-        ended = place.finish(process)
-        if ended.code != 0:
-            raise _Failed(f"the record of the run {name} doesn't hold: {_said(ended)}")
+    """Hold each run against its contract, its journals and its receipt again."""
+    for command, what in ((("session", "verify"), "record"), (("receipt", "verify"), "receipt")):
+        started = {name: place.start(*command, name) for name in EXPECTED}
+        for name, process in started.items():
+            ended = place.finish(process)
+            if ended.code != 0:
+                raise _Failed(f"the {what} of the run {name} doesn't hold: {_said(ended)}")
+    _change(place, DELIVERS)
+    if place.call("receipt", "verify", DELIVERS).code != 1:
+        raise _Failed(f"the replay of the run {DELIVERS} was changed, and its receipt is still valid")
+
+
+def _change(place: PrivatePlace, name: str) -> None:
+    """Change one byte of the run's replay."""
+    with reading.reading(str(place.state)) as connection:
+        path = next(row.path for row in reading.sessions(connection) if row.session_id == name)
+    replay = Path(path) / REPLAY
+    content = replay.read_bytes()
+    replay.write_bytes(content.replace(b"Success", b"success"))
 
 
 def _said(ended: Ended) -> str:

@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from runward.config.exchange import ExchangeRules
 from runward.config.executor import Executor
@@ -32,8 +33,12 @@ from runward.handlers.exchange.running_code import CodeRun, Ran
 if TYPE_CHECKING:
     from runward.daemon.sandbox.calls import Call
     from runward.daemon.sandbox.cpu import CpuTime
+    from runward.daemon.sandbox.ready_workers import ReadyWorkers
+    from runward.daemon.sandbox.workers import Worker
 
 T = TypeVar("T")
+Take: TypeAlias = "Callable[[Executor], Worker]"
+"""Gives a worker that nobody used."""
 
 CONTRACT_S: Final = 2.0
 """Seconds that a contract may take in all: one for its definition, and one for its call."""
@@ -45,9 +50,10 @@ def acting_with_code(
     rules: Callable[[], ExchangeRules], executor: Callable[[], Executor], state: Path
 ) -> Work:
     """Works out actions by the settings in force, over the store in `state`. Blocks."""
+    ready = cache(_ready_workers)
 
     def act(asked: ActedWithCode) -> Worked:
-        with over_the_store(rules(), executor(), state) as code:
+        with over_the_store(rules(), executor(), state, ready().take) as code:
             accounts = accounts_of(asked.event.key, asked.given)
             code.used = asked.used
             try:
@@ -63,14 +69,22 @@ def acting_with_code(
     return act
 
 
+def _ready_workers() -> "ReadyWorkers":
+    from runward.daemon.sandbox.ready_workers import ReadyWorkers  # few daemons run code
+
+    return ReadyWorkers()
+
+
 @contextmanager
-def over_the_store(rules: ExchangeRules, executor: Executor, state: Path) -> "Iterator[RunningCode]":
+def over_the_store(
+    rules: ExchangeRules, executor: Executor, state: Path, take: "Take | None" = None
+) -> "Iterator[RunningCode]":
     """Runs code over the store in `state` as it is now."""
     from runward.daemon.sandbox.cpu import CpuTime  # few daemons run code
 
     with closing(reading.open_to_read(str(state / reading.STORE))) as connection:
         connection.execute("begin")  # all that is read is of one moment
-        yield RunningCode(connection, rules, executor, CpuTime(), time.monotonic() + executor.timeout)
+        yield RunningCode(connection, rules, executor, CpuTime(), time.monotonic() + executor.timeout, take)
 
 
 @dataclass(slots=True)
@@ -84,6 +98,7 @@ class RunningCode:
     deadline: float
     used: tuple[tuple[float, float], ...] = ()
     """The CPU time that the payer used before; what is decided beside this action is in it, and not yet in the store."""
+    take: "Take | None" = None
     sandbox: str | None = None
     fix: str | None = None
     _accounts: Accounts | None = field(default=None)
@@ -142,7 +157,7 @@ class RunningCode:
             asked.dependencies,
             asked.frame is None,
         )
-        ended = workers.execute(job, executor, self.cpu, deadline)
+        ended = workers.execute(job, executor, self.cpu, deadline, self.take)
         self.sandbox = ended.sandbox or self.sandbox
         self.fix = ended.fix
         why = ended.error if ended.fix is None else f"{ended.error}; {ended.fix}"

@@ -10,6 +10,7 @@ import anyio.lowlevel
 import structlog
 
 from runward.config.settings import Settings
+from runward.daemon.disk.receipt_keys import own_key_on_first_use
 from runward.daemon.host.known_roots import KnownRoots
 from runward.daemon.host.known_runs import KnownRuns
 from runward.daemon.host.root_identities import RootIdentities
@@ -51,6 +52,7 @@ from runward.daemon.worker.part import Part
 from runward.daemon.worker.pruning import Pruner
 from runward.daemon.worker.reactions import Reactions
 from runward.daemon.worker.running_outcomes import RunningOutcomes
+from runward.daemon.worker.signings import Signings
 from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import Worker
 from runward.daemon.worker.verdicts import Verdicts
@@ -110,8 +112,10 @@ class Assembly:
             world.clock,
             log,
             lambda read: self.background.go_on(read),
+            lambda scheme: own_key_on_first_use(settings.state_dir, scheme, os.environ).key,
             lambda: self.worker.low_disk,
         )
+        self.signings = Signings(world.files, store, world.clock, log, self.bundles.own_key)
         self.schedules = Schedules(store, world.clock, log, world.chains.schedules, self._found)
         self.comparison = Comparison(
             world.files, store, world.clock, log, self.outbox, self._found, self.outbox.busy
@@ -153,6 +157,7 @@ class Assembly:
             self.free_slots,
             self.notices,
             self.bundles,
+            self.signings,
             self.schedules,
             self.changed_files,
             self.running_outcomes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from runward.config.json_value import JsonValue
 from runward.daemon.ports.inbox import InboxFile
 from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
 from runward.handlers.contracts.file_hashes import RootHashes
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners 
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
     from runward.handlers.layouts.scanner import Document, Signature
     from runward.handlers.outcomes.facts import OutcomeFile
+    from runward.handlers.shows.facts import PlayFiles
 from runward.daemon.ports.journals import (
     Appended,
     Compared,
@@ -140,6 +142,14 @@ class Files(Protocol):
         self, path: str, artifacts_path: str, named: Sequence[str]
     ) -> tuple[OutcomeFile, ...] | Unreadable: ...
 
+    def play_files(self, path: str) -> PlayFiles | Unreadable:
+        """What the play in this directory, and its show's, say of it."""
+        ...
+
+    def final_message(self, layout: str, path: str) -> str | Unreadable | None:
+        """What the agent said last in a foreign session whose log stands at `path`; None where nothing says so."""
+        ...
+
     def outcomes_digest(self, path: str) -> str | None:
         """What tells this state of the files with outcomes in the run directory `path` from the next; None without any."""
         ...
@@ -189,6 +199,14 @@ class Files(Protocol):
     def place_parts(
         self, directory: str, parts: Sequence[Part]
     ) -> PartsPlaced | PartMissing | Unreadable | Gone: ...
+
+    def replace_parts(self, directory: str, parts: Sequence[Part]) -> Unreadable | None:
+        """Give each part its name, in place of the part of ours that has it."""
+        ...
+
+    def receipt(self, directory: str, attempt: int) -> dict[str, JsonValue] | Unreadable | None:
+        """The fields of the receipt that lies there; None where none does that can be read."""
+        ...
 
     def remove_parts(self, directory: str, names: Sequence[str]) -> Unreadable | None:
         """Take parts of a bundle out of our own state for good; `directory` is relative to it."""

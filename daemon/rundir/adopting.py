@@ -5,7 +5,6 @@ journals lines that stand there: the same facts, with the hashes of events that 
 where it stands, so that none is there twice. Each is adopted once, and none that the store knows already.
 """
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -13,11 +12,13 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.daemon.ports.journals import StandingLines
 from runward.daemon.rundir.our_lines import SEARCHED, each_line
+from runward.daemon.rundir.whole_lines import whole_lines
+from runward.handlers.journal.gained import GAINED
 from runward.handlers.layouts.foreign_json import read_json
 
 _NOTHING: Final = frozenset[str]()
 _HASH: Final = frozenset({"hash"})
-_HOW_LATE: Final = frozenset({"hash", "ts", "t", "basis"})
+_HOW_LATE: Final = frozenset({"hash", "ts", "t", "basis", "checked_at", "invocation_id"})
 """What may also differ where the same fact was learned later: when it was noticed, and that the contract was."""
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
@@ -25,8 +26,6 @@ _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 _LONGEST: Final = 1 << 20
 """Bytes of a line that are read; ours are shorter."""
-
-_CHUNK: Final = 1 << 20
 
 
 class _Candidate(NamedTuple):
@@ -53,7 +52,8 @@ def _adopted(line: bytes, left: list[_Candidate]) -> bytes:
         return line
     for ignored in (_NOTHING, _HASH, _HOW_LATE):
         for place, candidate in enumerate(left):
-            if _without(candidate.value, ignored) == _without(ours, ignored):
+            lacking = GAINED - candidate.value.keys()
+            if _without(candidate.value, ignored) == _without(ours, ignored | lacking):
                 del left[place]
                 return candidate.line
     return line
@@ -65,31 +65,11 @@ def _without(value: Mapping[str, JsonValue], ignored: frozenset[str]) -> dict[st
 
 def _candidates(descriptor: int, size: int, taken: set[int]) -> Iterator[_Candidate]:
     """The whole lines that have a hash like ours, but for those at the places that are `taken`."""
-    for offset, line in _lines(descriptor, size):
+    # A crash may have taken no more than the last newline. Without it the line would be closed off, and told again behind.
+    for offset, line in whole_lines(descriptor, size, _LONGEST):
         if offset in taken or b'"hash":"' not in line:
             continue
         value = read_json(line)
         digest = value.get("hash") if isinstance(value, dict) else None
         if isinstance(value, dict) and isinstance(digest, str) and _DIGEST.fullmatch(digest):
             yield _Candidate(line, value)
-
-
-def _lines(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """The whole lines with their places, the last one also without its newline; one that is too long is passed over.
-
-    A crash may have taken no more than the newline. Without it the line would be closed off, and told again behind.
-    """
-    begin, rest, position = 0, b"", 0
-    while position < size:
-        piece = os.pread(descriptor, min(_CHUNK, size - position), position)
-        if not piece:
-            return
-        position += len(piece)
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            yield begin, line + b"\n"
-            begin += len(line) + 1
-        if len(rest) > _LONGEST:  # what follows up to its end is not a line of ours either
-            begin, rest = position, b""
-    if rest:
-        yield begin, rest + b"\n"

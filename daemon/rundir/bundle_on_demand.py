@@ -32,10 +32,10 @@ class CannotMake(Exception):
     """No bundle can be made; the message says why."""
 
 
-def lines_on_demand(order: BundleOrder) -> tuple[Replay, Iterator[bytes]]:
+def lines_on_demand(order: BundleOrder, *, is_over: bool = True) -> tuple[Replay, Iterator[bytes]]:
     """The replay as the session's files tell it now, and its lines."""
     replay = Replay(order)
-    return replay, replay.lines(told_by(order.layout, order.path, _always))
+    return replay, replay.lines(told_by(order.layout, order.path, _always), is_over=is_over)
 
 
 def make_on_demand(order: BundleOrder, directory: str) -> MadeBundle:

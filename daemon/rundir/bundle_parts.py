@@ -146,6 +146,17 @@ def put_over(directory: str, parts: Sequence[Part]) -> None:
             os.rename(part.temporary, part.name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
 
 
+def replace_parts(directory: str, parts: Sequence[Part]) -> Unreadable | None:
+    """The same for parts of ours that stand there, durably."""
+    try:
+        put_over(directory, parts)
+        with opened(directory, _LISTING) as listing:
+            sync_directory(listing)
+    except OSError as error:
+        return unreadable(error)
+    return None
+
+
 def _chunks(descriptor: int) -> Iterator[bytes]:
     while piece := os.read(descriptor, _CHUNK):
         yield piece

@@ -7,11 +7,11 @@ from runward.handlers.unreadable import Unreadable
 
 
 def contract_facts(
-    contract: Contract, root: str, within: str, run: str, started_at: float
+    contract: Contract, root: str, within: str, run: str, started_at: float, layout: str | None = None
 ) -> RootFacts | Unreadable:
     """A fact for each entry. `root` and `within` are those of `artifact_facts`, `run` is the run's directory.
 
-    `started_at` (Unix seconds) is when the session started.
+    With the `layout` of a foreign session `run` is its log or directory. `started_at` (Unix seconds) is when the session started.
     """
     if all(entry.rules is None for entry in contract.expected):
         return artifact_facts(root, within, [entry.path for entry in contract.expected])
@@ -21,10 +21,19 @@ def contract_facts(
     if isinstance(facts, Unreadable) or not reads_outcomes(contract):
         return facts
     from runward.daemon.rundir.outcomes import outcomes_in
-    from runward.handlers.outcomes.reading import read_outcomes
+    from runward.handlers.outcomes.reading import ReadOutcome, read_outcomes
 
     files = outcomes_in(run, root, outcome_paths(contract))
     if isinstance(files, Unreadable):
         return files
     read, _ = read_outcomes(files)
+    if layout is not None:
+        from runward.daemon.rundir.final_messages import final_message
+        from runward.handlers.outcomes.final_message import outcome_in
+
+        said = final_message(layout, run)
+        if isinstance(said, Unreadable):
+            return said
+        own = None if said is None else outcome_in(said, "final message")
+        read += [own] if isinstance(own, ReadOutcome) else []
     return with_outcomes(contract, facts, read)

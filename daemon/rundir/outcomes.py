@@ -14,14 +14,12 @@ from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.handlers.layouts.native import ARTIFACTS, OUTCOME_NAMES
 from runward.handlers.layouts.scanner import Signature
 from runward.handlers.outcomes.facts import OutcomeFile
+from runward.handlers.outcomes.reading import LARGEST
 from runward.handlers.unreadable import Unreadable
 
 OUTCOME, OUTCOMES = OUTCOME_NAMES
 _USUAL: Final = (*OUTCOME_NAMES, *(f"{ARTIFACTS}/{each}" for each in OUTCOME_NAMES))
 ENDINGS: Final = (".json", ".xml", ".sarif")
-
-LARGEST: Final = 256 << 10
-"""Bytes of an outcome's file."""
 
 MOST_FILES: Final = 200
 MOST_NAMES: Final = 2000

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
@@ -73,11 +73,15 @@ class NoSandbox(Exception):
 
 
 def execute(
-    job: Job, executor: Executor, cpu: CpuTime | None = None, deadline: float = math.inf
+    job: Job,
+    executor: Executor,
+    cpu: CpuTime | None = None,
+    deadline: float = math.inf,
+    take: "Callable[[Executor], Worker] | None" = None,
 ) -> Execution:
     """Run a job once, in a worker of its own. Blocks; never raises for what the code does.
 
-    `cpu` bounds and counts its CPU time. It ends at the `deadline` (monotonic seconds) at the latest. What the `answer` of
+    `take` gives the worker, by default one that is started now. `cpu` bounds and counts its CPU time. It ends at the `deadline` (monotonic seconds) at the latest. What the `answer` of
     the job raises beyond its own two errors is raised here.
     """
     said: dict[str, JsonValue] = {
@@ -95,7 +99,7 @@ def execute(
             "invalid_argument", error=f"the code and its arguments are larger than {MOST_CODE} bytes"
         )
     try:
-        with Worker(executor) as worker:
+        with Worker(executor) if take is None else take(executor) as worker:
             return worker.run(line, cpu, job.answer, deadline)
     except NoSandbox as missing:
         return Execution("not_configured", error=f"no sandbox: {missing}", fix=missing.fix, sandbox=None)
@@ -226,6 +230,12 @@ class Worker:
                 return Execution("killed", error=f"the worker died without an answer{self._how()}")
             case "time":
                 return Execution("timeout", error=f"the code took longer than {self._executor.timeout:g} s")
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it lives and waits for its job."""
+        assert self._pidfd is not None, "it was started"
+        return not self._used and not any(readable(each, 0.0) for each in (self._outer, self._pidfd))
 
     def close(self) -> None:
         """Kill what is inside, then bubblewrap, and count its CPU time: in this order, or the kernel loses count."""

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.processes.here import here
 from runward.daemon.store import packed_document
 from runward.daemon.users import name_of
+from runward.handlers.layouts.process_host import bare_host
 
 STORE: Final = "runward.db"
 _LAST_CHARACTER: Final = "\U0010ffff"
@@ -22,11 +24,11 @@ _LAST_CHARACTER: Final = "\U0010ffff"
 _ACTIVITY: Final = (
     "case when s.status <> 'running' then null when s.layout <> :native then c.activity"
     " when coalesce(json_extract(c.state, '$[8]'), json_extract(c.state, '$[9]')) is not null"
-    " and coalesce(json_extract(c.state, '$[10]'), :host) = :host"
+    " and coalesce(json_extract(c.state, '$[10]'), :here) in (:here, :host)"
     " then 'active' end"
 )
 """What a session does. A native run works as long as its process does: where its launcher or its process is known (the
-fields 8 and 9 of what is remembered of its directory), on this host (10)."""
+fields 8 and 9 of what is remembered of its directory), here (10, as `is_here` says)."""
 
 _ABOUT: Final = "case when s.layout <> :native then json_extract(c.state, '$[10]') end"
 """What is shown of a foreign session: the field 10 of what is remembered of it."""
@@ -382,7 +384,8 @@ def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRo
 
 
 def _here() -> dict[str, str]:
-    return {"native": DEFAULT_LAYOUT, "host": os.uname().nodename}
+    place = here()
+    return {"native": DEFAULT_LAYOUT, "here": place, "host": bare_host(place)}
 
 
 def _whole(row: SessionRow, document: packed_document.Document) -> SessionRow:

@@ -8,7 +8,10 @@ from runward.config.json_value import JsonValue
 
 
 class ArtifactRow(NamedTuple):
-    """An outcome of a session. Times are Unix seconds; `content` is a JSON text, `passed` 0, 1 or None."""
+    """An outcome of a session. Times are Unix seconds; `content` is a JSON text, `passed` 0, 1 or None.
+
+    With `names_file` its large content is at `file_path`, with its hash, or a problem, once that was looked at.
+    """
 
     id: str
     session_key: str
@@ -20,6 +23,10 @@ class ArtifactRow(NamedTuple):
     file_path: str | None
     created_at: float
     updated_at: float
+    names_file: int
+    file_sha256: str | None
+    file_size: int | None
+    file_problem: str | None
 
 
 class Wanted(NamedTuple):

@@ -25,12 +25,17 @@ class BundleRow(NamedTuple):
 
 
 _COLUMNS = "seq, session_key, attempt, receipt_hash, prev, directory, parts, facts, summary, problem, placed_at, place_problem"
+_SIGNED = (
+    "(select s.part from signings s where s.session_key = receipts.session_key and s.attempt = receipts.attempt"
+    " and s.signature is not null order by s.id desc limit 1)"
+)
+"""The receipt's file as it was signed last, where somebody asked for that."""
 
 
 def bundle_of(connection: sqlite3.Connection, key: str, attempt: int) -> BundleRow | None:
     """What is recorded of the bundle of an attempt; None where none is."""
     row = connection.execute(
-        f"select {_COLUMNS} from receipts where session_key = ? and attempt = ?",  # noqa: S608 # our own words
+        f"select {_COLUMNS}, {_SIGNED} from receipts where session_key = ? and attempt = ?",  # noqa: S608 # our own words
         (key, attempt),
     ).fetchone()
     return None if row is None else _row(row)
@@ -38,7 +43,7 @@ def bundle_of(connection: sqlite3.Connection, key: str, attempt: int) -> BundleR
 
 def chain(connection: sqlite3.Connection) -> Iterator[BundleRow]:
     """Every row, in the order of the chain."""
-    for row in connection.execute(f"select {_COLUMNS} from receipts order by seq"):  # noqa: S608 # our own words
+    for row in connection.execute(f"select {_COLUMNS}, {_SIGNED} from receipts order by seq"):  # noqa: S608 # our own words
         yield _row(row)
 
 
@@ -52,6 +57,26 @@ def job_state(connection: sqlite3.Connection, key: str, attempt: int) -> str | N
     return None if row is None else str(row[0])
 
 
+class SigningRow(NamedTuple):
+    """What came of a request to sign a receipt: the signature or the problem, once it is settled."""
+
+    is_settled: bool
+    signature: str | None
+    problem: str | None
+
+
+def signing(connection: sqlite3.Connection, event: int) -> SigningRow | None:
+    """What came of the request that was recorded as this event; None where nothing is owed by it yet."""
+    row = connection.execute(
+        "select settled_at is not null, signature, problem from signings where event = ?", (event,)
+    ).fetchone()
+    return None if row is None else SigningRow(bool(row[0]), row[1], row[2])
+
+
 def _row(row: tuple[object, ...]) -> BundleRow:
-    seq, key, attempt, digest, prev, directory, parts, *rest = row
-    return BundleRow(seq, key, attempt, digest, prev, directory, load_parts(str(parts)), *rest)  # type: ignore[arg-type] # the schema's own types
+    seq, key, attempt, digest, prev, directory, parts, *rest, signed = row
+    found = load_parts(str(parts))
+    if signed is not None:
+        (anew,) = load_parts(f"[{signed}]")
+        found = tuple(anew if each.name == anew.name else each for each in found)
+    return BundleRow(seq, key, attempt, digest, prev, directory, found, *rest)  # type: ignore[arg-type] # the schema's own types

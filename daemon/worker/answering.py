@@ -38,8 +38,9 @@ from runward.handlers.facts import (
     RuledPlaybook,
 )
 from runward.handlers.notices.facts import RecipientsOf
-from runward.handlers.outcomes.facts import OutcomesIn
+from runward.handlers.outcomes.facts import FinalMessageOf, OutcomesIn
 from runward.handlers.schedules.facts import Scheduled, ScheduleIn
+from runward.handlers.shows.facts import PlayFilesIn
 from runward.handlers.unreadable import Unreadable
 
 Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
@@ -181,6 +182,8 @@ def answers_of_the_world(
     answers.at_once(ScheduleIn, lambda asked: chains.scheduled(asked.chain))
     answers.at_once(RecipientsOf, lambda asked: messenger.recipients(asked.kind))
     answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path, asked.named))
+    answers.at_once(PlayFilesIn, lambda asked: files.play_files(asked.path))
+    answers.at_once(FinalMessageOf, lambda asked: files.final_message(asked.layout, asked.path))
     answers.at_once(BundleRulesOf, bundled)
     answers.at_once(WorkTreeOf, lambda asked: files.work_tree(asked.cwd, asked.since))
     answers.at_once(DraftOf, drafted)

@@ -16,8 +16,10 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from runward.config.bundle import Scheme
 from runward.config.json_value import JsonValue
 from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.faults import point
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files, Gone, PartMissing, PartsPlaced
@@ -33,9 +35,10 @@ from runward.handlers.bundle.facts import Draft, DraftOf, NoDraft
 from runward.handlers.bundle.order import BundleOrder, load_order
 from runward.handlers.bundle.part import Part as BundlePart
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name, part_names
-from runward.handlers.bundle.receipt import sealed
+from runward.handlers.bundle.receipt import receipt_text, sealed
 from runward.handlers.bundle.receipt_body import receipt_body
 from runward.handlers.bundle.replay import Replay
+from runward.handlers.bundle.signatures import NoLibrary, NotSignable, SecretKey, sign
 from runward.handlers.bundle.summarising import summary_of
 from runward.handlers.bundle.summary import Summary, dump_summary, summary_text
 from runward.handlers.unreadable import Unreadable
@@ -73,6 +76,8 @@ class Bundles(Part):
     log: structlog.typing.FilteringBoundLogger
     go_on: Callable[[int], bool]
     """Asked while files are read, with the bytes that were."""
+    own_key: Callable[[Scheme], SecretKey]
+    """Our key of this kind, which is made on first use. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
     low_disk: Callable[[], str | None] = lambda: None
     """Why nothing is to be written now; None where there is room."""
     trouble: str | None = None
@@ -168,7 +173,15 @@ class Bundles(Part):
         if cleared is not None:
             return GONE if isinstance(cleared, Gone) else cleared.why
         receipt = sealed(body, prev, order.rules.form)
-        part = self.files.write_part(order.directory, name, [receipt.text])
+        text = receipt.text
+        if order.rules.sign is not None:
+            try:
+                text = receipt_text(sign(receipt.fields, self.own_key(order.rules.sign)))
+            except NoLibrary:
+                return "its receipt can't be signed without more libraries: pip install 'runward[sign]'"
+            except (KeyRefused, NotSignable) as refused:
+                return f"its receipt can't be signed: {refused}"
+        part = self.files.write_part(order.directory, name, [text])
         if not isinstance(part, BundlePart):
             return GONE if isinstance(part, Gone) else part.why
         point("bundle.receipt.after")

@@ -18,6 +18,7 @@ from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
+from runward.handlers.layouts.process_host import is_here
 from runward.handlers.layouts.scanner import Ended, Item, RecordedProcess, Started
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
@@ -191,7 +192,7 @@ class Looker:
         return see(watched, key, rule, sight.signatures, items, launch)
 
     def _state(self, watched: Watched) -> ProcessState:
-        if not native.is_here(watched.host, self._processes.host()):
+        if not is_here(watched.host, self._processes.host()):
             return "unknown"
         return together([self._processes.state(each) for each in recorded(watched)])
 

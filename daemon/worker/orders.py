@@ -27,7 +27,7 @@ from runward.daemon.store.tables.cancellations import OwedCancellation
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.daemon.worker.part import Part
 from runward.handlers.effects import CancelRun, EndTree
-from runward.handlers.layouts import native
+from runward.handlers.layouts.process_host import is_here
 from runward.handlers.unreadable import Unreadable
 
 PERIOD: Final = 5.0
@@ -110,7 +110,7 @@ class CancelOrders(Part):
     def _tell(self, owed: OwedCancellation) -> Told | NotTold:
         """Leave the word and give the signal. Raises OSError for what may work later."""
         host = owed.processes.host
-        if not native.is_here(host, self.processes.host()):
+        if not is_here(host, self.processes.host()):
             return NotTold(f"its processes run on {host}")
         if owed.is_deadline:
             self.files.check_epoch(self.store.epoch)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from runward.config.json_value import JsonValue
 from runward.daemon.disk.durable import make_durably
 from runward.daemon.disk.epoch import read_epoch
 from runward.daemon.inbox import spool
@@ -26,14 +27,17 @@ from runward.daemon.ports.processes import RunPlace
 from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
 from runward.daemon.rundir import bundle_parts, journals, looking, session_places
 from runward.daemon.rundir.artifacts import artifact_facts
+from runward.daemon.rundir.bundle_verifying import receipt_fields
 from runward.daemon.rundir.comparing import compare
+from runward.daemon.rundir.final_messages import final_message
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.identifying import identify
 from runward.daemon.rundir.intents import has_intents, read_intents
 from runward.daemon.rundir.launcher_notes import leave_word
 from runward.daemon.rundir.legs import early_legs, filled_without
-from runward.daemon.rundir.opening import unreadable
+from runward.daemon.rundir.opening import ABSENT, unreadable
 from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
+from runward.daemon.rundir.play_files import play_files
 from runward.daemon.rundir.session_calls import told_by
 from runward.daemon.rundir.session_looking import look_at_session
 from runward.daemon.rundir.work_tree import work_tree_since
@@ -48,6 +52,7 @@ from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.scanner import Signature
 from runward.handlers.outcomes.facts import OutcomeFile
+from runward.handlers.shows.facts import PlayFiles
 from runward.handlers.unreadable import Unreadable
 
 _Found = TypeVar("_Found")
@@ -121,6 +126,12 @@ class RealFiles:
         self, path: str, artifacts_path: str, named: Sequence[str]
     ) -> tuple[OutcomeFile, ...] | Unreadable:
         return self._unless_away(path, outcomes_in(path, artifacts_path, named))
+
+    def play_files(self, path: str) -> PlayFiles | Unreadable:
+        return self._unless_away(path, play_files(path))
+
+    def final_message(self, layout: str, path: str) -> str | Unreadable | None:
+        return self._unless_away(path, final_message(layout, path))
 
     def outcomes_digest(self, path: str) -> str | None:
         return None if self.away(path) is not None else outcomes_digest(path)
@@ -208,6 +219,12 @@ class RealFiles:
     ) -> PartsPlaced | PartMissing | Unreadable | Gone:
         return self._in_place(directory, lambda place: bundle_parts.place_parts(place, parts))
 
+    def replace_parts(self, directory: str, parts: Sequence[Part]) -> Unreadable | None:
+        return self._in_place(directory, lambda place: bundle_parts.replace_parts(place, parts))
+
+    def receipt(self, directory: str, attempt: int) -> dict[str, JsonValue] | Unreadable | None:
+        return self._in_place(directory, lambda place: _receipt(place, attempt))
+
     def remove_parts(self, directory: str, names: Sequence[str]) -> Unreadable | None:
         return bundle_parts.remove_parts(self._place(directory), names)
 
@@ -241,3 +258,10 @@ class RealFiles:
         if self._libc.syncfs(descriptor) != 0:
             error = ctypes.get_errno()
             raise OSError(error, os.strerror(error))
+
+
+def _receipt(directory: str, attempt: int) -> dict[str, JsonValue] | Unreadable | None:
+    try:
+        return receipt_fields(directory, attempt)
+    except OSError as error:
+        return None if error.errno in ABSENT else unreadable(error)

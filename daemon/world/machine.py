@@ -1,23 +1,20 @@
 """The processes port on a real machine."""
 
-import socket
-
 from runward.daemon.ports.processes import NotTold, RunPlace, Told, WriterOf
 from runward.daemon.processes.ancestry import launcher_of
 from runward.daemon.processes.end_signals import tell_to_end
+from runward.daemon.processes.here import here
 from runward.daemon.processes.identity import (
     ProcessIdentity,
     booted_at,
     current_boot_id,
     descriptor_of,
-    pid_namespace,
     seconds_since_start,
     state_of,
 )
 from runward.daemon.processes.tree_of_run import end_tree
 from runward.daemon.rundir.liveness import Writers, says_so
 from runward.handlers.facts import RunProcesses
-from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState
 
@@ -26,7 +23,7 @@ class RealProcesses:
     """What /proc knows of recorded processes."""
 
     def __init__(self) -> None:
-        self._host = native.host_with_namespace(socket.gethostname(), pid_namespace()) or ""
+        self._host = here()
 
     def host(self) -> str:
         return self._host

@@ -9,8 +9,8 @@ from runward.handlers.asking import Asking, TryLater, ask
 from runward.handlers.chains.advancing import Position, command_at
 from runward.handlers.chains.stepping import NotStarted
 from runward.handlers.contracts.verify import boundary
-from runward.handlers.facts import HashesOf, ProducedBy, SessionOf
-from runward.handlers.outcomes.facts import OutcomesIn
+from runward.handlers.facts import HashesOf, ProducedBy, Session, SessionOf
+from runward.handlers.outcomes.facts import ArtifactFilesOf, OutcomesIn
 from runward.handlers.unreadable import Unreadable
 
 
@@ -48,7 +48,8 @@ def shown(position: Position, step: int) -> Asking[Shown | NotStarted]:
 
 
 def _left(session_key: str, attempt: int) -> Asking[tuple[JsonValue, list[dict[str, JsonValue]]]]:
-    """The files of outcomes that a step's run holds now, and a hash, or what is the matter, for each file that it produced."""
+    """The files of outcomes that a step's run holds now, and a hash, or what is the matter, for each file that
+    it produced or that holds the large content of an artifact."""
     session = yield from ask(SessionOf(session_key))
     if session is None:
         return None, []
@@ -59,19 +60,26 @@ def _left(session_key: str, attempt: int) -> Asking[tuple[JsonValue, list[dict[s
         {"path": each.path, "sha256": hashlib.sha256(each.content or b"").hexdigest()} for each in files
     ]
     produced = yield from ask(ProducedBy(session_key, session.attempt))
-    if produced is None or not produced.files:
-        return said, []
-    within = boundary(produced.artifacts_path, produced.path)
-    paths = tuple(each.path for each in produced.files)
-    found = yield from ask(HashesOf(produced.artifacts_path, within, paths))
+    found = () if produced is None else tuple((each.id, each.path) for each in produced.files)
+    large = yield from ask(ArtifactFilesOf(session_key))
+    return said, (yield from _hashed(session, (*found, *large)))
+
+
+def _hashed(session: Session, files: tuple[tuple[str, str], ...]) -> Asking[list[dict[str, JsonValue]]]:
+    """What each of these files below a session's artifacts holds now; `files` are ids and paths."""
+    if not files:
+        return []
+    within = boundary(session.artifacts_path, session.path)
+    paths = tuple(path for _, path in files)
+    found = yield from ask(HashesOf(session.artifacts_path, within, paths))
     if isinstance(found, Unreadable):
-        raise TryLater(f"the artifacts of {session_key} can't be read: {found.why}")
+        raise TryLater(f"the artifacts of {session.key} can't be read: {found.why}")
     states = (
         [(each.sha256, each.state) for each in found.files]
         if found.exists
         else [(None, "absent")] * len(paths)
     )
-    return said, [
-        {"id": each.id, "path": each.path, "sha256": digest, "state": state}
-        for each, (digest, state) in zip(produced.files, states, strict=True)
+    return [
+        {"id": identifier, "path": path, "sha256": digest, "state": state}
+        for (identifier, path), (digest, state) in zip(files, states, strict=True)
     ]

@@ -1,7 +1,8 @@
-"""What can be ordered for bundles: a row of the chain of receipts."""
+"""What can be ordered for bundles: a row of the chain of receipts, and a signature."""
 
 from typing import NamedTuple, TypeAlias
 
+from runward.config.bundle import Scheme
 from runward.handlers.bundle.facts import Draft
 from runward.handlers.bundle.order import BundleOrder
 from runward.handlers.bundle.part import Part
@@ -28,4 +29,13 @@ class RecordReceipt(NamedTuple):
     sealed: Sealed | None = None
 
 
-BundleEffect: TypeAlias = RecordReceipt
+class SignReceipt(NamedTuple):
+    """Owe the receipt of an attempt a signature by our own key of this kind, in place of one that it may have."""
+
+    key: str
+    attempt: int
+    scheme: Scheme
+    said_by: str
+
+
+BundleEffect: TypeAlias = RecordReceipt | SignReceipt

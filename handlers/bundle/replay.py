@@ -98,8 +98,8 @@ class Replay:
         said = "; ".join(self.problems)
         return f"{said}; and {self.more_problems} more" if self.more_problems else said
 
-    def lines(self, told: Iterable[Told]) -> Iterator[bytes]:
-        """The lines of the replay, each with its newline."""
+    def lines(self, told: Iterable[Told], *, is_over: bool = True) -> Iterator[bytes]:
+        """The lines of the replay, each with its newline; those that tell of the end only if it `is_over`."""
         waiting = iter(told)
         first: Told | None = None
         for each in waiting:
@@ -113,8 +113,9 @@ class Replay:
             yield from self._lines_of(first)
         for each in waiting:
             yield from self._lines_of(each)
-        yield from self._verification()
-        yield self._end()
+        if is_over:
+            yield from self._verification()
+            yield self._end()
 
     def _lines_of(self, told: Told) -> Iterator[bytes]:
         match told:

@@ -7,8 +7,9 @@ import json
 import re
 from collections.abc import Collection
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from runward.config.bundle import Scheme
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.moment import moment_of
 from runward.handlers.bundle.receipt import SCHEMA, is_hash
@@ -19,14 +20,10 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-Scheme: TypeAlias = Literal["ed25519", "nostr"]
-
-SCHEMES: Final[tuple[Scheme, ...]] = ("ed25519", "nostr")
 SECRET_BYTES: Final = 32
 NOSTR_KIND: Final = 30078
 """Nostr's kind for data of an application."""
 _SIGNATURE: Final = re.compile(r"sig:(ed25519|nostr):([0-9a-f]{64}):([0-9a-f]{128})", re.ASCII)
-AUTHORIZED: Final = re.compile(r"(ed25519|nostr):[0-9a-f]{64}", re.ASCII)
 
 
 class NoLibrary(Exception):
@@ -67,12 +64,12 @@ def signature_state(fields: dict[str, JsonValue] | None, authorized: Collection[
 
 
 def sign(fields: dict[str, JsonValue], key: SecretKey) -> dict[str, JsonValue]:
-    """The receipt with its signature. Raises `NotSignable` and `NoLibrary`."""
+    """The receipt with its signature, which is the same each time. Raises `NotSignable` and `NoLibrary`."""
     public = public_key(key)
     if key.scheme == "ed25519":
         value = _ed25519_private(key.secret).sign(_ed25519_message(fields))
     else:
-        value = _coincurve().PrivateKey(key.secret).sign_schnorr(nostr_id(fields, public))
+        value = _coincurve().PrivateKey(key.secret).sign_schnorr(nostr_id(fields, public), None)
     return {**fields, "signature": f"sig:{key.scheme}:{public}:{value.hex()}"}
 
 

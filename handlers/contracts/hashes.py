@@ -19,7 +19,7 @@ from runward.handlers.unreadable import Unreadable
 TRIES: Final = 5
 """How often a file that is written to, or can't be read, is hashed anew before that is recorded instead."""
 
-_PROBLEMS: Final[Mapping[HashState, FileProblem]] = {
+PROBLEMS: Final[Mapping[HashState, FileProblem]] = {
     "absent": "gone",
     "empty": "empty",
     "not_regular": "not_regular",
@@ -29,7 +29,7 @@ _PROBLEMS: Final[Mapping[HashState, FileProblem]] = {
     "unreadable": "unreadable",
     "too_large": "too_large",
 }
-_MAY_PASS: Final[frozenset[FileProblem | None]] = frozenset({"changing", "unreadable"})
+MAY_PASS: Final[frozenset[FileProblem | None]] = frozenset({"changing", "unreadable"})
 
 
 def decide(event: SessionFinished, given: Given) -> Deciding:
@@ -46,7 +46,7 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
         _record(each, found) for each, found in zip(produced.files, _all(answer, produced), strict=True)
     )
     wrong = {each.path: MEANINGS[each.problem] for each in files if each.problem is not None}
-    if given.tries + 1 < TRIES and any(each.problem in _MAY_PASS for each in files):
+    if given.tries + 1 < TRIES and any(each.problem in MAY_PASS for each in files):
         raise TryLater(_summary(wrong))
     effects: list[Effect] = [RecordFiles(event.session_key, event.attempt, files)]
     if wrong:
@@ -60,7 +60,7 @@ def _all(answer: RootHashes, produced: ProducedFiles) -> tuple[FileHash, ...]:
 
 
 def _record(verified: Produced, found: FileHash) -> RecordedFile:
-    problem = _PROBLEMS.get(found.state)
+    problem = PROBLEMS.get(found.state)
     if problem is not None:
         return RecordedFile(verified.id, verified.path, verified.size, verified.modified_ns, None, problem)
     if (found.size, found.modified_ns) != (verified.size, verified.modified_ns):

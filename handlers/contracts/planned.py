@@ -31,7 +31,7 @@ def decide(event: FlowPlanned, given: Given) -> Deciding:
         return (Explain(event.session_key, "refused", "a flow was planned of a session that never started"),)
     why = _why_never(event, session)
     if why is not None:
-        return _refused(event, why)
+        return _refused(event, given.event_hash, session, why)
     early = yield from ask(
         LegsBefore(
             session.artifacts_path,
@@ -45,14 +45,14 @@ def decide(event: FlowPlanned, given: Given) -> Deciding:
         raise TryLater(f"the legs of {event.session_key} can't be looked at: {early.why}")
     why = why_too_late(event.legs, early, event.filled)
     if why is not None:
-        return _refused(event, why)
+        return _refused(event, given.event_hash, session, why)
     contract = stored_contract(session.contract_json) if session.contract_json is not None else None
     declared: dict[str, Declarations] = {}
     for agent in dict.fromkeys(leg.agent for leg in event.legs):
         declared[agent] = yield from ask(DeclaredContract(None, agent))
     folded = fold_legs(contract, event.legs, declared)
     if isinstance(folded, Unfoldable):
-        return _refused(event, folded.why)
+        return _refused(event, given.event_hash, session, folded.why)
     return _folded(event, given.event_hash, session, folded)
 
 
@@ -71,9 +71,10 @@ def _why_never(event: FlowPlanned, session: Session) -> str | None:
     return None
 
 
-def _refused(event: FlowPlanned, why: str) -> Effects:
-    return (
-        RefuseFold(event.session_key, f"flow.json: {why}"),
+def _refused(event: FlowPlanned, event_hash: str, session: Session, why: str) -> Effects:
+    problem = f"flow.json: {why}"
+    refused: Effects = (
+        RefuseFold(event.session_key, problem),
         Explain(
             event.session_key,
             "refused",
@@ -81,11 +82,16 @@ def _refused(event: FlowPlanned, why: str) -> Effects:
             {"legs": [leg.id for leg in event.legs]},
         ),
     )
+    if session.origin == "history" or session.contract_problem is not None:
+        return refused  # only the first problem is kept
+    content = lines.contract_not_folded(event, event_hash, problem)
+    live = session.status == "running"
+    return (*refused, AppendLines(event.session_key, session.path, lines.EVENTS, content, live))
 
 
 def _folded(event: FlowPlanned, event_hash: str, session: Session, folded: Folded) -> Effects:
     basis: ContractBasis = "late" if event.seen_over else "first_look"
-    content = lines.contract_folded(event, event_hash, folded.added, basis)
+    content = lines.contract_folded(event, event_hash, folded.added, basis, folded.contract)
     return (
         FoldContract(
             event.session_key,

@@ -60,7 +60,7 @@ KEPT: Final = (
 )
 """What a write keeps unless it names it, and what only the owner may change."""
 
-_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "noop": (),
     "read_artifact": ("artifact_id",),
     "write_artifact": (
@@ -77,7 +77,9 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delete_artifact": ("artifact_id",),
     "transfer_artifact": ("artifact_id", "to"),
 }
-ACTION_TYPES: Final = tuple(_FIELDS)
+"""The keys of an intent by its action, beside those that every intent has."""
+
+ACTION_TYPES: Final = tuple(FIELDS)
 
 
 class NotAnIntent(Exception):
@@ -106,7 +108,7 @@ def read_intent(said: Mapping[str, JsonValue]) -> Intent:
         raise NotAnIntent(
             "transfer is not an action: invoke the method transfer of genesis_ledger to pay, or use transfer_artifact"
         )
-    if not isinstance(kind, str) or kind not in _FIELDS:
+    if not isinstance(kind, str) or kind not in FIELDS:
         raise NotAnIntent(f"action_type must be one of {', '.join(ACTION_TYPES)}")
     reasoning = said.get("reasoning")
     fields: dict[str, object] = {
@@ -115,7 +117,7 @@ def read_intent(said: Mapping[str, JsonValue]) -> Intent:
         "principal_id": _optional(said, "principal_id", _identifier),
         "named": frozenset(name for name in KEPT if name in said),
     }
-    for name in _FIELDS[kind]:
+    for name in FIELDS[kind]:
         fields[name] = _READERS[name](said, name)
     intent = Intent(kind, **fields)  # type: ignore[arg-type] # each reader gives what its field is
     if kind == "write_artifact" and intent.executable and ("price" not in said or not intent.code):
@@ -129,12 +131,18 @@ def intent_to_json(intent: Intent) -> dict[str, JsonValue]:
     for name in ("id", "principal_id"):
         if getattr(intent, name) is not None:
             told[name] = getattr(intent, name)
-    for name in _FIELDS[intent.action_type]:
+    for name in FIELDS[intent.action_type]:
         if name in KEPT and name not in intent.named:
             continue
         value = getattr(intent, name)
         told[name] = list(value) if isinstance(value, tuple) else value
     return told
+
+
+def as_intent(intent: Intent) -> dict[str, JsonValue]:
+    """The intent as a line that is parsed to it again."""
+    told = intent_to_json(intent)
+    return {key: value for key, value in told.items() if value is not None or key in intent.named}
 
 
 def shown(intent: Intent) -> dict[str, JsonValue]:

@@ -18,5 +18,10 @@ def of_request(request: str) -> str:
     return _id(request)
 
 
+def of_play(session_key: str) -> str:
+    """The id of a play of a show."""
+    return _id(f"play/{session_key}")
+
+
 def _id(ordered: str) -> str:
     return f"inv_{hashlib.sha256(ordered.encode()).hexdigest()[:12]}"

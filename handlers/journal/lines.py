@@ -1,7 +1,8 @@
 """The lines that Runward writes into a session's journal, as bytes.
 
 `events.jsonl` has `{"ts","role","event","path"}` first in every line (the CTCP contracts, J). `ts` is the fact's own
-time, not that of the writing, and `hash` is the hash of the event that the line follows from.
+time, not that of the writing, and `hash` is the hash of the event that the line follows from. Together the lines of a
+session say all that `folding` needs to make its state again.
 """
 
 from datetime import UTC, datetime
@@ -10,10 +11,10 @@ from typing import Final
 
 from pydantic_core import to_json
 
-from runward.config.contract import Contract, ContractEntry
+from runward.config.contract import Contract, ContractEntry, contract_to_json
 from runward.config.json_value import JsonValue
-from runward.handlers.contracts.verify import Verification
-from runward.handlers.effects import ContractBasis, Reason
+from runward.handlers.contracts.verify import Verification, rules_as_json
+from runward.handlers.effects import ContractBasis, Reason, Source
 from runward.handlers.events import (
     AttemptEnded,
     AttemptStarted,
@@ -36,7 +37,12 @@ def iso_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
-def session_started(event: AttemptStarted, event_hash: str, declaration: SessionDeclaration) -> bytes:
+def session_started(
+    event: AttemptStarted,
+    event_hash: str,
+    declaration: SessionDeclaration,
+    contract_problem: str | None = None,
+) -> bytes:
     return _line(
         event.at,
         "session_started",
@@ -46,6 +52,12 @@ def session_started(event: AttemptStarted, event_hash: str, declaration: Session
         attempt=event.attempt,
         playbook=declaration.playbook,
         agent=declaration.agent,
+        layout=declaration.layout,
+        kind=declaration.kind,
+        invocation_id=declaration.invocation_id,
+        containment=declaration.containment,
+        artifacts_path=declaration.artifacts_path,
+        contract_problem=contract_problem,
     )
 
 
@@ -57,7 +69,20 @@ def contract_snapshotted(
     event: AttemptStarted, event_hash: str, contract: Contract, basis: ContractBasis | None
 ) -> bytes:
     expected = [_expected(entry) for entry in contract.expected]
-    return _line(event.at, "contract_snapshotted", "", event_hash, basis=basis, expected=expected)
+    whole = contract_to_json(contract)
+    return _line(
+        event.at, "contract_snapshotted", "", event_hash, basis=basis, expected=expected, contract=whole
+    )
+
+
+def contract_held(
+    event: AttemptStarted | AttemptEnded, event_hash: str, contract: Contract | None, problem: str
+) -> bytes:
+    """The contract of the launch holds in place of what the run's files said."""
+    whole = None if contract is None else contract_to_json(contract)
+    return _line(
+        event.at, "contract_held", "", event_hash, attempt=event.attempt, contract=whole, problem=problem
+    )
 
 
 def _expected(entry: ContractEntry) -> JsonValue:
@@ -65,9 +90,13 @@ def _expected(entry: ContractEntry) -> JsonValue:
 
 
 def contract_folded(
-    event: FlowPlanned, event_hash: str, added: tuple[ContractEntry, ...], basis: ContractBasis
+    event: FlowPlanned,
+    event_hash: str,
+    added: tuple[ContractEntry, ...],
+    basis: ContractBasis,
+    contract: Contract | None,
 ) -> bytes:
-    """What the legs of a flow added to the contract."""
+    """What the legs of a flow added to the contract, and what it is with them."""
     legs: list[JsonValue] = [{"id": leg.id, "agent": leg.agent, "path": leg.path} for leg in event.legs]
     return _line(
         event.at,
@@ -77,10 +106,17 @@ def contract_folded(
         basis=basis,
         legs=legs,
         expected=[_expected(entry) for entry in added],
+        contract=None if contract is None else contract_to_json(contract),
     )
 
 
+def contract_not_folded(event: FlowPlanned, event_hash: str, problem: str) -> bytes:
+    """Why the legs of a plan are not in the contract."""
+    return _line(event.at, "contract_not_folded", PLAN, event_hash, problem=problem)
+
+
 def artifact_verified(event: AttemptEnded, event_hash: str, verification: Verification) -> bytes:
+    rules = {"rules": rules_as_json(verification)} if verification.rules else {}
     return _line(
         event.at,
         "artifact_verified",
@@ -91,11 +127,15 @@ def artifact_verified(event: AttemptEnded, event_hash: str, verification: Verifi
         missing_required=[entry.id for entry in verification.missing_required],
         missing_optional=[entry.id for entry in verification.missing_optional],
         produced=[{"id": each.id, "path": each.path, "size": each.size} for each in verification.produced],
+        attempt=event.attempt,
+        checked_at=verification.checked_at,
+        modified_ns=[each.modified_ns for each in verification.produced],
+        **rules,
     )
 
 
 def status_changed(
-    event: AttemptEnded, event_hash: str, replaced: Status, status: Status, reason: Reason
+    event: AttemptEnded, event_hash: str, replaced: Status, status: Status, reason: Reason, source: Source
 ) -> bytes:
     return _line(
         event.at,
@@ -106,6 +146,9 @@ def status_changed(
         status=status,
         reason_code=reason.code,
         reason_summary=reason.summary,
+        attempt=event.attempt,
+        evidence_refs=[each._asdict() for each in reason.evidence_refs],
+        source=source,
     )
 
 

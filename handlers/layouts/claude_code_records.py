@@ -141,6 +141,13 @@ def text_of(content: Content) -> str:
     return content or ""
 
 
+def every_text_of(content: Content) -> str:
+    """The text of a message's content: the content itself, or that of all its text blocks."""
+    if isinstance(content, list):
+        return "".join(_text(block.text) for block in content if block.type == "text")
+    return content or ""
+
+
 def _text(raw: msgspec.Raw) -> str:
     try:
         value = msgspec.json.decode(raw)

@@ -14,6 +14,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.bundle.parts import is_part_or_temporary
 from runward.handlers.events import SessionDeclaration, Status
 from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json, sane_time
+from runward.handlers.layouts.process_host import host_with_namespace
 from runward.handlers.layouts.scanner import (
     Complaint,
     Document,
@@ -151,25 +152,9 @@ def _run(root: str, path: str, document: Document, run: dict[str, JsonValue]) ->
     yield from complaints
 
 
-_NAMESPACE: Final = "/pid:"
-"""Between a host's name, which has no slash, and the PID namespace there in which processes have their numbers."""
-
-
 def _namespace(launcher: JsonValue) -> int | None:
     found = launcher.get("pid_namespace") if isinstance(launcher, dict) else None
     return found if isinstance(found, int) and not isinstance(found, bool) else None
-
-
-def host_with_namespace(host: str | None, namespace: int | None) -> str | None:
-    """Where processes are known by their numbers: a host, and a PID namespace in it where that is known."""
-    return host if host is None or namespace is None else f"{host}{_NAMESPACE}{namespace}"
-
-
-def is_here(host: str | None, here: str) -> bool:
-    """Whether processes of this host and namespace have the numbers that are used here. What nobody says is here."""
-    if host is None or host == here:
-        return True
-    return _NAMESPACE not in host and host == here.partition(_NAMESPACE)[0]
 
 
 def _started_at(value: JsonValue, document: Document, complaints: list[Complaint]) -> float:

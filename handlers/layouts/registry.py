@@ -5,22 +5,26 @@ them: its runs are Runward's own, and read by `native.py`.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Generic, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias
 
+from runward.config.json_value import JsonValue
 from runward.handlers.layouts import (
     adjutant,
     adjutant_calls,
     claude_code,
     claude_code_calls,
+    claude_code_final,
     codex,
     codex_calls,
+    codex_final,
     ctcp,
     ctcp_calls,
     lionagi,
     lionagi_calls,
     native,
     native_calls,
+    show,
 )
 from runward.handlers.layouts.call_reader import CallLayout
 from runward.handlers.layouts.scanner import Document
@@ -81,13 +85,18 @@ class LogLayout(NamedTuple):
     no_sessions: tuple[str, ...] = ()
 
 
+AsOutcome: TypeAlias = Callable[[dict[str, JsonValue]], dict[str, JsonValue]]
+NO_FILES: Final[Mapping[str, AsOutcome]] = {}
+
+
 class DirectoryLayout(NamedTuple):
     """A layout in which a session is a directory.
 
     `documents` and `logs` are the files to read, relative to it; the last part may be a glob. `markers` are those
     whose heads it is recognised by. With `goes_by_id` a session is the same wherever its directory is moved to.
     With `logs_come_and_go` a log that isn't there any more had its time: another of its name is a new one.
-    `artifacts` is the directory in it at which a contract's paths begin, "" for itself.
+    `artifacts` is the directory in it at which a contract's paths begin, "" for itself. `outcomes` are the files that hold
+    outcomes in words of the layout's own, each with what makes an outcome of its object.
     """
 
     name: str
@@ -101,6 +110,7 @@ class DirectoryLayout(NamedTuple):
     names_process: bool = False
     logs_come_and_go: bool = False
     artifacts: str = ""
+    outcomes: tuple[tuple[str, AsOutcome], ...] = ()
 
     def artifacts_path(self, path: str) -> str:
         """Where the paths of a contract begin, for the session in the directory `path`."""
@@ -172,6 +182,7 @@ def directory_layout(
     goes_by_id: bool,
     logs_come_and_go: bool = False,
     artifacts: str = "",
+    outcomes: tuple[tuple[str, AsOutcome], ...] = (),
 ) -> DirectoryLayout:
     """A layout of run directories, in which no process is named."""
     start, load = _with(module.SCANNER)
@@ -186,6 +197,7 @@ def directory_layout(
         goes_by_id,
         logs_come_and_go=logs_come_and_go,
         artifacts=artifacts,
+        outcomes=outcomes,
     )
 
 
@@ -222,6 +234,7 @@ LAYOUTS: Final = Layouts(
         directory_layout(ctcp, goes_by_id=False),
         directory_layout(adjutant, goes_by_id=False),
         directory_layout(lionagi, goes_by_id=True, logs_come_and_go=True, artifacts="artifacts"),
+        directory_layout(show, goes_by_id=False, outcomes=((show.VERDICT, show.gate_verdict),)),
     ),
 )
 """What Runward reads. Adding a layout is adding an entry here."""
@@ -233,5 +246,22 @@ CALLS: Final[Mapping[str, CallLayout]] = {
     ctcp.LAYOUT: ctcp_calls.CALLS,
     adjutant.LAYOUT: adjutant_calls.CALLS,
     lionagi.LAYOUT: lionagi_calls.CALLS,
+    show.LAYOUT: show.CALLS,
 }
 """How the calls of a layout's sessions are read, by the layout's name."""
+
+FINAL_MESSAGES: Final[Mapping[str, Callable[[Iterable[bytes]], str | None]]] = {
+    claude_code.LAYOUT: claude_code_final.final_message,
+    codex.LAYOUT: codex_final.final_message,
+}
+"""How the last message of a layout's sessions is found in the lines of their log, the newest first, by the layout's name."""
+
+
+def outcome_files(layout: str) -> Mapping[str, AsOutcome]:
+    """The files of a session of this layout that hold outcomes in words of the layout's own."""
+    return {
+        file: as_outcome
+        for each in LAYOUTS.directories
+        if each.name == layout
+        for file, as_outcome in each.outcomes
+    }

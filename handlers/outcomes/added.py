@@ -9,6 +9,7 @@ from runward.handlers.effects import Deciding, Explain
 from runward.handlers.facts import SessionOf
 from runward.handlers.outcomes.effects import RecordArtifact
 from runward.handlers.outcomes.events import ArtifactAddRequested
+from runward.handlers.outcomes.files import named
 from runward.handlers.outcomes.telling import told
 
 PATIENCE: Final = 8
@@ -27,7 +28,8 @@ def decide(event: ArtifactAddRequested, given: Given) -> Deciding:
         return (Explain(event.session_key, "refused", why),)
     assert session is not None, "it was asked for"
     heard = yield from told(session, (made,), given.at)
-    return made, Explain(event.session_key, "decided", f"{what} is added, as {event.said_by} asked"), *heard
+    said = Explain(event.session_key, "decided", f"{what} is added, as {event.said_by} asked")
+    return made, said, *heard, *named((made,), given.at, event.key)
 
 
 def record(event: ArtifactAddRequested, at: float) -> RecordArtifact | str:
@@ -43,7 +45,7 @@ def record(event: ArtifactAddRequested, at: float) -> RecordArtifact | str:
             relative_parts(event.file_path)
         except PathRuleError as error:
             return f"the file's path {error}"
-    content, summary, passed = event.content, "", None
+    content, summary, passed, file_path = event.content, "", None, event.file_path
     is_known = event.kind in kinds()
     if is_known:
         checked = check_outcome(event.content, event.kind)
@@ -52,6 +54,7 @@ def record(event: ArtifactAddRequested, at: float) -> RecordArtifact | str:
                 f"{each.field}: {each.message}" if each.field else each.message for each in checked
             )
         content, summary, passed = checked.value, checked.summary, checked.passed
+        file_path = file_path or checked.file_path
     elif isinstance(content, dict):
         summary, passed = _text(content.get("summary")), _truth(content.get("passed"))
     return RecordArtifact(
@@ -63,10 +66,11 @@ def record(event: ArtifactAddRequested, at: float) -> RecordArtifact | str:
             content,
             summary,
             passed,
-            event.file_path,
+            file_path,
             is_known,
             0,
-        )
+        ),
+        names_file=file_path is not None,
     )
 
 

@@ -3,13 +3,15 @@
 from typing import NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
+from runward.handlers.contracts.file_problems import FileProblem
 
 
 class RecordArtifact(NamedTuple):
     """Keep an outcome of a session. One of the same kind and name takes its content, and keeps its id.
 
     `place` is its place among those that are recorded together; `is_known` says whether its kind is registered. One that
-    `is_provisional` was read while the session ran: no step goes by it until the verdict has read it, too.
+    `is_provisional` was read while the session ran: no step goes by it until the verdict has read it, too. With
+    `names_file` the `file_path` is where its large content is, below the session's artifacts; else where it was read.
     """
 
     session_key: str
@@ -23,6 +25,17 @@ class RecordArtifact(NamedTuple):
     is_known: bool
     place: int
     is_provisional: bool = False
+    names_file: bool = False
 
 
-OutcomeEffect: TypeAlias = RecordArtifact
+class RecordArtifactFile(NamedTuple):
+    """Keep the hash of an artifact's large content, or what is the matter with the file, if it is still at this path."""
+
+    artifact_id: str
+    file_path: str
+    sha256: str | None
+    size: int
+    problem: FileProblem | None
+
+
+OutcomeEffect: TypeAlias = RecordArtifact | RecordArtifactFile

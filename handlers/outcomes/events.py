@@ -60,4 +60,24 @@ class OutcomesChanged(OfSession):
         return f"{self.session_key}#{self.attempt}/outcomes/{self.digest}"
 
 
-OutcomeEvent: TypeAlias = ArtifactAddRequested | OutcomesChanged
+@dataclass(frozen=True, slots=True)
+class ArtifactFilesNamed(OfSession):
+    """Artifacts of a session were recorded whose large content is in files: `files` has their ids and paths.
+
+    `cause` is what recorded them. The paths are below the session's artifacts.
+    """
+
+    type: ClassVar[str] = "ArtifactFilesNamed"
+    version: ClassVar[int] = 1
+
+    session_key: str
+    at: float
+    cause: str
+    files: tuple[tuple[str, str], ...]
+
+    @property
+    def key(self) -> str:
+        return f"{self.cause}/files"
+
+
+OutcomeEvent: TypeAlias = ArtifactAddRequested | OutcomesChanged | ArtifactFilesNamed

@@ -33,10 +33,35 @@ class OutcomesIn(Question["tuple[OutcomeFile, ...] | Unreadable"]):
 
 
 @dataclass(frozen=True, slots=True)
+class FinalMessageOf(Question["str | Unreadable | None"]):
+    """Question: what did the agent say last, in the session of this layout whose log stands at `path`? Answer: the text.
+
+    None where it said nothing, or something that was not its last word. `Unreadable` where the log can't be read now.
+    """
+
+    layout: str
+    path: str
+
+
+class ArtifactFile(NamedTuple):
+    """Where the large content of an artifact is, below the session's artifacts."""
+
+    artifact_id: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactFilesOf(Question["tuple[ArtifactFile, ...]"]):
+    """Question: which artifacts of a session have their content in files? Answer: an `ArtifactFile` each, by their ids."""
+
+    session_key: str
+
+
+@dataclass(frozen=True, slots=True)
 class LatestOutcomeOf(Question["Mapping[str, JsonValue] | None"]):
     """Question: the outcome of a registered kind that a session produced last. Answer: the object, or None."""
 
     session_key: str
 
 
-QUESTIONS: Final = (OutcomesIn, LatestOutcomeOf)
+QUESTIONS: Final = (OutcomesIn, FinalMessageOf, ArtifactFilesOf, LatestOutcomeOf)

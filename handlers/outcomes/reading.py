@@ -1,21 +1,31 @@
 """Files of a run, read as outcomes: JSON, JUnit's XML and SARIF."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.layouts.registry import NO_FILES, AsOutcome
 from runward.handlers.outcomes.facts import OutcomeFile
 
 if TYPE_CHECKING:
     from runward.config.outcome import CheckedOutcome
 
 
+LARGEST: Final = 256 << 10
+"""Bytes of an outcome."""
+
+
 class ReadOutcome(NamedTuple):
-    """An outcome, the name that it goes by, and the file that it came from."""
+    """An outcome, the name that it goes by, and the file that it came from.
+
+    Without `is_file` it came from what `file` describes.
+    """
 
     name: str
     file: str
     outcome: "CheckedOutcome"
+    is_file: bool = True
 
 
 class OutcomeProblem(NamedTuple):
@@ -36,18 +46,30 @@ class InvalidOutcome(NamedTuple):
     problems: tuple[OutcomeProblem, ...]
 
 
-def read_outcome(file: OutcomeFile, kind: str | None = None) -> ReadOutcome | InvalidOutcome:
-    """What the file says. With a `kind` it must hold that one, and need not name it."""
-    from runward.config.outcome import CheckedOutcome, check_outcome
+def read_outcome(
+    file: OutcomeFile, kind: str | None = None, as_outcome: AsOutcome | None = None
+) -> ReadOutcome | InvalidOutcome:
+    """What the file says. With a `kind` it must hold that one, and need not name it.
 
+    `as_outcome` makes an outcome of an object in other words.
+    """
     found = _value(file)
     if isinstance(found, str):
         return InvalidOutcome(file.path, (OutcomeProblem("", found),))
-    checked = check_outcome(found, kind)
-    if isinstance(checked, CheckedOutcome):
-        stem = file.path.rpartition("/")[2].rpartition(".")[0]
-        return ReadOutcome(checked.name or stem, file.path, checked)
-    return InvalidOutcome(file.path, tuple(OutcomeProblem(*each) for each in checked))
+    if as_outcome is not None and isinstance(found, dict):
+        found = as_outcome(found)
+    stem = file.path.rpartition("/")[2].rpartition(".")[0]
+    return checked(found, file.path, stem, kind)
+
+
+def checked(value: JsonValue, file: str, name: str, kind: str | None = None) -> ReadOutcome | InvalidOutcome:
+    """The outcome that a value is; it goes by this `name` if it gives itself none."""
+    from runward.config.outcome import CheckedOutcome, check_outcome
+
+    found = check_outcome(value, kind)
+    if isinstance(found, CheckedOutcome):
+        return ReadOutcome(found.name or name, file, found)
+    return InvalidOutcome(file, tuple(OutcomeProblem(*each) for each in found))
 
 
 def _value(file: OutcomeFile) -> JsonValue:
@@ -68,9 +90,11 @@ def _value(file: OutcomeFile) -> JsonValue:
     return value if isinstance(value, dict) else "is not a JSON object"
 
 
-def read_outcomes(files: tuple[OutcomeFile, ...]) -> tuple[list[ReadOutcome], list[InvalidOutcome]]:
-    """What the files say, in their order."""
-    read = [read_outcome(each) for each in files]
+def read_outcomes(
+    files: tuple[OutcomeFile, ...], in_other_words: Mapping[str, AsOutcome] = NO_FILES
+) -> tuple[list[ReadOutcome], list[InvalidOutcome]]:
+    """What the files say, in their order; those `in_other_words` by what makes outcomes of them."""
+    read = [read_outcome(each, as_outcome=in_other_words.get(each.path)) for each in files]
     return (
         [each for each in read if isinstance(each, ReadOutcome)],
         [each for each in read if isinstance(each, InvalidOutcome)],

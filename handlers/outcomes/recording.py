@@ -6,9 +6,11 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, TryLater, ask
 from runward.handlers.facts import Session
+from runward.handlers.layouts.registry import FINAL_MESSAGES, outcome_files
 from runward.handlers.outcomes.effects import RecordArtifact
-from runward.handlers.outcomes.facts import OutcomesIn
-from runward.handlers.outcomes.reading import ReadOutcome, read_outcomes
+from runward.handlers.outcomes.facts import FinalMessageOf, OutcomesIn
+from runward.handlers.outcomes.final_message import outcome_in
+from runward.handlers.outcomes.reading import InvalidOutcome, ReadOutcome, read_outcomes
 from runward.handlers.unreadable import Unreadable
 
 
@@ -23,19 +25,41 @@ class Recorded(NamedTuple):
 NO_OUTCOMES: Final = Recorded((), (), {})
 
 
-def recorded(session: Session, at: float, named: tuple[str, ...] = ()) -> Asking[Recorded]:
-    """The outcomes of a session, to be kept; files among its artifacts that are `named` are read, too.
+def recorded(
+    session: Session,
+    at: float,
+    named: tuple[str, ...] = (),
+    agents: Sequence[Session] = (),
+    *,
+    reads_files: bool = True,
+) -> Asking[Recorded]:
+    """The outcomes of a session, to be kept: those in its files, and then what the `agents` in it said last.
 
-    Of two with one kind and name the later one counts.
+    Files among its artifacts that are `named` are read, too. Of two with one kind and name the later one counts. What
+    other agents said is kept, but is not among what was read: it meets no contract of this session.
     """
-    found = yield from ask(OutcomesIn(session.path, session.artifacts_path, named))
-    if isinstance(found, Unreadable):
-        raise TryLater(f"the outcomes of {session.key} can't be read: {found.why}")
-    if not found:
+    read: list[ReadOutcome] = []
+    invalid: list[InvalidOutcome] = []
+    if reads_files:
+        in_other_words = outcome_files(session.layout)
+        paths = (*named, *in_other_words)
+        found = yield from ask(OutcomesIn(session.path, session.artifacts_path, paths))
+        if isinstance(found, Unreadable):
+            raise TryLater(f"the outcomes of {session.key} can't be read: {found.why}")
+        if found:
+            read, invalid = read_outcomes(found, in_other_words)
+    theirs: list[ReadOutcome] = []
+    for agent in agents:
+        is_own = agent.key == session.key
+        said = yield from _said_last(agent, "final message" if is_own else f"final message of {agent.key}")
+        if isinstance(said, ReadOutcome):
+            (read if is_own else theirs).append(said)
+        elif said is not None:
+            invalid.append(said)
+    if not (read or theirs or invalid):
         return NO_OUTCOMES
-    read, invalid = read_outcomes(found)
     last: dict[tuple[str, str], ReadOutcome] = {}
-    for each in read:
+    for each in (*read, *theirs):
         key = (each.outcome.kind, each.name)
         last.pop(key, None)
         last[key] = each
@@ -48,12 +72,23 @@ def recorded(session: Session, at: float, named: tuple[str, ...] = ()) -> Asking
             each.outcome.value,
             each.outcome.summary,
             each.outcome.passed,
-            each.file,
+            each.outcome.file_path or (each.file if each.is_file else None),
             each.outcome.is_known,
             place,
+            names_file=each.outcome.file_path is not None,
         )
         for place, each in enumerate(last.values())
     )
     return Recorded(
         read, kept, {each.file: [problem.said() for problem in each.problems] for each in invalid}
     )
+
+
+def _said_last(agent: Session, source: str) -> Asking[ReadOutcome | InvalidOutcome | None]:
+    """The outcome that the last message of a foreign session holds."""
+    if agent.layout not in FINAL_MESSAGES:
+        return None
+    said = yield from ask(FinalMessageOf(agent.layout, agent.path))
+    if isinstance(said, Unreadable):
+        raise TryLater(f"the last message of {agent.key} can't be read: {said.why}")
+    return None if said is None else outcome_in(said, source)

@@ -36,7 +36,6 @@ from runward.handlers.effects import (
     EndAttempt,
     EvidenceRef,
     Explain,
-    HoldToLaunch,
     Reason,
     RingNow,
 )
@@ -54,15 +53,21 @@ from runward.handlers.facts import (
 from runward.handlers.invocations.completed import with_session
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
-from runward.handlers.layouts import native
+from runward.handlers.layouts import native, show
+from runward.handlers.layouts.registry import outcome_files
 from runward.handlers.notices.addressing import notices
+from runward.handlers.outcomes.files import named
 from runward.handlers.outcomes.reading import ReadOutcome
 from runward.handlers.outcomes.recording import NO_OUTCOMES, recorded
 from runward.handlers.outcomes.telling import told as artifacts_told
 from runward.handlers.sessions import announced, deadline
-from runward.handlers.sessions.launched import is_as_launched
+from runward.handlers.sessions.launched import held_to_launch, is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
+from runward.handlers.shows import recording as shows
 from runward.handlers.unreadable import Unreadable
+
+MOST_AGENTS: Final = 20
+"""Agents in one command whose last messages are read."""
 
 _NOT_AS_LAUNCHED: Final = (
     "the run's files said another contract than its launcher recorded; the launcher's holds"
@@ -99,15 +104,19 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         if launch is not None and event.reason_code == "run.cancelled.user":
             event = yield from _only_if_ordered(event)
         if launch is not None and not is_as_launched(session, launch):
-            held += (HoldToLaunch(session.key, launch.contract_json, _NOT_AS_LAUNCHED),)
+            held += held_to_launch(event, given.event_hash, session, launch, _NOT_AS_LAUNCHED)
             session = session._replace(contract_json=launch.contract_json)
         if launch is not None and launch.timeout is not None:
             held += (RingNow(deadline.lane(session.key)),)
     contract = _contract_of(event, session)
     read, outcomes, invalid = NO_OUTCOMES
-    if event.origin == "live" and (session.layout == native.LAYOUT or _reads_outcomes(contract)):
-        named = () if contract is None else outcome_paths(contract)
-        read, outcomes, invalid = yield from recorded(session, given.at, named)
+    if event.origin == "live":
+        paths = () if contract is None else outcome_paths(contract)
+        agents = yield from _agents_in(event, session)
+        reads_files = _reads_outcomes(session, contract)
+        read, outcomes, invalid = yield from recorded(
+            session, given.at, paths, agents, reads_files=reads_files
+        )
     judged = yield from _held_to_contract(event, given, session, contract, read, invalid)
     told: Effects = ()
     if event.origin == "live" and (yield from ask(ListenersTo(announced.FINISHED))):
@@ -116,6 +125,9 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         told += yield from _notices(session, judged, given.at)
         told += yield from with_session(session, judged, outcomes)
         told += yield from artifacts_told(session, outcomes, given.at)
+        if session.layout == show.LAYOUT:
+            told += yield from shows.ended(session.key, session.path, given.at)
+        told += named(outcomes, given.at, event.key)
     return (*held, *judged, *outcomes, *told)
 
 
@@ -136,7 +148,9 @@ def _contract_of(event: AttemptEnded, session: Session) -> Contract | None:
     return stored_contract(session.contract_json)
 
 
-def _reads_outcomes(contract: Contract | None) -> bool:
+def _reads_outcomes(session: Session, contract: Contract | None) -> bool:
+    if session.layout == native.LAYOUT or outcome_files(session.layout):
+        return True
     return contract is not None and reads_outcomes(contract)
 
 
@@ -209,6 +223,21 @@ def _by_those_inside(event: AttemptEnded, tries: int) -> Asking[AttemptEnded]:
     return event
 
 
+def _agents_in(event: AttemptEnded, session: Session) -> Asking[Sequence[Session]]:
+    """The foreign sessions whose last messages may be outcomes: the session itself, or those in a command that ended well."""
+    if session.layout != native.LAYOUT:
+        return (session,)
+    if event.status != "completed":
+        return ()
+    linked = yield from ask(LinkedSessionsOf(event.session_key))
+    found: list[Session] = []
+    for each in [each for each in linked.sessions if each.status == "completed"][:MOST_AGENTS]:
+        agent = yield from ask(SessionOf(each.key))
+        if agent is not None:
+            found.append(agent)
+    return found
+
+
 def _as_inside(event: AttemptEnded, agent: LinkedSession) -> AttemptEnded:
     """A command that ended well, but not the agent's session in it."""
     summary = f"{agent.key}, which was started in it: {agent.reason_summary}"
@@ -227,8 +256,9 @@ def _conclude(
     invalid: dict[str, JsonValue],
 ) -> Effects:
     status, reason = _verdict(event, verification)
+    ending = _ending(event, session, status, reason, verification)
     effects: Effects = (
-        _ending(event, session, status, reason, verification),
+        ending,
         Explain(
             event.session_key,
             "decided",
@@ -239,7 +269,7 @@ def _conclude(
     )
     if event.origin == "history":
         return effects
-    return effects + _journal(event, event_hash, session, status, reason, verification)
+    return effects + _journal(event, event_hash, session, ending, verification)
 
 
 def _ending(
@@ -282,8 +312,7 @@ def _journal(
     event: AttemptEnded,
     event_hash: str,
     session: Session,
-    status: Status,
-    reason: Reason,
+    ending: EndAttempt,
     verification: Verification | None,
 ) -> Effects:
     """The lines that tell of the end in the session's journal."""
@@ -291,7 +320,8 @@ def _journal(
     written, delivery = b"", None
     if verification is not None:
         written, delivery = lines.artifact_verified(event, event_hash, verification), verification.delivery
-    written += lines.status_changed(event, event_hash, session.status, status, reason)
+    status, reason = ending.status, ending.reason
+    written += lines.status_changed(event, event_hash, session.status, status, reason, ending.source)
     written += lines.session_finished(event, event_hash, status, reason, delivery)
     return (AppendLines(event.session_key, directory, lines.EVENTS, written, live=False),)
 

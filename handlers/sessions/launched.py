@@ -1,7 +1,10 @@
-"""Whether a session's contract is the one that its launcher recorded."""
+"""Whether a session's contract is the one that its launcher recorded, and holding it to that."""
 
 from runward.handlers.contracts.snapshots import stored_contract
+from runward.handlers.effects import AppendLines, Effects, HoldToLaunch
+from runward.handlers.events import AttemptEnded, AttemptStarted
 from runward.handlers.facts import Launch, Session
+from runward.handlers.journal import lines
 
 
 def is_as_launched(session: Session, launch: Launch) -> bool:
@@ -12,3 +15,15 @@ def is_as_launched(session: Session, launch: Launch) -> bool:
         return False
     own = stored_contract(launch.contract_json).expected if launch.contract_json is not None else ()
     return stored_contract(session.contract_json).expected[: len(own)] == own
+
+
+def held_to_launch(
+    event: AttemptStarted | AttemptEnded, event_hash: str, session: Session, launch: Launch, problem: str
+) -> Effects:
+    """Put what the launcher recorded in place of the session's contract, and tell of it in the journal."""
+    contract = None if launch.contract_json is None else stored_contract(launch.contract_json)
+    line = lines.contract_held(event, event_hash, contract, problem)
+    return (
+        HoldToLaunch(session.key, launch.contract_json, problem),
+        AppendLines(session.key, session.path, lines.EVENTS, line, live=session.status == "running"),
+    )

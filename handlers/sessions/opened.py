@@ -24,7 +24,6 @@ from runward.handlers.effects import (
     Effects,
     EvidenceRef,
     Explain,
-    HoldToLaunch,
     OpenAttempt,
     OpenSession,
     Reason,
@@ -32,10 +31,13 @@ from runward.handlers.effects import (
 from runward.handlers.events import AttemptStarted, SessionDeclaration
 from runward.handlers.facts import DeclaredToHook, LaunchOf, Session, SessionOf
 from runward.handlers.invocations.facts import InvocationOf
+from runward.handlers.invocations.ids import of_play
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
+from runward.handlers.layouts import show
 from runward.handlers.layouts.native import LAYOUT
-from runward.handlers.sessions.launched import is_as_launched
+from runward.handlers.sessions.launched import held_to_launch, is_as_launched
+from runward.handlers.shows import recording as shows
 
 _LAUNCHED_ANEW: Final = "it was launched again under another contract, which holds from that attempt on"
 
@@ -51,7 +53,15 @@ def decide(event: AttemptStarted, given: Given) -> Deciding:
     launch = yield from ask(LaunchOf(event.session_key))
     if launch is None or is_as_launched(session, launch):
         return resumed
-    return (HoldToLaunch(session.key, launch.contract_json, _LAUNCHED_ANEW), *resumed)
+    return (*held_to_launch(event, given.event_hash, session, launch, _LAUNCHED_ANEW), *resumed)
+
+
+def why_started(event_key: str, *, is_first: bool) -> Reason:
+    """The reason of a session's status while an attempt runs that this event opened."""
+    code, summary = (
+        ("run.started.ok", "it started") if is_first else ("run.started.resumed", "it was resumed")
+    )
+    return Reason(code, summary, (EvidenceRef("event", event_key, "AttemptStarted"),))
 
 
 def _open(event: AttemptStarted, event_hash: str) -> Deciding:
@@ -59,10 +69,19 @@ def _open(event: AttemptStarted, event_hash: str) -> Deciding:
     if declaration is None:
         summary = f"attempt {event.attempt} was reported of a session that never started"
         return (Explain(event.session_key, "refused", summary),)
+    if declaration.layout == show.LAYOUT and event.origin == "live":
+        declaration = replace(declaration, invocation_id=of_play(event.session_key))
+        play = yield from shows.begun(event.session_key, declaration.path, event.at)
+        return (*(yield from _declared(event, event_hash, declaration)), *play)
     if declaration.invocation_id is not None or chain_run_of(event.session_key) is not None:
         # A run's files may name any invocation, or none: who ordered the session says which one it belongs to.
         ordered = yield from ask(InvocationOf(event.session_key))
         declaration = replace(declaration, invocation_id=None if ordered is None else ordered.id)
+    return (yield from _declared(event, event_hash, declaration))
+
+
+def _declared(event: AttemptStarted, event_hash: str, declaration: SessionDeclaration) -> Deciding:
+    """Open the session under the contract that is in force for it."""
     if event.origin == "history":  # what ended before the root was first seen gets no contract
         return _opening(event, event_hash, declaration, NO_CONTRACT, None)
     if declaration.launcher is not None:
@@ -118,7 +137,7 @@ def _opening(
             event.at,
             declaration,
             event.origin,
-            Reason("run.started.ok", "it started", (EvidenceRef("event", event.key, "AttemptStarted"),)),
+            why_started(event.key, is_first=True),
             "daemon",
             contract_json,
             basis,
@@ -132,7 +151,7 @@ def _opening(
         ),
     ]
     if event.origin == "live":
-        written = lines.session_started(event, event_hash, declaration)
+        written = lines.session_started(event, event_hash, declaration, problem)
         if contract is not None:
             written += lines.contract_snapshotted(event, event_hash, contract, basis)
         journal = journal_directory(declaration.layout, event.session_key, declaration.path)
@@ -173,9 +192,7 @@ def _resume(event: AttemptStarted, event_hash: str, session: Session) -> Effects
             event.attempt,
             event.at,
             session.status,
-            Reason(
-                "run.started.resumed", "it was resumed", (EvidenceRef("event", event.key, "AttemptStarted"),)
-            ),
+            why_started(event.key, is_first=False),
             "daemon",
         ),
         Explain(event.session_key, "decided", f"attempt {event.attempt} opened, under the same contract"),

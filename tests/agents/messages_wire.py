@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from uuid import uuid4
 
-from tests.agents.replies import INPUT_TOKENS, OUTPUT_TOKENS, Asked, Calls, JsonObject, Refuses, Says
+from tests.agents.replies import INPUT_TOKENS, OUTPUT_TOKENS, Asked, Calls, JsonObject, Refuses, Says, Uses
 
 from runward.config.json_value import JsonValue
 
@@ -26,7 +26,7 @@ class _Messages:
             str(body["model"]), tuple(_heard(body["messages"])), frozenset(_names(body.get("tools")))
         )
 
-    def stream(self, reply: Says | Calls, asked: Asked) -> Sequence[JsonObject]:
+    def stream(self, reply: Says | Calls | Uses, asked: Asked) -> Sequence[JsonObject]:
         block, delta = _block(reply, asked.tools)
         message: JsonObject = {
             "id": f"msg_{uuid4().hex[:22]}",
@@ -82,12 +82,14 @@ def _names(tools: JsonValue) -> Iterator[str]:
                 yield name
 
 
-def _block(reply: Says | Calls, tools: frozenset[str]) -> tuple[JsonObject, JsonObject]:
+def _block(reply: Says | Calls | Uses, tools: frozenset[str]) -> tuple[JsonObject, JsonObject]:
     """A reply's one block as it begins, and what is then added to it."""
     if isinstance(reply, Says):
         return {"type": "text", "text": ""}, {"type": "text_delta", "text": reply.text}
     given: JsonObject
-    if reply.tool == "shell":
+    if isinstance(reply, Uses):
+        name, given = reply.tool, reply.given
+    elif reply.tool == "shell":
         name = "Bash"
         given = {"command": reply.argument, "description": "as it is written down"}
     else:
@@ -97,7 +99,7 @@ def _block(reply: Says | Calls, tools: frozenset[str]) -> tuple[JsonObject, Json
             "prompt": reply.argument,
             "subagent_type": "general-purpose",
         }
-    if reply.in_background:
+    if isinstance(reply, Calls) and reply.in_background:
         given["run_in_background"] = True
     block: JsonObject = {"type": "tool_use", "id": f"toolu_{uuid4().hex[:20]}", "name": name, "input": {}}
     return block, {"type": "input_json_delta", "partial_json": json.dumps(given)}

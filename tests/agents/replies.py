@@ -39,6 +39,13 @@ class Calls(NamedTuple):
     in_background: bool = False
 
 
+class Uses(NamedTuple):
+    """A call of a tool by its own name, as those of MCP servers have one."""
+
+    tool: str
+    given: JsonObject
+
+
 class Refuses(NamedTuple):
     """An error in place of a reply."""
 
@@ -49,7 +56,7 @@ class Stalls(NamedTuple):
     """No reply at all."""
 
 
-Reply: TypeAlias = Says | Calls | Refuses | Stalls
+Reply: TypeAlias = Says | Calls | Uses | Refuses | Stalls
 
 
 class Wire(Protocol):
@@ -59,7 +66,7 @@ class Wire(Protocol):
         """What a request amounts to."""
         ...
 
-    def stream(self, reply: Says | Calls, asked: Asked) -> Sequence[JsonObject]:
+    def stream(self, reply: Says | Calls | Uses, asked: Asked) -> Sequence[JsonObject]:
         """A reply as the events of its stream."""
         ...
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from uuid import uuid4
 
-from tests.agents.replies import INPUT_TOKENS, OUTPUT_TOKENS, Asked, Calls, JsonObject, Refuses, Says
+from tests.agents.replies import INPUT_TOKENS, OUTPUT_TOKENS, Asked, Calls, JsonObject, Refuses, Says, Uses
 
 from runward.config.json_value import JsonValue
 
@@ -23,7 +23,7 @@ class _Responses:
     def asked(self, body: JsonObject) -> Asked:
         return Asked(str(body["model"]), tuple(_heard(body["input"])), frozenset(_names(body.get("tools"))))
 
-    def stream(self, reply: Says | Calls, asked: Asked) -> Sequence[JsonObject]:
+    def stream(self, reply: Says | Calls | Uses, asked: Asked) -> Sequence[JsonObject]:
         response = f"resp_{uuid4().hex[:20]}"
         return [
             {"type": "response.created", "response": {"id": response}},
@@ -64,7 +64,7 @@ def _names(tools: JsonValue) -> Iterator[str]:
                 yield name
 
 
-def _item(reply: Says | Calls, tools: frozenset[str]) -> JsonObject:
+def _item(reply: Says | Calls | Uses, tools: frozenset[str]) -> JsonObject:
     if isinstance(reply, Says):
         said: JsonObject = {"type": "output_text", "text": reply.text}
         return {"type": "message", "role": "assistant", "id": f"msg_{uuid4().hex[:10]}", "content": [said]}
@@ -73,6 +73,8 @@ def _item(reply: Says | Calls, tools: frozenset[str]) -> JsonObject:
         "id": f"fc_{uuid4().hex[:10]}",
         "call_id": f"call_{uuid4().hex[:10]}",
     }
+    if isinstance(reply, Uses):
+        return call | {"name": reply.tool, "arguments": json.dumps(reply.given)}
     if reply.tool == "subagent":
         arguments = json.dumps({"message": reply.argument})
         return call | {"namespace": "multi_agent_v1", "name": "spawn_agent", "arguments": arguments}

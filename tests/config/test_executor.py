@@ -52,7 +52,8 @@ def test_all_keys_are_read() -> None:
         ('timeout = "1ms"', "must be at least 10ms"),
         ('timeout = "1h"', "must be at least 1us and at most"),
         ('preloaded_imports = ["os; x"]', "can't be the name of a module"),
-        ("workers = 2", "workers"),
+        ("workers = 65", "must be a whole number from 0 to 64"),
+        ("slots = 2", "slots"),
     ],
 )
 def test_what_is_wrong_is_refused(line: str, complaint: str) -> None:

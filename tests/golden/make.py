@@ -79,8 +79,8 @@ def dump(store: Path) -> None:
     with closing(sqlite3.connect(store, isolation_level=None)) as connection:
         (version,) = connection.execute("pragma user_version").fetchone()
         columns = [row[1] for row in connection.execute("pragma table_info(daemon)")]
-        if "boot_id" in columns:
-            connection.execute("update daemon set boot_id = 'a-boot'")
+        for column in {"boot_id", "clock_boot_id"}.intersection(columns):
+            connection.execute(f"update daemon set {column} = 'a-boot'")
         lines = [*connection.iterdump(), f"PRAGMA user_version = {version};"]
     (HERE / f"{version:04d}.sql").write_text("\n".join(lines) + "\n")
 

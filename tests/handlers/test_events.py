@@ -11,6 +11,7 @@ from tests.handlers.examples import declaration, ended, planned, started
 from runward.config.json_value import JsonValue
 from runward.handlers import events
 from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
+from runward.handlers.bundle.events import ReceiptSignRequested
 from runward.handlers.chains.events import (
     ChainFired,
     ChainFireRequested,
@@ -51,7 +52,7 @@ from runward.handlers.exchange.events import (
     PrincipalCreateRequested,
 )
 from runward.handlers.notices.events import NoticeRetryRequested
-from runward.handlers.outcomes.events import ArtifactAddRequested, OutcomesChanged
+from runward.handlers.outcomes.events import ArtifactAddRequested, ArtifactFilesNamed, OutcomesChanged
 from runward.handlers.schedules.events import ScheduleChanged
 from runward.handlers.starts.events import StartFailed
 from runward.handlers.timers.events import TimerRang, TimerSet
@@ -70,6 +71,7 @@ EXAMPLES: list[Event] = [
     JobDiscardRequested("r", 1.0, 7, "why", "ann"),
     SessionCancelRequested("r", 1.0, "k", 2, "why", "ann"),
     SessionSeenRequested("r", 1.0, "k", 2, "ann"),
+    ReceiptSignRequested("r", 1.0, "k", 2, "ed25519", "ann"),
     PlayRunRequested("r", 1.0, "review", {"pr": 12, "more": {"x": [None, "ä"]}}, "/src", "00-a-b-01", "ann"),
     HookSpoke("r", 1.0, "codex", "id", "turn_ended"),
     HookSpoke(
@@ -107,6 +109,7 @@ EXAMPLES: list[Event] = [
     ApprovalDecided("ap_0", "cr_0", 1, 1.0, "approved", "looks right", "ada"),
     ArtifactAddRequested("r", 1.0, "native:runs/a", "note", "one", {"x": [None, "ä"]}, "notes.md", "ada"),
     OutcomesChanged("native:runs/a", 1, 2.0, "5e"),
+    ArtifactFilesNamed("native:runs/a", 2.0, "native:runs/a#1/ended", (("ar_0", "logs/ä"), ("ar_1", "b"))),
     IntentMade("native:runs/a", 1, 3, 2.0, "ä", "{}", "too long", "ann"),
     ActionRequested("r", 1.0, "writer", '{"action_type":"noop"}', "ada"),
     PrincipalCreateRequested(

@@ -26,6 +26,7 @@ from runward.handlers.asking import Question
 from runward.handlers.effects import Effect
 from runward.handlers.event_kinds import Request
 from runward.handlers.events import Event, PlayRunRequested, SessionCancelRequested, Status, event_types
+from runward.handlers.exchange import acting_with_code
 from runward.handlers.facts import QUESTIONS, Play
 from runward.handlers.route import HANDLERS
 from runward.handlers.sessions.reasons import MEANINGS
@@ -95,7 +96,9 @@ def test_a_question_that_nobody_answers_keeps_the_daemon_from_starting() -> None
 
 
 def test_every_question_of_the_facts_is_listed() -> None:
-    pages = [facts] + [import_module(f"runward.handlers.{path.parent.name}.facts") for path in FACTS]
+    pages = [facts, acting_with_code] + [
+        import_module(f"runward.handlers.{path.parent.name}.facts") for path in FACTS
+    ]
     assert {kind.__name__ for kind in QUESTIONS} == {
         name
         for page in pages

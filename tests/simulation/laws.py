@@ -14,6 +14,7 @@ from tests.simulation.lives import LINES, fact, tellings
 from tests.simulation.places import CANCELLED, GONE, VANISHED, Pairs, Place, Places
 from tests.simulation.ports import Written, journal_path
 from tests.simulation.produced import check_files
+from tests.simulation.rebuilt import check_rebuilt
 from tests.simulation.timers import Timers
 from tests.simulation.universe import Universe
 
@@ -212,6 +213,7 @@ class Laws:
         self._orders()
         self._journals()
         check_files(self._universe, self._places)
+        check_rebuilt(self._universe)
         check_agents(self._universe)
         check_exchange(self._universe, self._places)
         self._universe.chains.at_rest()

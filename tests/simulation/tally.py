@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 RARE_PATHS: Final = (
+    "a state was made again from its journal",
     "a step that was tried again",
     "a step that waited for a slot",
     "a step that could not begin in time",

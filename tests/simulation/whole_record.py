@@ -28,6 +28,7 @@ PRUNED: Final = (
     "attempts",
     "artifacts",
     "invocations",
+    "plays",
     "firings",
     "approvals",
     "chain_steps",

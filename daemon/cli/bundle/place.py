@@ -23,12 +23,17 @@ def bundle_place(context: click.Context, target: str, attempt: int | None) -> Bu
     """The directory `target`, or that of the session's parts. Ends the program where there is neither."""
     if os.path.isdir(target):
         return BundlePlace(target, attempt or 1, None)
-    if "/" in target:
+    if "/" in target and not is_key(target):
         from runward.daemon.cli.exits import NOT_FOUND
         from runward.daemon.cli.terminal.output import fail
 
         fail(f"there is no directory {target}", NOT_FOUND)
     return _of_session(context, target, attempt)
+
+
+def is_key(text: str) -> bool:
+    """Whether it can only be the key of a session, such as `native:runs/a`: its first component has a colon."""
+    return ":" in text.partition("/")[0]
 
 
 def _of_session(context: click.Context, text: str, attempt: int | None) -> BundlePlace:

@@ -5,12 +5,14 @@ from typing import Final
 
 import click
 
+from runward.config.bundle import SCHEMES, Scheme
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import fail, print_json, safe
+from runward.daemon.cli.terminal.times import Length
 
 LARGEST: Final = 256 << 20
 """Bytes of a file that `receipt hash` reads."""
@@ -123,6 +125,47 @@ def key(context: click.Context, create: str | None, as_json: bool) -> None:
     from runward.daemon.cli.bundle.signing import print_keys
 
     print_keys(context, create, as_json)
+
+
+@receipt.command("sign")
+@click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option(
+    "--with", "scheme", type=click.Choice(SCHEMES), default="ed25519", show_default=True, help="How to sign."
+)
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
+@click.option("--wait", is_flag=True, help="Wait until it is signed.")
+@click.option(
+    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print what came of it; with nostr wait, and print the NIP-01 event.",
+)
+@click.pass_context
+def sign_receipt(
+    context: click.Context,
+    identifier: str,
+    scheme: Scheme,
+    attempt: int | None,
+    wait: bool,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Have the daemon sign a session's receipt with our key, in place of a signature that it may have.
+
+    The key is made on first use. Exit code 1: there is no receipt, or it can't be signed. 75: the session is not
+    judged yet, or no daemon is running. 124: not signed in time; it stays asked for.
+
+    \b
+    Example:
+      runward receipt sign @last --wait
+    """
+    from runward.daemon.cli.bundle.sign_asking import ask_to_sign
+
+    patience = timeout if wait or (as_json and scheme == "nostr") else None
+    sys.exit(ask_to_sign(context, identifier, attempt, scheme, patience, as_json))
 
 
 @receipt.command()

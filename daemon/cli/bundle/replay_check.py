@@ -15,11 +15,12 @@ from runward.handlers.bundle.replay_lines import read_line
 
 
 class CheckedReplay(NamedTuple):
-    """What was found; `path` is the replay's."""
+    """What was found; `path` is the replay's. Of an attempt that is not over it may lack the end."""
 
     path: str
     events: int
     problems: tuple[BundleProblem, ...]
+    is_over: bool = True
 
     @property
     def valid(self) -> bool:
@@ -45,7 +46,7 @@ def answer_of(context: click.Context, target: str, attempt: int | None) -> Check
         for line in file.lines():
             check.take(read_line(line))
     problems = check.finish()
-    return CheckedReplay(source.path, check.facts.events, problems)
+    return CheckedReplay(source.path, check.facts.events, problems, source.is_over)
 
 
 def print_answer(answer: CheckedReplay, as_json: bool) -> None:
@@ -64,3 +65,5 @@ def _lines(answer: CheckedReplay) -> Iterator[str]:
         yield safe(f"{place}: {warning}{each.message}")
     word = coloured("ok", "valid") if answer.valid else coloured("invalid")
     yield f"{word}: {counted(answer.events, 'event', 'events')}"
+    if not answer.is_over:
+        yield "the session is still running: its replay has no end yet"

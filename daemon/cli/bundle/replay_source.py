@@ -1,44 +1,84 @@
-"""From what people type to the replay that they mean: a file, or that of a session."""
+"""From what people type to the replay that they mean: a file, or that of a session.
+
+Where the daemon writes no replay of a session, or not yet, it is made from the session's files, up to what they tell now.
+"""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import click
 
+from runward.daemon.cli.bundle.place import is_key
 from runward.daemon.cli.exits import NOT_FOUND
-from runward.daemon.cli.terminal.output import fail
+from runward.daemon.cli.terminal.output import fail, safe
+from runward.daemon.rundir.bundle_on_demand import lines_on_demand
 from runward.daemon.rundir.bundle_verifying import opened_part, opened_replay
 from runward.daemon.rundir.opening import ROOT, opened
 from runward.daemon.rundir.replay_file import ReplayFile
+from runward.handlers.bundle.order import BundleOrder
+from runward.handlers.bundle.parts import REPLAY, part_name
 
 
 class ReplaySource(NamedTuple):
-    """A replay and its name; `is_own` says whether it lies where a session's parts lie."""
+    """A replay and its path; `is_own` says whether it lies where a session's parts lie.
+
+    With an `order` it lies nowhere, and is made: whole if the attempt `is_over`. The path then says whose it is.
+    """
 
     path: str
     is_own: bool
+    order: BundleOrder | None = None
+    is_over: bool = True
 
 
 def replay_source(context: click.Context, target: str, attempt: int | None) -> ReplaySource:
     """The file `target`, the replay in the directory `target`, or that of the session `target`."""
-    from runward.daemon.cli.bundle.place import bundle_place
-    from runward.handlers.bundle.parts import REPLAY, part_name
-
-    if os.path.exists(target) and not os.path.isdir(target):
+    if os.path.isdir(target):
+        return ReplaySource(os.path.join(target, part_name(REPLAY, attempt or 1)), is_own=True)
+    if os.path.exists(target):
         return ReplaySource(target, is_own=False)
-    if "/" in target and not os.path.isdir(target):
+    if "/" in target and not is_key(target):
         fail(f"there is no file {target}", NOT_FOUND)
-    place = bundle_place(context, target, attempt)
-    return ReplaySource(os.path.join(place.directory, part_name(REPLAY, place.attempt)), is_own=True)
+    return _of_session(context, target, attempt)
+
+
+def _of_session(context: click.Context, text: str, attempt: int | None) -> ReplaySource:
+    from runward.daemon.cli.session.bundle_of import session_bundle
+    from runward.daemon.cli.session.bundle_on_demand import order_on_demand
+    from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+    from runward.daemon.cli.shell.finding import find_session
+
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
+        row = find_session(connection, settings, text)
+        number = attempt or row.attempt
+        bundle = session_bundle(connection, settings, row, number)
+        if bundle is not None and bundle.state == "written":
+            return ReplaySource(os.path.join(bundle.directory, part_name(REPLAY, number)), is_own=True)
+        order = order_on_demand(connection, settings, row, number)
+    if order is None:
+        fail(f"session {safe(row.session_id)} has no attempt {number} that was judged or runs", NOT_FOUND)
+    return ReplaySource(
+        f"the replay of {safe(row.session_id)}",
+        is_own=False,
+        order=order,
+        is_over=bundle is not None,
+    )
 
 
 @contextmanager
 def opened_source(source: ReplaySource) -> Iterator[ReplayFile]:
     """The replay, opened. Ends the program where it cannot be read."""
     try:
-        if source.is_own:
+        if source.order is not None:
+            with tempfile.TemporaryFile() as made:
+                made.writelines(lines_on_demand(source.order, is_over=source.is_over)[1])
+                made.flush()
+                yield ReplayFile(made.fileno())
+        elif source.is_own:
             directory, name = os.path.split(source.path)
             with opened(directory, ROOT) as within, opened_part(within, name) as file:
                 yield file

@@ -5,6 +5,7 @@ from typing import NoReturn
 
 import click
 
+from runward.config.bundle import SCHEMES, Scheme
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.bundle.place import bundle_place
 from runward.daemon.cli.bundle.verify import answer_of
@@ -15,7 +16,7 @@ from runward.daemon.disk.durable import write_durably
 from runward.daemon.disk.receipt_keys import KeyRefused, OwnKey, own_key, own_key_on_first_use
 from runward.daemon.rundir.bundle_verifying import part_hashes, receipt_fields
 from runward.handlers.bundle.attestation import envelope, payload_of, statement
-from runward.handlers.bundle.signatures import SCHEMES, NoLibrary, Scheme, ed25519_signature, named
+from runward.handlers.bundle.signatures import NoLibrary, ed25519_signature, named
 
 NO_LIBRARY = "signatures need more libraries: pip install 'runward[sign]'"
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import click
 
+from runward.config.bundle import PUBLIC_KEY
 from runward.config.counting import counted
 from runward.daemon.cli.bundle.place import BundlePlace, bundle_place
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell.context import read_settings_of
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
 from runward.daemon.rundir.bundle_verifying import verify_bundle
-from runward.handlers.bundle.signatures import AUTHORIZED
 from runward.handlers.bundle.verify import Verified
 
 
@@ -23,7 +23,7 @@ def answer_of(
 ) -> Verified:
     """Verify the bundle; ends the program where there is no receipt."""
     for key in keys:
-        if AUTHORIZED.fullmatch(key) is None:
+        if PUBLIC_KEY.fullmatch(key) is None:
             fail(f"{key!r} is not a key: write ed25519: or nostr: and 64 hexadecimal digits", WRONG_USAGE)
     place = bundle_place(context, target, attempt)
     try:
@@ -35,6 +35,8 @@ def answer_of(
             place.recorded,
         )
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and place.session_id is not None:
+            fail(_no_receipt(place), NOT_FOUND)
         fail(f"{place.directory} can't be read: {error.strerror}", NOT_FOUND)
     if answer is None:
         fail(_no_receipt(place), NOT_FOUND)
@@ -42,13 +44,13 @@ def answer_of(
 
 
 def _authorized(context: click.Context, keys: Sequence[str]) -> frozenset[str]:
-    """The keys that were given, and our own if this machine has any."""
+    """The keys that were given, those of the settings, and our own if this machine has any."""
     from runward.daemon.cli.bundle.own_keys import own_keys_that_count
 
     settings = read_settings_of(context.find_root().obj["config"]).value
     if settings is None:
         return frozenset(keys)
-    return own_keys_that_count(settings.state_dir).union(keys)
+    return own_keys_that_count(settings.state_dir).union(settings.authorized_keys, keys)
 
 
 def _no_receipt(place: BundlePlace) -> str:

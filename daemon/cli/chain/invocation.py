@@ -29,7 +29,7 @@ _STATUSES = ("running", "waiting_approval", "completed", "failed", "timed_out", 
 
 @click.group(cls=Group)
 def invocation() -> None:
-    """Invocations: chain runs, the tries of their steps, and playbooks that people ran.
+    """Invocations: chain runs, the tries of their steps, playbooks that people ran, and plays of shows.
 
     \b
     Example:

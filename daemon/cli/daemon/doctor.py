@@ -54,19 +54,29 @@ class CheckName(click.ParamType[str]):
 
 @click.command()
 @click.option("--only", type=CheckName(), multiple=True, help="Only this check; may be given several times.")
+@click.option(
+    "--rebuild", is_flag=True, help="Compare the store with what the journals of all sessions tell, instead."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def doctor(context: click.Context, only: tuple[str, ...], as_json: bool) -> None:
+def doctor(context: click.Context, only: tuple[str, ...], rebuild: bool, as_json: bool) -> None:
     """Can this installation do what it is for?
 
     Each check does what the daemon does, in a place of its own, and says what it found and the fix. The daemon may
-    be up or down, and the settings broken. Exit code 1: something failed.
+    be up or down, and the settings broken. Exit code 1: something failed, or with --rebuild: something differs.
 
     \b
     Example:
       runward doctor
       runward doctor --only canary --only unit
+      runward doctor --rebuild
     """
+    if rebuild:
+        if only:
+            raise click.UsageError("--rebuild makes no checks: leave out --only")
+        from runward.daemon.cli.daemon.rebuild import print_rebuilt
+
+        sys.exit(print_rebuilt(_installation(context.find_root().obj["config"]).settings.state_dir, as_json))
     from runward.daemon.doctor.checks import CHECKS
     from runward.daemon.doctor.examining import carry_out
 

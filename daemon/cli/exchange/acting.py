@@ -24,6 +24,24 @@ from runward.handlers.exchange.intent import NotAnIntent, read_intent
 _SESSION = "RUNWARD_SESSION_ID"
 
 
+class TooLong(Exception):
+    """An action does not fit into a request."""
+
+    def __init__(self) -> None:
+        super().__init__("the action is too long: an intent has at most 1 MiB")
+
+
+def leave(state: Path, principal: str, intent: JsonValue) -> str:
+    """Leave an action in the inbox, durably; returns its key. Raises `TooLong`, `StateDirectoryUnsafe` and `OSError`."""
+    key = str(uuid.uuid4())
+    document = dump_request(ActionRequested(key, time.time(), principal, _text(intent)))
+    if len(document) > MAXIMUM_REQUEST:
+        raise TooLong
+    prepare(state)
+    put(state, key, document)
+    return key
+
+
 class Acting:
     """Sends actions to the daemon of these settings."""
 
@@ -50,13 +68,10 @@ class Acting:
     def send(self, principal: str, intent: JsonValue) -> str:
         """Leave the action in the inbox; returns its key."""
         self.check(principal)
-        key = str(uuid.uuid4())
-        document = dump_request(ActionRequested(key, time.time(), principal, _text(intent)))
-        if len(document) > MAXIMUM_REQUEST:
-            fail("the action is too long: an intent has at most 1 MiB", WRONG_USAGE)
-        prepare(self._state)
-        put(self._state, key, document)
-        return key
+        try:
+            return leave(self._state, principal, intent)
+        except TooLong as error:
+            fail(str(error), WRONG_USAGE)
 
     def result(self, key: str) -> ActionRow:
         """What became of an action."""

@@ -17,8 +17,8 @@ from runward.daemon.cli.terminal.output import fail, print_json_line
 from runward.handlers.exchange.action_result import ActionResult, result_to_json
 from runward.handlers.exchange.intent import (
     DEFAULT_METHOD,
-    Intent,
     NotAnIntent,
+    as_intent,
     intent_to_json,
     parse_intent,
 )
@@ -140,15 +140,9 @@ def _carried_out(acting: Acting, line: bytes, principal: str | None) -> bool:
         return _refused("the intent names no principal_id: give --as", "invalid_argument")
     if intent.principal_id not in (None, who):
         return _refused(f"the intent is one of {intent.principal_id}, and not of {who}", "not_authorized")
-    row = acting.result(acting.send(who, _as_intent(intent)))
+    row = acting.result(acting.send(who, as_intent(intent)))
     print_json_line(result_of(row))
     return row.is_success
-
-
-def _as_intent(intent: Intent) -> JsonValue:
-    """As it was parsed, for it is parsed again where it is carried out."""
-    told = intent_to_json(intent)
-    return {key: value for key, value in told.items() if value is not None or key in intent.named}
 
 
 def _refused(message: str, code: str) -> bool:

@@ -17,6 +17,7 @@ from runward.daemon.world.machine import RealProcesses
 from runward.handlers.events import AttemptEnded
 from runward.handlers.layouts import native
 from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.layouts.process_host import is_here
 from runward.handlers.layouts.scanner import Complaint, Item, Signature, Started
 from runward.handlers.layouts.transcript import Counts
 from runward.handlers.sessions.observe import NEVER_SEEN, RootRule, see, together
@@ -85,7 +86,7 @@ def _standing(
     processes = RealProcesses()
     if not named:
         return Standing("unknown", None, NO_PROCESS, "it names no process")
-    if not native.is_here(started.host, processes.host()):
+    if not is_here(started.host, processes.host()):
         return Standing("unknown", None, OPEN_TURN, "its processes are another host's")
     match together([processes.state(each) for each in named]):
         case "alive":

@@ -16,6 +16,7 @@ from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import ago, coloured, fail, iso, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store.reading_artifacts import ArtifactRow, Wanted, artifacts, artifacts_called
+from runward.handlers.contracts.file_problems import MEANINGS
 
 
 @click.group(cls=Group)
@@ -88,6 +89,9 @@ def artifact_as_json(row: ArtifactRow) -> dict[str, JsonValue]:
         "passed": None if row.passed is None else bool(row.passed),
         "content": None if row.content is None else json.loads(row.content),
         "file_path": row.file_path,
+        "file_sha256": row.file_sha256,
+        "file_size": row.file_size,
+        "file_problem": row.file_problem,
         "created_at": iso(row.created_at),
         "updated_at": iso(row.updated_at),
     }
@@ -171,12 +175,25 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
         print_json(artifact_as_json(row))
         return
     click.echo(f"artifact {safe(row.id)}: {safe(row.kind)} {safe(row.name)}, {passed_text(row)}")
-    where = "" if row.file_path is None else f", from {safe(row.file_path)}"
-    click.echo(f"of {safe(row.session_key)}{where}")
+    click.echo(f"of {safe(row.session_key)}{_where(row)}")
     content = None if row.content is None else json.loads(row.content)
     click.echo(
         "\n".join(safe(line) for line in json.dumps(content, indent=2, ensure_ascii=False).splitlines())
     )
+
+
+def _where(row: ArtifactRow) -> str:
+    if row.file_path is None:
+        return ""
+    path = safe(row.file_path)
+    if not row.names_file:
+        return f", from {path}"
+    if row.file_problem is not None:
+        return f", in {path}, which {MEANINGS[row.file_problem]}"
+    hashed = (
+        "not hashed yet" if row.file_sha256 is None else f"{row.file_size} bytes, sha256 {row.file_sha256}"
+    )
+    return f", in {path}: {hashed}"
 
 
 def _find(connection: sqlite3.Connection, text: str) -> ArtifactRow:

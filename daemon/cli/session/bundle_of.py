@@ -57,8 +57,8 @@ def session_bundle(
     return SessionBundle("pending", number, place)
 
 
-def bundle_json(bundle: SessionBundle | None, state: str) -> JsonValue:
-    """The bundle as `session show --json` prints it; `state` is the state directory, where our keys are."""
+def bundle_json(bundle: SessionBundle | None, settings: Settings) -> JsonValue:
+    """The bundle as `session show --json` prints it."""
     if bundle is None:
         return None
     row = bundle.row
@@ -74,7 +74,7 @@ def bundle_json(bundle: SessionBundle | None, state: str) -> JsonValue:
         "receipt_hash": None if row is None else row.receipt_hash,
         "prev": None if row is None else row.prev,
         "valid": is_valid(bundle),
-        "signature": _signature(bundle, state),
+        "signature": _signature(bundle, settings),
         "problem": bundle.problem,
         "summary": _summary(row),
     }
@@ -105,7 +105,7 @@ def is_valid(bundle: SessionBundle) -> bool | None:
     return parts_stand(bundle.directory, row.parts)
 
 
-def _signature(bundle: SessionBundle, state: str) -> "SignatureState | None":
+def _signature(bundle: SessionBundle, settings: Settings) -> "SignatureState | None":
     """What the signature of the receipt that lies there is worth; None without a receipt, or a library that checks it."""
     from runward.daemon.cli.bundle.own_keys import own_keys_that_count
     from runward.daemon.rundir.bundle_verifying import receipt_fields
@@ -118,7 +118,11 @@ def _signature(bundle: SessionBundle, state: str) -> "SignatureState | None":
         if fields is None:
             return None
         is_signed = fields.get("signature") is not None
-        return signature_state(fields, own_keys_that_count(state) if is_signed else ())
+        if not is_signed:
+            return signature_state(fields, ())
+        return signature_state(
+            fields, own_keys_that_count(settings.state_dir).union(settings.authorized_keys)
+        )
     except (NoLibrary, OSError):
         return None
 

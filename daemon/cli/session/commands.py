@@ -9,9 +9,10 @@ from typing import Final
 import click
 
 from runward.config.settings import Settings
-from runward.daemon.cli.session.as_json import about_of, details_of, summary_of, tokens_of, verification_of
+from runward.daemon.cli.session.as_json import about_of, summary_of, tokens_of, verification_of
+from runward.daemon.cli.session.found import newest_sessions, session_as_json
 from runward.daemon.cli.session.liveness import NOBODY_CAN_TELL, is_unknown, silence
-from runward.daemon.cli.session.unjudged import NOT_JUDGED, unjudged
+from runward.daemon.cli.session.unjudged import NOT_JUDGED
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import find_session, how_to_judge, recorded_session
@@ -147,16 +148,8 @@ def list_sessions(
         statuses = (*statuses, *FAILED)
     directory = None if cwd is None else os.path.abspath(cwd)
     wanted = reading.Wanted(statuses, layouts, roots, playbooks, agents, since, text, directory)
-    most = limit + 1 if limit else None
     with store_to_read(settings) as connection:
-        fresh = unjudged(connection, settings, most)
-        cwds = reading.working_directories(connection, [row.key for row in fresh]) if directory else {}
-        fresh = [row for row in fresh if wanted.has(row._replace(cwd=row.cwd or cwds.get(row.key)))]
-        known = {row.key for row in fresh}
-        rows = [row for row in reading.sessions(connection, wanted, most) if row.key not in known]
-        rows = sorted([*fresh, *rows], key=lambda row: (-row.started_at, row.key))
-        is_cut = bool(limit) and len(rows) > limit
-        rows = rows[:limit] if is_cut else rows
+        rows, is_cut = newest_sessions(connection, settings, wanted, limit)
         kept = kept_files(connection, [row.key for row in rows]) if as_json else {}
     if as_json:
         print_json([summary_of(row, kept.get(row.key, [])) for row in rows])
@@ -243,18 +236,15 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = find_session(connection, settings, identifier)
+        if as_json:
+            print_json(session_as_json(connection, settings, row))
+            return
         history = reading.status_history(connection, row.key)
         kept = kept_files(connection, [row.key]).get(row.key, [])
         outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
-        from runward.daemon.cli.session.bundle_of import bundle_json, bundle_text, session_bundle
+        from runward.daemon.cli.session.bundle_of import bundle_text, session_bundle
 
         bundle = session_bundle(connection, settings, row)
-        if as_json:
-            from runward.daemon.cli.session.artifact import artifact_as_json
-
-            details = details_of(row, history, kept, [artifact_as_json(each) for each in outcomes])
-            print_json({**details, "bundle": bundle_json(bundle, settings.state_dir)})
-            return
         from runward.daemon.cli.session.journal_place import journal_place
         from runward.daemon.cli.session.text import lines_of, not_delivered
 

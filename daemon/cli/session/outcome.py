@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from typing import Final
 
 import click
 
@@ -12,8 +11,6 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
-
-LARGEST: Final = 256 << 10
 
 
 @click.group(cls=Group)
@@ -44,7 +41,7 @@ def check(file: str, kind: str | None, as_json: bool) -> None:
       runward outcome check outcome.json --kind review_verdict
     """
     from runward.handlers.outcomes.facts import OutcomeFile
-    from runward.handlers.outcomes.reading import InvalidOutcome, read_outcome
+    from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, read_outcome
 
     try:
         with Path(file).open("rb") as opened:

@@ -14,11 +14,13 @@ from typing import Final
 
 from runward.config.settings import Root, Settings
 from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.processes.here import here
 from runward.daemon.processes.identity import ProcessIdentity, state_of
 from runward.daemon.store import reading, reading_unjudged
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading import SessionRow
 from runward.daemon.store.reading_unjudged import OpenRun
+from runward.handlers.layouts.process_host import is_here
 
 NOT_JUDGED: Final = "not judged yet"
 _END: Final = "exit.json"
@@ -136,8 +138,8 @@ def _is_over(path: str, run: OpenRun, is_up: bool) -> bool:
 
 
 def _processes(run: OpenRun) -> Sequence[ProcessIdentity]:
-    """The processes that a run names, where they are this host's."""
-    if run.host is not None and run.host != os.uname().nodename:
+    """The processes that a run names, where their numbers are those that are used here."""
+    if not is_here(run.host, here()):
         return ()
     named = (json.loads(text) for text in (run.launcher, run.process) if text is not None)
     return [ProcessIdentity(pid, ticks, boot) for pid, ticks, boot, *_ in named]

@@ -141,6 +141,17 @@ def invocations(context: click.Context, parameter: click.Parameter, incomplete: 
         return _beginning([each.id for each in newest], incomplete)
 
 
+def shows(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The topics of shows."""
+    from runward.daemon.store import reading, reading_shows
+
+    settings = _settings(context)
+    if settings is None:
+        return []
+    with reading.reading(settings.state_dir) as connection:
+        return _beginning([each.topic for each in reading_shows.shows(connection)], incomplete)
+
+
 def principals(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The principals of the exchange."""
     from runward.daemon.store import reading, reading_exchange

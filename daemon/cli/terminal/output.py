@@ -168,10 +168,18 @@ def size(count: int) -> str:
     return f"{amount:.1f} {unit}"
 
 
+class Failed(SystemExit):
+    """A command ends, for it failed: the message that was said on stderr, and the exit code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(code)
+        self.message = message
+
+
 def fail(message: str, code: int) -> NoReturn:
-    """Say on stderr what is wrong and what to do, and end with `code`."""
+    """Say on stderr what is wrong and what to do, and end with `code`. Raises `Failed`."""
     note(message)
-    sys.exit(code)
+    raise Failed(message, code)
 
 
 def note(message: str) -> None:

@@ -160,6 +160,8 @@ def _decision(event: EventRow, decision: DecisionRow) -> Entry:
     notes = [f"{path}: {why}" for path, why in found.items()] if isinstance(found, dict) else []
     if isinstance(known, dict) and known.get("artifacts_root"):
         notes.append(f"the artifacts' directory is {known['artifacts_root']}")
+    if isinstance(known, dict):
+        notes += _invalid_outcomes(known.get("invalid_outcomes"))
     return Entry(
         "decision",
         decision.at,
@@ -168,6 +170,17 @@ def _decision(event: EventRow, decision: DecisionRow) -> Entry:
         {"verdict": decision.verdict, "handler": decision.handler, "known": known},
         tuple(notes),
     )
+
+
+def _invalid_outcomes(invalid: JsonValue) -> list[str]:
+    """Each wrong field of each invalid outcome, behind the file that holds it."""
+    if not isinstance(invalid, dict):
+        return []
+    return [
+        f"invalid outcome {file}: {problem}"
+        for file, problems in invalid.items()
+        for problem in (problems if isinstance(problems, list) else [problems])
+    ]
 
 
 def _order(event: EventRow, order: CancellationRow) -> Entry:

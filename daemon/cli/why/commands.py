@@ -80,16 +80,20 @@ def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -
     Example:
       runward why @last
     """
-    settings = settings_in_force(context)
-    with store_to_read(settings) as connection:
-        is_up = holder(Path(settings.state_dir)) is not None
-        story = _waiting(settings.state_dir, identifier, is_up) or _story(
-            connection, settings, identifier, is_up, time.time()
-        )
+    story = story_of(settings_in_force(context), identifier)
     if as_json:
         print_json(story.as_json())
     else:
         click.echo("\n".join(_lines(story, is_verbose=verbose)))
+
+
+def story_of(settings: Settings, identifier: str) -> Story:
+    """What there is to say about what `identifier` names; exits 2 or 3 where that is not one thing."""
+    with store_to_read(settings) as connection:
+        is_up = holder(Path(settings.state_dir)) is not None
+        return _waiting(settings.state_dir, identifier, is_up) or _story(
+            connection, settings, identifier, is_up, time.time()
+        )
 
 
 def _waiting(state: str, text: str, is_up: bool) -> Story | None:

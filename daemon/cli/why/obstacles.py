@@ -135,13 +135,13 @@ def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hi
 def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hindrance:
     """Why a native session still counts as running."""
     from runward.daemon.world.machine import RealProcesses
-    from runward.handlers.layouts import native
+    from runward.handlers.layouts.process_host import is_here
     from runward.handlers.sessions.observe import NEVER_SEEN, read_watched
 
     text = reading.remembered(connection, row.key)
     watched = (read_watched(text) if text is not None else None) or NEVER_SEEN
     processes = RealProcesses()
-    if not native.is_here(watched.host, processes.host()):
+    if not is_here(watched.host, processes.host()):
         return Hindrance(_NOT_OVER, f"no end was written, and its processes run on {watched.host}", None)
     states = [
         f"its {name} {process.pid} is {processes.state(process)}"

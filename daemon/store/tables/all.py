@@ -24,6 +24,7 @@ from runward.daemon.store.tables.ledger import LEDGER
 from runward.daemon.store.tables.links import LINKS
 from runward.daemon.store.tables.notices import NOTICES
 from runward.daemon.store.tables.places import PLACES
+from runward.daemon.store.tables.plays import PLAYS
 from runward.daemon.store.tables.principals import PRINCIPALS
 from runward.daemon.store.tables.problems import PROBLEMS
 from runward.daemon.store.tables.prunings import PRUNINGS
@@ -32,6 +33,7 @@ from runward.daemon.store.tables.roots import ROOTS
 from runward.daemon.store.tables.schedules import SCHEDULES
 from runward.daemon.store.tables.sessions import SESSIONS
 from runward.daemon.store.tables.shared_artifacts import SHARED_ARTIFACTS
+from runward.daemon.store.tables.signings import SIGNINGS
 from runward.daemon.store.tables.starts import STARTS
 from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table, Write
 from runward.daemon.store.tables.watched_files import WATCHED_FILES
@@ -53,6 +55,7 @@ TABLES: Final[tuple[Table, ...]] = (
     WORKTREES,
     CHAIN_RUNS,
     INVOCATIONS,
+    PLAYS,
     ARTIFACTS,
     APPROVALS,
     FIRINGS,
@@ -65,6 +68,7 @@ TABLES: Final[tuple[Table, ...]] = (
     JOURNAL_LINES,
     FILES,
     RECEIPTS,
+    SIGNINGS,
     HOOKS,
     WATCHED_FILES,
     PRINCIPALS,

@@ -7,7 +7,7 @@ from pydantic_core import to_json
 
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
-from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import listed
 from runward.handlers.invocations.effects import EndInvocation, OpenInvocation
 from runward.handlers.invocations.facts import Invocation, InvocationOf
@@ -35,6 +35,11 @@ def _end(batch: "Batch", job: Job, effect: EndInvocation) -> None:
     batch.row(END, (effect.status, effect.reason_code, effect.at, effect.id))
 
 
+def _opened(answer: Invocation | None, effect: OpenInvocation) -> Invocation | None:
+    """A play that was over when it was first seen ends in the batch that opens it. A chain's start comes after its batch."""
+    return answer if effect.chain_run is not None else Invocation(effect.id, effect.skill)
+
+
 async def of_sessions(store: Store, sessions: Iterable[str]) -> dict[str, Invocation]:
     """The invocations that these sessions were ordered for, by the sessions' keys."""
     rows = await store.read(
@@ -58,6 +63,7 @@ INVOCATIONS: Final = Table(
     writes=(OPEN, END),
     appliers={OpenInvocation: _open, EndInvocation: _end},
     answers={InvocationOf: answers_by(of_sessions, lambda asked: asked.session_key)},
+    folds={OpenInvocation: (Fold(lambda effect: InvocationOf(effect.session_key or ""), _opened),)},
     goes_with_session=("delete from invocations where session_key = ? and chain_run_id is null",),
     goes_with_chain_run=("delete from invocations where chain_run_id = ?",),
 )

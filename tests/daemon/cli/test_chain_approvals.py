@@ -193,6 +193,32 @@ def test_what_has_changed_since_it_was_shown_is_asked_for_again(merging: Place) 
     assert runs_of(merging)[0]["status"] == "completed"
 
 
+def test_large_content_that_has_changed_since_it_was_shown_is_asked_for_again(merging: Place) -> None:
+    said = json.dumps(
+        {"outcome_kind": "review_verdict", "summary": "s", "verdict": "APPROVE", "file_path": "big.txt"}
+    )
+    script = f"cd $RUNWARD_ARTIFACTS_DIR; echo much > big.txt; printf %s '{said}' > outcome.json"
+    (merging.directory / "playbooks/judge.playbook.yaml").write_text(
+        f"command: [sh, -c, {json.dumps(script)}, '{{{{ with.verdict }}}}']\n"
+    )
+    with merging.daemon():
+        fired = fire(merging)
+        first = waits(merging)
+        assert isinstance(first["shown"], dict)
+        assert isinstance(first["shown"]["artifacts"], list)
+        (shown,) = first["shown"]["artifacts"]
+        assert isinstance(shown, dict)
+        assert (shown["path"], shown["state"]) == ("big.txt", "hashed")
+        next(merging.runs.glob("cr_*-0-1/**/big.txt")).write_text("more")
+        refused = merging.call("chain", "approve", fired)
+        assert refused.code == 1
+        assert "has changed; it is asked for again" in refused.err
+        wait_for(lambda: waits(merging)["approval_id"] != first["approval_id"], "another approval")
+        assert merging.call("chain", "approve", fired).code == 0
+        wait_for(lambda: over(merging, 1), "the end of the chain run")
+    assert out(merging).exists()
+
+
 def test_an_answer_without_a_daemon_counts_once_one_runs_and_two_run_the_step_once(merging: Place) -> None:
     with merging.daemon():
         fired = fire(merging)

@@ -1,5 +1,6 @@
 """`runward outcome` and `artifact`: outcomes that are checked, and those that a real daemon recorded."""
 
+import hashlib
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,9 +76,28 @@ def test_a_session_shows_its_outcomes_and_why_says_what_is_wrong_with_the_others
     shown = judged.call("session", "show", "run-1", "--json").items("artifacts")
     assert {each["kind"] for each in shown} == {"review_verdict", "test_result"}
     assert "two bugs" in judged.call("session", "show", "run-1").out
-    told = judged.call("why", "run-1", "--json").out
-    assert "gate_passed: is missing" in told
-    assert "outcomes/bad.json" in told
+    causes = judged.call("why", "run-1", "--json").items("causes")
+    (known,) = [each["known"] for each in causes if each.get("handler") == "sessions/ended"]
+    assert isinstance(known, dict)
+    assert known["invalid_outcomes"] == {"outcomes/bad.json": ["gate_passed: is missing"]}
+
+
+def test_why_names_each_wrong_field_of_each_invalid_outcome_below_the_verdict(judged: Place) -> None:
+    findings = [{"severity": "bad", "category": "c", "description": "d"}]
+    run = judged.add_run("run-3")
+    (run / "artifacts/outcomes").mkdir(parents=True)
+    (run / "artifacts/outcomes/review.json").write_text(
+        json.dumps({**REVIEW, "findings": findings, "round": 0})
+    )
+    (run / "artifacts/outcomes/torn.json").write_text("{")
+    judged.end_run("run-3", 0)
+    judged.daemon_once()
+    lines = [line.strip() for line in judged.call("why", "run-3").out.splitlines()]
+    decided = next(number for number, line in enumerate(lines) if "sessions/ended decided" in line)
+    severity, round_, torn = lines[decided + 1 : decided + 4]
+    assert severity.startswith("invalid outcome outcomes/review.json: findings[0].severity: Input should be ")
+    assert round_.startswith("invalid outcome outcomes/review.json: round: Input should be ")
+    assert torn.startswith("invalid outcome outcomes/torn.json: is not JSON")
 
 
 def test_a_chain_is_tried_over_recorded_outcomes(judged: Place) -> None:
@@ -219,3 +239,50 @@ def test_what_is_no_artifact_is_refused_before_it_is_asked_for(
     ended = add(judged, *words, **changed)
     assert ended.code == code
     assert said in ended.err
+
+
+def test_large_content_in_a_file_below_the_artifacts_is_hashed_and_nothing_outside_is(place: Place) -> None:
+    place.daemon_once()  # what was over before a root was first seen is history
+    run = place.add_run("run-1")
+    (run / "artifacts/outcomes").mkdir(parents=True, exist_ok=True)
+    (run / "artifacts/logs").mkdir()
+    (run / "artifacts/logs/big.txt").write_bytes(b"much\n" * 100_000)
+    (place.directory / "secret.txt").write_text("secret")
+    (run / "artifacts/away.txt").symlink_to(place.directory / "secret.txt")
+    paths = {"big": "logs/big.txt", "away": "away.txt", "gone": "gone.txt", "up": "../run.json", "none": None}
+    for name, path in paths.items():
+        said = {"outcome_kind": "ci_result", "summary": name, "file_path": path}
+        (run / f"artifacts/outcomes/{name}.json").write_text(json.dumps(said))
+    place.end_run("run-1", 0)
+    place.daemon_once()
+    listed = place.call("artifact", "list", "--json").objects()
+    found = {each["name"]: (each["file_size"], each["file_sha256"], each["file_problem"]) for each in listed}
+    assert found == {
+        "big": (500_000, hashlib.sha256(b"much\n" * 100_000).hexdigest(), None),
+        "away": (None, None, "outside"),
+        "gone": (None, None, "gone"),
+        "none": (None, None, None),
+    }
+    shown = {each["name"]: place.call("artifact", "show", str(each["id"])).out for each in listed}
+    assert f", in logs/big.txt: 500000 bytes, sha256 {found['big'][1]}" in shown["big"]
+    assert ", in away.txt, which leads outside the root" in shown["away"]
+    assert ", from outcomes/none.json" in shown["none"]
+    told = place.call("why", "run-1").out
+    assert "invalid outcome outcomes/up.json: file_path: has a '..' in it" in told
+    assert "gone.txt is gone" in told
+
+
+def test_a_file_that_somebody_adds_is_hashed_too(judged: Place) -> None:
+    artifacts = judged.runs / "run-2/artifacts"
+    artifacts.mkdir(exist_ok=True)
+    (artifacts / "big.txt").write_text("much")
+    identifier = add(judged, "--file", "big.txt").out.strip()
+    judged.daemon_once()
+    shown = judged.call("artifact", "show", identifier, "--json").object()
+    assert (shown["file_path"], shown["file_size"]) == ("big.txt", 4)
+    assert shown["file_sha256"] == hashlib.sha256(b"much").hexdigest()
+    (artifacts / "other.txt").write_text("other")
+    assert add(judged, "--file", "other.txt").out.strip() == identifier
+    judged.daemon_once()
+    shown = judged.call("artifact", "show", identifier, "--json").object()
+    assert shown["file_sha256"] == hashlib.sha256(b"other").hexdigest()

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import shutil
+import subprocess
 import time
 from base64 import b64decode
 from pathlib import Path
@@ -11,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from tests.daemon.cli.calling import Place
 from tests.handlers.bundle.bundles import bundle
 
+from runward.config.bundle import SCHEMES
 from runward.handlers.bundle.receipt import receipt_text
 from runward.handlers.bundle.signatures import SecretKey, named, sign
 
@@ -175,6 +178,74 @@ def test_a_receipt_signed_by_an_authorized_key_is_valid_and_by_another_unknown(p
         == 0
     )
     assert place.call("receipt", "verify", "./bundle", "--authorized-key", "ed25519:x").code == 2
+    settings = place.directory / "runward.toml"
+    settings.write_text(f'{settings.read_text()}\n[bundle]\nauthorized_keys = ["{other}"]\n')
+    assert place.call("receipt", "verify", "./bundle", "--require-signature").code == 0
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_daemon_signs_each_receipt_where_the_settings_say_so(place: Place, scheme: str) -> None:
+    settings = place.directory / "runward.toml"
+    settings.write_text(f'{settings.read_text()}\n[bundle]\nsign = "{scheme}"\n')
+    place.add_run("one", exit_code=0)
+    place.add_run("two", exit_code=3)
+    place.daemon_once()
+    kept = place.state / "keys" / f"receipt-{scheme}"
+    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    for session in ("one", "two"):
+        told = place.call("receipt", "verify", session, "--require-signature", "--json")
+        assert (told.code, told.object()["signature"], told.object()["valid"]) == (0, "valid", True)
+        bundled = place.call("session", "show", session, "--json").object()["bundle"]
+        assert isinstance(bundled, dict)
+        assert (bundled["signature"], bundled["valid"]) == ("valid", True)
+    assert place.call("receipt", "chain").code == 0
+    kept.unlink()  # whose key it was is not known any more
+    assert place.call("receipt", "verify", "one", "--require-signature").code == 1
+
+
+def test_a_receipt_waits_while_the_key_that_signs_it_cannot_be_used(place: Place) -> None:
+    settings = place.directory / "runward.toml"
+    settings.write_text(f'{settings.read_text()}\n[bundle]\nsign = "ed25519"\n')
+    kept = place.state / "keys" / "receipt-ed25519"
+    kept.parent.mkdir(parents=True, mode=0o700)
+    kept.write_text("no key\n")
+    kept.chmod(0o600)
+    run = place.add_run("one", exit_code=0)
+    place.daemon_once()
+    assert not (run / "RECEIPT.json").exists()
+    ((why,),) = place.rows("select error from jobs where handler = 'bundle/write' and state = 'waiting'")
+    assert str(why).startswith(f"its receipt can't be signed: {kept} holds no key")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_openssl_finds_the_signature_right_and_that_of_other_bytes_wrong(tmp_path: Path) -> None:
+    key = SecretKey("ed25519", bytes(range(32)))
+    signed = sign(bundle(1).fields, key)
+    _, _, public, signature = str(signed["signature"]).split(":")
+    # RFC 8410: what stands before the 32 bytes of an Ed25519 key in a SubjectPublicKeyInfo.
+    (tmp_path / "key.der").write_bytes(bytes.fromhex("302a300506032b6570032100" + public))
+    (tmp_path / "signature").write_bytes(bytes.fromhex(signature))
+    message = tmp_path / "message"
+    arguments = [
+        "-verify",
+        "-rawin",
+        "-pubin",
+        "-keyform",
+        "DER",
+        "-inkey",
+        "key.der",
+        "-sigfile",
+        "signature",
+    ]
+    for text, is_right in ((signed["receipt_hash"], True), (f"sha256:{'0' * 64}", False)):
+        message.write_text(f"runward-receipt-v1\n{text}")
+        ended = subprocess.run(
+            ["openssl", "pkeyutl", *arguments, "-in", str(message)],
+            cwd=tmp_path,
+            capture_output=True,
+            check=False,
+        )
+        assert (ended.returncode == 0) is is_right, ended.stderr
 
 
 def test_an_attestation_names_the_parts_and_is_signed_by_our_key(place: Place) -> None:

@@ -1,10 +1,13 @@
 """The bundle of a session by the commands: shown, exported, verified, compared, made on demand."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.handlers.layouts.claude_code_lines import SESSION, Transcript, good_turn
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.receipt import receipt_text, sealed
@@ -233,7 +236,68 @@ def test_without_bundles_they_are_made_on_demand(place: Place, tmp_path: Path) -
     assert exported.object()["on_demand"] is True
     assert place.call("receipt", "verify", str(tmp_path / "b")).code == 0
     assert json.loads((tmp_path / "b" / "RECEIPT.json").read_text())["prev"] is None
+    shown = place.call("replay", "r", "--json").out.splitlines()
+    assert [json.loads(line) for line in shown] == [
+        json.loads(line) for line in (tmp_path / "b" / "REPLAY.jsonl").read_text().splitlines()
+    ]
+    assert place.call("replay", "check", "r").code == 0
     assert not [name for name in PARTS if (run / name).exists()], "nothing is written where the run is"
+
+
+def test_the_replay_of_history_is_made_on_demand_and_it_has_no_receipt(place: Place) -> None:
+    transcripts = place.directory / "claude" / "-app"
+    transcripts.mkdir(parents=True)
+    two_days_ago = time.time() - 2 * 86_400
+    transcript = Transcript(now=two_days_ago)
+    good_turn(transcript)
+    transcript.last_prompt()
+    file = transcripts / f"{SESSION}.jsonl"
+    file.write_bytes(transcript.content())
+    os.utime(file, (two_days_ago, two_days_ago))
+    settings = place.directory / "runward.toml"
+    root = '[[roots]]\nname = "claude"\npath = "claude"\nlayout = "claude-code"\n'
+    settings.write_text(f"{settings.read_text()}{root}")
+    place.daemon_once()
+    shown = [json.loads(line)["event"] for line in place.call("replay", SESSION, "--json").out.splitlines()]
+    assert (shown[0], shown[-1]) == ("SessionStart", "SessionEnd")
+    assert place.call("replay", "check", SESSION).code == 0
+    refused = place.call("receipt", "verify", SESSION)
+    assert refused.code == 3
+    assert f"there is no receipt of attempt 1 of {SESSION}" in refused.err
+    assert place.call("receipt", "sign", SESSION).code == 1
+    rebuilt = place.call("doctor", "--rebuild", "--json").object()
+    assert rebuilt["without_journal"] == {"history has no journal": 1}
+
+
+def test_a_running_session_is_shown_up_to_now(place: Place) -> None:
+    run = place.add_run("r")
+    lines = trace("4 passed in 0.1s").splitlines(keepends=True)
+    (run / "trace.jsonl").write_text(lines[0])
+    place.daemon_once()
+    for known in (1, 2, 3):
+        (run / "trace.jsonl").write_text("".join(lines[:known]))
+        shown = [json.loads(line)["event"] for line in place.call("replay", "r", "--json").out.splitlines()]
+        assert shown == [json.loads(line)["event"] for line in lines[:known]]
+
+
+def test_the_replay_of_a_running_session_is_checked_and_said_to_lack_its_end(place: Place) -> None:
+    place.add_run("r")
+    place.daemon_once()
+    checked = place.call("replay", "check", "r")
+    assert (checked.code, checked.out.splitlines()) == (
+        1,
+        [
+            "the replay of r: there is no SessionEnd",
+            "invalid: 1 event",
+            "the session is still running: its replay has no end yet",
+        ],
+    )
+
+
+def test_a_session_is_found_by_its_key_with_a_slash_in_it(worked: Place) -> None:
+    for command in (("receipt", "verify"), ("replay", "check"), ("replay", "show")):
+        assert worked.call(*command, "native:runs/one").code == 0
+    assert worked.call("replay", "check", "native/nothing").code == 3
 
 
 def test_a_running_session_has_no_bundle_to_export(place: Place, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.daemon.cli.calling import SETTINGS, Place
 from tests.handlers.layouts import codex_lines
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
+from tests.waiting import wait_for
 
 from runward.daemon.processes.identity import identity_of
 from runward.handlers.sessions.observe import Watched
@@ -106,6 +107,18 @@ def test_a_native_run_whose_process_is_known_is_active(place: Place) -> None:
     finally:
         launcher.kill()
         launcher.wait()
+
+
+def test_a_run_that_was_launched_is_active_while_it_runs(place: Place) -> None:
+    with place.start("run", "--", "sleep", "60") as launched:
+        try:
+            wait_for(lambda: any(place.runs.glob("*/process.json")), "the run to begin")
+            place.daemon_once()
+            (listed,) = place.call("session", "list", "--json").objects()
+            assert (listed["status"], listed["activity"]) == ("running", "active")
+            assert "nobody can tell" not in place.call("status").out
+        finally:
+            launched.terminate()
 
 
 def test_a_native_run_on_another_host_is_not_said_to_be_active(place: Place) -> None:

@@ -32,7 +32,7 @@ def test_the_road_is_walked_and_nothing_is_left_of_it(tmp_path: Path, temporary:
     # What the command's own environment says of the real installation must not reach the canary.
     found = walked(tmp_path, RUNWARD_STATE_DIR=str(tmp_path / "state"), RUNWARD_FAULT="outbox.before:1")
     assert found.result == "ok", found
-    assert found.found.startswith("3 runs were launched, judged rightly and verified")
+    assert found.found.startswith("3 runs were launched, judged rightly and verified with their receipts")
     assert list(temporary.iterdir()) == []
     assert not (tmp_path / "state").exists()
 
@@ -48,6 +48,17 @@ def test_a_road_that_is_broken_is_said_to_be(
     )
     assert found.fix
     assert list(temporary.iterdir()) == []
+
+
+def test_a_receipt_that_holds_over_changed_bytes_breaks_the_road(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(canary, "_change", lambda place, name: None)
+    found = walked(tmp_path)
+    assert (found.result, found.found) == (
+        "failed",
+        "the replay of the run delivers was changed, and its receipt is still valid",
+    )
 
 
 def test_a_run_that_cannot_be_started_breaks_the_road(tmp_path: Path, temporary: Path) -> None:

@@ -250,7 +250,9 @@ class StandIn:
             self.ran[self._action] = before._replace(code=worked.decided.result.error_code)
         return worked
 
-    def _execute(self, job: Job, executor: Executor, cpu: CpuTime, deadline: float) -> Execution:
+    def _execute(
+        self, job: Job, executor: Executor, cpu: CpuTime, deadline: float, take: object
+    ) -> Execution:
         what, seconds = job.code.split()
         assert cpu.most is not None
         used = min(float(seconds), cpu.most)

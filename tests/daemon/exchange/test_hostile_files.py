@@ -145,7 +145,7 @@ async def test_half_a_line_among_the_results_keeps_no_result_back(tmp_path: Path
         await settle(running)
         assert await running.rows("select status from sessions") == [("running",)]
         (torn, ours) = (run / "results.jsonl").read_text().splitlines()
-        assert (torn, _parsed(ours)["line"]) == ('{"line": 1, "torn', 1)
+        assert (torn.rstrip(), _parsed(ours)["line"]) == ('{"line": 1, "torn', 1)
         assert await running.rows("select id from outbox") == []
 
 

@@ -14,6 +14,7 @@ from runward.daemon.inbox.requests import dump_request, load_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, MOST_AT_ONCE, clear, list_inbox, put
 from runward.daemon.ports.inbox import InboxFile
 from runward.handlers.approvals.events import ApprovalRequested
+from runward.handlers.bundle.events import ReceiptSignRequested
 from runward.handlers.chains.events import (
     ChainFireRequested,
     ChainRunCancelRequested,
@@ -42,6 +43,7 @@ EXAMPLES: list[Request] = [
     JobDiscardRequested(NAME, 5.0, 7, "it is\nhopeless ä", "me"),
     SessionCancelRequested(NAME, 5.0, "native:runs/a", 2, "the wrong\nbranch ä", "me"),
     SessionSeenRequested(NAME, 5.0, "native:runs/a", 2, "me"),
+    ReceiptSignRequested(NAME, 5.0, "native:runs/a", 2, "nostr", "me"),
     PlayRunRequested(
         NAME, 5.0, "review", {"pr": 12, "more": {"x": [None, "ä"]}}, "/home/me", "00-a-b-01", "me"
     ),

@@ -7,6 +7,7 @@ import pytest
 
 from runward.daemon.rundir import outcomes
 from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
+from runward.handlers.outcomes.reading import LARGEST
 from runward.handlers.unreadable import Unreadable
 
 
@@ -53,7 +54,7 @@ def test_links_pipes_and_what_is_too_large_are_not_read(run: Path, tmp_path: Pat
     put(tmp_path / "secret.json", 1, "secret")
     (run / "outcome.json").symlink_to(tmp_path / "secret.json")
     os.mkfifo(run / "artifacts/outcome.json")
-    put(run / "outcomes/large.json", 1, "x" * (outcomes.LARGEST + 1))
+    put(run / "outcomes/large.json", 1, "x" * (LARGEST + 1))
     (tmp_path / "elsewhere").mkdir()
     put(tmp_path / "elsewhere/a.json", 1, "elsewhere")
     (run / "artifacts/outcomes").symlink_to(tmp_path / "elsewhere")
@@ -65,7 +66,7 @@ def test_two_hundred_files_and_eight_mebibytes_are_read_of_a_run(run: Path) -> N
         put(run / f"outcomes/{number:03}.json", number)
     assert len(found(run)) == outcomes.MOST_FILES
     for number in range(40):
-        put(run / f"artifacts/outcomes/{number:03}.json", number, "x" * outcomes.LARGEST)
+        put(run / f"artifacts/outcomes/{number:03}.json", number, "x" * LARGEST)
     for number in range(250):
         (run / f"outcomes/{number:03}.json").unlink()
     contents = [content for _, content in found(run)]

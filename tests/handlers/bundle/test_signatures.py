@@ -7,11 +7,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from tests.handlers.bundle.bundles import bundle
 
+from runward.config.bundle import SCHEMES, Scheme
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.signatures import (
-    SCHEMES,
     NotSignable,
-    Scheme,
     SecretKey,
     named,
     nostr_event,

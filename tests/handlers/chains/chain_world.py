@@ -55,7 +55,7 @@ from runward.handlers.facts import LaneWaits, Play, PlayOf, ProducedBy, Session,
 from runward.handlers.invocations.effects import EndInvocation, OpenInvocation
 from runward.handlers.invocations.facts import Invocation, InvocationOf
 from runward.handlers.notices.facts import RecipientsOf
-from runward.handlers.outcomes.facts import LatestOutcomeOf, OutcomesIn
+from runward.handlers.outcomes.facts import ArtifactFilesOf, LatestOutcomeOf, OutcomesIn
 from runward.handlers.route import decide, duties
 from runward.handlers.starts.effects import GiveUpStart, WithdrawStart
 from runward.handlers.starts.events import StartFailed
@@ -298,7 +298,7 @@ class World:
                 return None if found is None else Invocation(found.id, found.skill, None, found.chain_run)
             case ApprovalOf(id=approval):
                 return self._approval(approval)
-            case RecipientsOf() | OutcomesIn():
+            case RecipientsOf() | OutcomesIn() | ArtifactFilesOf():
                 return ()
             case ProducedBy():
                 return None

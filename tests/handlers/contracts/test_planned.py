@@ -40,10 +40,13 @@ def decided(
 
 
 def refusal(decision: Effects | Need | TryLater) -> str:
-    """Why the plan was refused; nothing else may have been ordered."""
+    """Why the plan was refused, which the journal tells, too; nothing else may have been ordered."""
     assert isinstance(decision, tuple)
-    kept, explained = decision
+    kept, explained, *told = decision
     assert isinstance(kept, RefuseFold)
+    for each in told:
+        assert isinstance(each, AppendLines)
+        assert json.loads(each.content)["problem"] == kept.problem
     assert isinstance(explained, Explain)
     assert explained.verdict == "refused"
     why = kept.problem.removeprefix("flow.json: ")

@@ -29,7 +29,7 @@ EVENT_LINES: dict[str, Callable[[AttemptStarted, AttemptEnded, str], bytes]] = {
         verify(Contract((REVIEW._replace(path=text),)), RootFacts(True, (FileFact("file", 3),)), 1.0),
     ),
     "status_changed": lambda start, end, text: lines.status_changed(
-        end, HASH, "running", "failed", Reason("run.failed.exception", text)
+        end, HASH, "running", "failed", Reason("run.failed.exception", text), "daemon"
     ),
     "session_finished": lambda start, end, text: lines.session_finished(
         end, HASH, "failed", Reason("run.failed.exception", text), None
@@ -55,7 +55,7 @@ def test_every_event_line_is_json_with_ts_role_event_and_path_first(name: str, t
 
 def test_a_fold_says_of_which_legs_it_is_and_what_they_are_to_leave() -> None:
     entry = REVIEW._replace(id="one__review", path="one/review.md", source="role_default")
-    line = json.loads(lines.contract_folded(planned(), HASH, (entry,), "late"))
+    line = json.loads(lines.contract_folded(planned(), HASH, (entry,), "late", None))
     assert list(line)[:5] == ["ts", "role", "event", "path", "hash"]
     assert (line["ts"], line["role"], line["event"]) == (lines.iso_time(150.0), "runward", "contract_folded")
     assert (line["path"], line["basis"]) == ("flow.json", "late")

@@ -1,0 +1,41 @@
+"""A server ends with its client, whatever it does at that moment: on a hang-up of its streams, or its parent's death.
+
+The SDK hears the end of stdin alone: not that nobody reads its answers, nor that its parent died while somebody else
+has the other end of the pipe.
+"""
+
+import os
+import select
+import threading
+import time
+from typing import Final
+
+from runward.daemon.cli.exits import GOOD
+
+_GRACE_S: Final = 0.25
+"""Seconds for the answers that are on their way when the client closes our stdin."""
+
+
+def end_with_client() -> None:
+    """From now on this process ends within a second after its client is gone. Call it before stdin and stdout move."""
+    poll = select.poll()
+    poll.register(os.dup(0), select.POLLRDHUP)  # and POLLHUP and POLLERR, which are always told
+    poll.register(os.dup(1), 0)
+    parent = _parent()
+    if parent is not None:
+        poll.register(parent, select.POLLIN)
+    threading.Thread(target=_wait, args=(poll,), name="client", daemon=True).start()
+
+
+def _parent() -> int | None:
+    """A descriptor that tells of our parent's end. None where it is outside our namespace, or already gone."""
+    try:
+        return os.pidfd_open(os.getppid())
+    except OSError:
+        return None  # then the streams tell
+
+
+def _wait(poll: select.poll) -> None:
+    poll.poll()
+    time.sleep(_GRACE_S)
+    os._exit(GOOD)

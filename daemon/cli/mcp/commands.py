@@ -1,0 +1,88 @@
+"""`runward mcp`: the server of the Model Context Protocol."""
+
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Final
+
+import click
+
+from runward.config.settings import Settings
+from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.daemon.cli.mcp.client_gone import end_with_client
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.terminal.output import fail
+from runward.handlers.exchange.intent import why_no_id
+
+_RUN: Final = "RUNWARD_RUN_DIR"
+_NO_LIBRARY: Final = "the MCP server needs one more library: pip install 'runward[mcp]'"
+_LIBRARY: Final = ("mcp", "mcp_types")
+"""The second one came with version 2."""
+
+
+@click.command()
+@click.option(
+    "--as",
+    "principal",
+    metavar="P",
+    shell_complete=completing.principals,
+    help="Who acts in the exchange. Inside a run: its agent.",
+)
+@click.pass_context
+def mcp(context: click.Context, principal: str | None) -> None:
+    """Serve agents' tools by the Model Context Protocol on stdin and stdout: the exchange and the sessions.
+
+    Inside a run (RUNWARD_RUN_DIR) it acts as the run's agent, by the run's intents.jsonl and results.jsonl. Outside, it
+    acts as P through the inbox; without --as it only reads. It ends within a second after its client.
+
+    \b
+    Example:
+      runward mcp --as writer
+    """
+    if principal is not None and (why := why_no_id(principal)) is not None:
+        fail(f"--as: a principal's name {why}", WRONG_USAGE)
+    run = os.environ.get(_RUN) or None
+    if run is not None and not os.path.isdir(run):
+        fail(f"{_RUN}={run} is not a directory", NOT_FOUND)
+    if any(find_spec(each) is None for each in _LIBRARY):
+        fail(_NO_LIBRARY, WRONG_USAGE)
+    end_with_client()  # before the library is imported, which takes longer than a client may wait
+    _serve(settings_in_force(context), None if run is None else os.path.abspath(run), principal)
+
+
+def _serve(settings: Settings, run: str | None, principal: str | None) -> None:
+    from runward.daemon.cli.exchange.acting import Acting
+    from runward.daemon.cli.mcp.exchange_tools import action_tools, reading_tools
+    from runward.daemon.cli.mcp.roads import ByInbox, ByRun, Road
+    from runward.daemon.cli.mcp.serving import serve
+    from runward.daemon.cli.mcp.session_tools import agent_of_run, tools_about_sessions, tools_of_run
+
+    road: Road | None = None
+    who_acts: Callable[[], str | None] | None = None
+    if run is not None:
+        road, who_acts = ByRun(run, principal), lambda: agent_of_run(run)
+    elif principal is not None:
+        Acting(settings).check(principal)
+        road, who_acts = ByInbox(settings, principal), lambda: principal
+    tools = [
+        *([] if road is None else action_tools(road)),
+        *reading_tools(settings, who_acts),
+        *tools_about_sessions(settings, run),
+        *([] if run is None else tools_of_run(run)),
+    ]
+    serve(tools, _instructions(run, principal))
+
+
+def _instructions(run: str | None, principal: str | None) -> str:
+    if run is not None:
+        who = "You act as the agent of this run."
+    elif principal is not None:
+        who = f"You act as the principal {principal}."
+    else:
+        who = "You can only read: the server was started without --as."
+    return (
+        "Runward knows whether agent runs delivered, and has an exchange in which agents share artifacts. "
+        f"{who} Every action needs your reasoning; it is kept in the log. A failed action says so in error_code, and"
+        " retriable says whether the same action may succeed later."
+    )

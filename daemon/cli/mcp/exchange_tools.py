@@ -1,0 +1,187 @@
+"""The tools of the exchange: the actions, with the fields of their intents, and what is shared."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.cli.exchange.artifact import described
+from runward.daemon.cli.exchange.principal import principal_as_json
+from runward.daemon.cli.mcp.roads import NoResult, Road
+from runward.daemon.cli.mcp.tool import Answer, Refused, Schema, Tool, count_of, flag, flag_of, text, text_of
+from runward.daemon.cli.shell.context import store_to_read
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.store.reading_exchange import (
+    broken_dependencies,
+    cpu_used,
+    principals,
+    shared_artifacts,
+)
+from runward.handlers.exchange.action_result import ActionResult, result_to_json
+from runward.handlers.exchange.intent import (
+    FIELDS,
+    LONGEST_ID,
+    LONGEST_METHOD,
+    MOST_DEPENDENCIES,
+    NotAnIntent,
+    parse_intent,
+)
+
+_REASONING: Final = "reasoning"
+_AN_ID: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
+_ID_OR_NULL: Final[Schema] = {**_AN_ID, "type": ["string", "null"]}
+_OBJECT_OR_NULL: Final[Schema] = {"type": ["object", "null"]}
+_WHOLE: Final[Schema] = {"type": "integer", "minimum": 0}
+
+FIELD_SCHEMAS: Final[Mapping[str, Schema]] = {
+    "artifact_id": {**_AN_ID, "description": "The artifact."},
+    "artifact_type": text("Its type, such as note or code. Default: generic."),
+    "content": text("Its content."),
+    "code": text("Python code that defines run(*args). An executable artifact needs it."),
+    "executable": flag("Whether it can be invoked."),
+    "price": {**_WHOLE, "description": "What an invocation costs others. An executable artifact needs it."},
+    "policy": {
+        **_OBJECT_OR_NULL,
+        "description": "Who may do what: allow_read, allow_write, allow_invoke (lists of principals, or ['*']), "
+        "read_price, invoke_price. Kept unless given; only the owner may give it.",
+    },
+    "interface": {
+        **_OBJECT_OR_NULL,
+        "description": "What it says of itself: description, methods, examples. Kept unless given.",
+    },
+    "depends_on": {
+        "type": "array",
+        "items": _AN_ID,
+        "maxItems": MOST_DEPENDENCIES,
+        "description": "The artifacts that it needs.",
+    },
+    "access_contract_id": {
+        **_ID_OR_NULL,
+        "description": "The contract that decides who may do what. Kept unless given.",
+    },
+    "has_standing": flag("Whether it may own and hold scrip. Kept unless given."),
+    "can_execute": flag("Whether it acts on its own. Kept unless given."),
+    "memory_artifact_id": {**_ID_OR_NULL, "description": "The artifact with its memory. Kept unless given."},
+    "method": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": LONGEST_METHOD,
+        "description": "The method to call; most artifacts have run.",
+    },
+    "args": {"type": "array", "description": "The arguments of the method, any JSON values."},
+    "budget": {**_WHOLE, "description": "The most scrip that it may cost. Default: all that you have."},
+    "delegate": flag("Whether code of other owners may act on your behalf. Default: as the settings say."),
+    "to": {**_AN_ID, "description": "The principal who becomes the owner."},
+}
+"""The schema of each field of an intent."""
+
+_ABOUT: Final = {
+    "read_artifact": "Read an artifact of the exchange: its content, code and description. It may cost scrip "
+    "(policy.read_price), which goes to its owner.",
+    "write_artifact": "Create an artifact that others can read or invoke after this session, or write a new version of one.",
+    "invoke_artifact": "Call a method of an executable artifact. Its code runs in a sandbox. You pay its price if it "
+    "succeeds, and the CPU time in any case. genesis_ledger (balance, transfer) and genesis_store (list, search) are free.",
+    "delete_artifact": "Delete an artifact that you own. A tombstone stays, and what depends on it breaks.",
+    "transfer_artifact": "Give an artifact that you own to another principal.",
+}
+_NEEDED: Final = {
+    "invoke_artifact": ("artifact_id", "method"),
+    "transfer_artifact": ("artifact_id", "to"),
+}
+_LISTED: Final = 50
+_MOST_LISTED: Final = 1000
+
+
+def action_tools(road: Road) -> list[Tool]:
+    """The actions of a principal, all but noop."""
+    return [
+        Tool(
+            name,
+            about,
+            {
+                **{field: FIELD_SCHEMAS[field] for field in FIELDS[name]},
+                _REASONING: text("Why, for the log."),
+            },
+            (*_NEEDED.get(name, ("artifact_id",)), _REASONING),
+            partial(_act, road, name),
+        )
+        for name, about in _ABOUT.items()
+    ]
+
+
+async def _act(road: Road, action_type: str, arguments: dict[str, JsonValue]) -> Answer:
+    if not isinstance(arguments[_REASONING], str):
+        raise Refused(f"{_REASONING} must be a text")
+    said = json.dumps({**arguments, "action_type": action_type}, ensure_ascii=False)
+    try:
+        # A lone surrogate stays what it is, and is no UTF-8 then.
+        intent = parse_intent(said.encode("utf-8", "surrogatepass"))
+    except NotAnIntent as error:
+        return Answer(
+            result_to_json(ActionResult(False, str(error), error_code="invalid_argument")), is_error=True
+        )
+    try:
+        result = await road.act(intent)
+    except NoResult as error:
+        raise Refused(str(error)) from None
+    return Answer(result, is_error=result.get("success") is not True)
+
+
+def reading_tools(settings: Settings, who_acts: Callable[[], str | None] | None) -> list[Tool]:
+    """What is shared, and who takes part. `who_acts` tells as whom the server acts, if it acts."""
+    return [
+        Tool(
+            "list_artifacts",
+            "List the artifacts of the exchange, without their content.",
+            {
+                "owner": text("Only those of this principal."),
+                "type": text("Only those of this type."),
+                "deleted": flag("Deleted ones, too."),
+                "limit": {"type": "integer", "minimum": 1, "maximum": _MOST_LISTED, "default": _LISTED},
+            },
+            (),
+            lambda arguments: in_thread(_artifacts, settings, arguments),
+            is_reading=True,
+        ),
+        Tool(
+            "show_principal",
+            "Show a principal of the exchange: its scrip, resources, quotas and artifacts.",
+            {"principal": text("Its name." if who_acts is None else "Its name. Default: who you act as.")},
+            () if who_acts is not None else ("principal",),
+            lambda arguments: in_thread(_principal, settings, arguments, who_acts),
+            is_reading=True,
+        ),
+    ]
+
+
+def _artifacts(settings: Settings, arguments: dict[str, JsonValue]) -> Answer:
+    limit = count_of(arguments, "limit", _LISTED, _MOST_LISTED)
+    with store_to_read(settings) as connection:
+        found = shared_artifacts(
+            connection,
+            text_of(arguments, "owner"),
+            text_of(arguments, "type"),
+            with_deleted=flag_of(arguments, "deleted"),
+        )
+        listed: list[JsonValue] = [
+            described(each, broken_dependencies(connection, each)) for each in found[:limit]
+        ]
+    return Answer({"artifacts": listed, "left_out": max(0, len(found) - limit)})
+
+
+def _principal(
+    settings: Settings, arguments: dict[str, JsonValue], who_acts: Callable[[], str | None] | None
+) -> Answer:
+    name = text_of(arguments, "principal") or (None if who_acts is None else who_acts())
+    if name is None:
+        raise Refused("this run has no agent, so it acts as no principal")
+    window = settings.exchange.cpu_window
+    with store_to_read(settings) as connection:
+        found = principals(connection, name)
+        used = cpu_used(connection, name, time.time() - window)
+    if not found:
+        raise Refused(f"there is no principal {name!r}")
+    return Answer(principal_as_json(found[0], used, window))

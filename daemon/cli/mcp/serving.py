@@ -1,0 +1,106 @@
+"""The server itself: the tools, spoken through the official SDK on stdin and stdout."""
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
+
+import anyio
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from runward.config.json_value import JsonValue
+from runward.daemon import __version__
+from runward.daemon.cli.exits import GOOD, INTERRUPTED, READER_GONE
+from runward.daemon.cli.mcp.tool import Answer, Refused, Tool
+from runward.daemon.cli.terminal.output import Failed, to_stderr
+from runward.daemon.disk.state_rights import StateDirectoryUnsafe
+from runward.daemon.store.reading import StoreTooNew, StoreUnreadable
+
+_NAME: Final = "runward"
+
+
+def serve(tools: Sequence[Tool], instructions: str) -> NoReturn:
+    """Serve until the client is gone. The process ends at once then: threads that wait for results can't be cancelled."""
+    # The SDK reads stdin in a thread, so an interrupt would be heard at the next line only.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    try:
+        anyio.run(_serve, server_of(tools, instructions))
+    except* OSError:
+        os._exit(READER_GONE)
+    os._exit(GOOD)
+
+
+async def _serve(server: Server[dict[str, Any]]) -> None:
+    async with stdio_server() as (reading, writing):
+        await server.run(reading, writing, server.create_initialization_options())
+        os._exit(GOOD)
+
+
+def server_of(tools: Sequence[Tool], instructions: str) -> Server[dict[str, Any]]:
+    """The server of these tools, on no stream yet."""
+    named = {each.name: each for each in tools}
+
+    async def list_tools(
+        _context: ServerRequestContext[dict[str, Any]], _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_listed(each) for each in tools])
+
+    async def call_tool(
+        _context: ServerRequestContext[dict[str, Any]], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        tool = named.get(params.name)
+        if tool is None:
+            return _said(f"there is no tool {params.name!r}; there are: {', '.join(named)}")
+        return await _called(tool, params.arguments or {})
+
+    return Server(
+        _NAME,
+        version=__version__,
+        instructions=instructions,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _listed(tool: Tool) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=tool.schema(),
+        annotations=types.ToolAnnotations(read_only_hint=tool.is_reading),
+    )
+
+
+async def _called(tool: Tool, arguments: dict[str, JsonValue]) -> types.CallToolResult:
+    """What a call answers. Whatever goes wrong is said to the client, and the server goes on."""
+    try:
+        tool.check(arguments)
+        answer = await tool.call(arguments)
+    except Refused as refused:
+        return _said(str(refused))
+    except Failed as failed:
+        return _said(failed.message)
+    except (StoreTooNew, StateDirectoryUnsafe, StoreUnreadable) as error:
+        return _said(str(error))
+    except OSError as error:
+        return _said(f"the machine refused: {error}")
+    except Exception as error:  # noqa: BLE001  # the last one to hear of it
+        said = f"a mistake in Runward itself: {type(error).__name__}: {error}"
+        to_stderr(f"runward: {said}")
+        return _said(said)
+    return _result(answer)
+
+
+def _said(message: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
+
+
+def _result(answer: Answer) -> types.CallToolResult:
+    told = json.dumps(answer.value, ensure_ascii=False)
+    return types.CallToolResult(
+        content=[types.TextContent(text=told)], structured_content=answer.value, is_error=answer.is_error
+    )

@@ -1,0 +1,140 @@
+"""`runward show`: shows, and what became of their plays."""
+
+import json
+import sqlite3
+import time
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.terminal.output import ago, coloured, fail, iso, print_json, print_table, safe
+from runward.daemon.store.reading_shows import PlayRow, ShowRow, plan_of, plays_of, shows, shows_called
+
+_GATES = {1: "passed", 0: "failed", None: "-"}
+
+
+@click.group(cls=Group)
+def show() -> None:
+    """Shows: their plays, and what their gates decided.
+
+    \b
+    Example:
+      runward show list
+    """
+
+
+@show.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_shows(context: click.Context, as_json: bool) -> None:
+    """All shows, the newest first.
+
+    \b
+    Example:
+      runward show list
+    """
+    with store_to_read(settings_in_force(context)) as connection:
+        found = shows(connection)
+    if as_json:
+        print_json([_show_as_json(each) for each in found])
+    elif not found:
+        click.echo("no shows")
+    else:
+        now = time.time()
+        header = ("TOPIC", "PLAYS", "RUNNING", "PASSED", "FAILED", "BEGAN", "PATH")
+        print_table(header, [_show_row(each, now) for each in found])
+
+
+@show.command("show")
+@click.argument("topic", metavar="TOPIC", shell_complete=completing.shows)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def show_one(context: click.Context, topic: str, as_json: bool) -> None:
+    """A show's plays and its plan. TOPIC is the name of its directory, or the whole path.
+
+    \b
+    Example:
+      runward show show retry-queue
+    """
+    with store_to_read(settings_in_force(context)) as connection:
+        row = _find(connection, topic)
+        plays, plan = plays_of(connection, row.path), plan_of(connection, row.path)
+    if as_json:
+        print_json(
+            {**_show_as_json(row), "plan": plan, "plays": [_play_as_json(each) for each in plays]},
+        )
+        return
+    click.echo(f"show {safe(row.topic)} in {safe(row.path)}\n")
+    header = ("PLAY", "STATUS", "GATE", "AGENT", "MODEL", "DEPENDS ON", "SUMMARY")
+    print_table(header, [_play_row(each) for each in plays])
+    if plan is not None:
+        click.echo("\n".join(["", "Plan", "", *(f"  {safe(line)}".rstrip() for line in plan.splitlines())]))
+
+
+def _find(connection: sqlite3.Connection, topic: str) -> ShowRow:
+    found = shows_called(connection, topic)
+    if not found:
+        fail(f"there is no show {topic!r}: `runward show list` shows them", NOT_FOUND)
+    if len(found) > 1:
+        paths = ", ".join(each.path for each in found)
+        fail(f"{topic!r} is the topic of several shows: write the path ({paths})", WRONG_USAGE)
+    return found[0]
+
+
+def _show_as_json(row: ShowRow) -> dict[str, JsonValue]:
+    return {
+        "topic": row.topic,
+        "path": row.path,
+        "play_count": row.plays,
+        "running": row.running,
+        "passed": row.passed,
+        "failed": row.failed,
+        "created_at": iso(row.created_at),
+    }
+
+
+def _play_as_json(row: PlayRow) -> dict[str, JsonValue]:
+    return {
+        "name": row.name,
+        "session_key": row.session_key,
+        "status": row.session_status,
+        "invocation_id": row.invocation_id,
+        "depends_on": json.loads(row.depends_on),
+        "meta": {
+            "status": row.said_status,
+            "agent": row.agent,
+            "model": row.model,
+            "started_at": None if row.started_at is None else iso(row.started_at),
+            "finished_at": None if row.finished_at is None else iso(row.finished_at),
+            "further": None if row.further is None else json.loads(row.further),
+        },
+        "gate": None
+        if row.artifact_id is None
+        else {
+            "artifact_id": row.artifact_id,
+            "passed": None if row.gate_passed is None else bool(row.gate_passed),
+            "summary": row.gate_summary,
+        },
+    }
+
+
+def _show_row(row: ShowRow, now: float) -> tuple[str, ...]:
+    counts = (str(row.plays), str(row.running), str(row.passed), str(row.failed))
+    return (safe(row.topic), *counts, ago(row.created_at, now), safe(row.path))
+
+
+def _play_row(row: PlayRow) -> tuple[str, ...]:
+    depends_on = ", ".join(json.loads(row.depends_on))
+    return (
+        safe(row.name),
+        coloured(row.session_status),
+        _GATES[row.gate_passed],
+        safe(row.agent or "-"),
+        safe(row.model or "-"),
+        safe(depends_on or "-"),
+        safe(row.gate_summary or "-"),
+    )

@@ -1,0 +1,93 @@
+"""How a program inside a run acts in the exchange: it appends intents to its run's file, and finds their results.
+
+The directory is the run's own and as hostile as ever: no link in it is followed, and nothing but regular files is opened.
+"""
+
+import json
+import os
+import stat
+import threading
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.daemon.ports.session_reads import UNREAD
+from runward.daemon.rundir.growing import Growing
+from runward.daemon.rundir.intents import INTENTS
+from runward.daemon.rundir.opening import DIRECTORY, opened
+from runward.daemon.rundir.tailing import NotRegular, open_in_run
+from runward.handlers.exchange.tell import RESULTS
+
+_APPEND: Final = (
+    os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+)
+
+
+def append_intent(directory: str, line: bytes) -> None:
+    """Append `line`, which has no newline, as a line of its own. Raises `OSError` and `NotRegular`.
+
+    A last line that somebody left without its end is ended first, so that it does not swallow this one.
+    """
+    with opened(directory, DIRECTORY) as within:
+        descriptor = os.open(INTENTS, _APPEND, 0o600, dir_fd=within)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotRegular(f"{directory}/{INTENTS} is not a regular file")
+        is_torn = status.st_size > 0 and os.pread(descriptor, 1, status.st_size - 1) != b"\n"
+        left = memoryview((b"\n" if is_torn else b"") + line + b"\n")
+        while left:
+            left = left[os.write(descriptor, left) :]
+    finally:
+        os.close(descriptor)
+
+
+class ResultsOfRun:
+    """The results that the daemon appends to the file of a run, found by the ids of their intents. For several threads."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._cursor = UNREAD
+        self._found: dict[str, dict[str, JsonValue] | None] = {}
+        self._lock = threading.Lock()
+
+    def expect(self, identifier: str) -> None:
+        """Keep the result of the intent with this id once it is there. Call it before the intent is appended."""
+        with self._lock:
+            self._found[identifier] = None
+
+    def forget(self, identifier: str) -> None:
+        """Nobody waits for the result of this intent any more."""
+        with self._lock:
+            self._found.pop(identifier, None)
+
+    def result(self, identifier: str) -> dict[str, JsonValue] | None:
+        """The ActionResult of the intent with this id; None as long as there is none. Raises `OSError` and `NotRegular`."""
+        with self._lock:
+            self._read_on()
+            return self._found.get(identifier)
+
+    def _read_on(self) -> None:
+        try:
+            descriptor = open_in_run(self._directory, RESULTS)
+        except FileNotFoundError:
+            return  # the daemon makes it with the first result
+        try:
+            results = Growing(descriptor, self._cursor)
+            more = True
+            while more:
+                lines, self._cursor, _, more, _ = results.portion()
+                for line in lines:
+                    self._keep(line.content)
+        finally:
+            os.close(descriptor)
+
+    def _keep(self, content: bytes) -> None:
+        try:
+            told: JsonValue = json.loads(content)
+        except (ValueError, RecursionError):
+            return  # not a line of the daemon's
+        if not isinstance(told, dict):
+            return
+        identifier, result = told.get("id"), told.get("result")
+        if isinstance(identifier, str) and identifier in self._found and isinstance(result, dict):
+            self._found[identifier] = result

@@ -1,0 +1,87 @@
+"""The store as commands read what is known of shows."""
+
+import sqlite3
+from typing import NamedTuple
+
+
+class ShowRow(NamedTuple):
+    """A show: its directory, and how many of its plays there are, still run, and what the gates of the others decided.
+
+    `created_at` is when its first play began (Unix seconds).
+    """
+
+    path: str
+    topic: str
+    plays: int
+    running: int
+    passed: int
+    failed: int
+    created_at: float
+
+
+class PlayRow(NamedTuple):
+    """A play: its session, what its `_meta.json` said, and what its gate decided (0, 1, None) with a summary.
+
+    Times are Unix seconds; `depends_on` and `further` are JSON texts. `said_status` is the word of `_meta.json`.
+    """
+
+    name: str
+    session_key: str
+    session_status: str
+    invocation_id: str | None
+    said_status: str | None
+    agent: str | None
+    model: str | None
+    started_at: float | None
+    finished_at: float | None
+    depends_on: str
+    further: str | None
+    gate_passed: int | None
+    gate_summary: str | None
+    artifact_id: str | None
+
+
+_GATE = (
+    "left join artifacts a on a.id = (select id from artifacts where session_key = p.session_key"
+    " and kind = 'gate_verdict' order by updated_at desc, place desc limit 1)"
+)
+
+_SHOWS = (
+    "select h.path, h.topic, h.plays, sum(s.status = 'running'), sum(ifnull(a.passed = 1, 0)), sum(ifnull(a.passed = 0, 0)),"  # noqa: S608 # our own words
+    f" h.created_at from shows h join plays p on p.show = h.path join sessions s on s.key = p.session_key {_GATE}"  # our own words
+)
+
+
+def shows(connection: sqlite3.Connection) -> list[ShowRow]:
+    """All shows, the newest first."""
+    rows = connection.execute(f"{_SHOWS} group by h.path order by h.created_at desc, h.path")
+    return [ShowRow(*row) for row in rows]
+
+
+def shows_called(connection: sqlite3.Connection, text: str) -> list[ShowRow]:
+    """The shows of this topic, or in this directory."""
+    rows = connection.execute(
+        f"{_SHOWS} where h.topic = ?1 or h.path = ?1 group by h.path order by h.path limit 9", (text,)
+    )
+    return [ShowRow(*row) for row in rows]
+
+
+def plays_of(connection: sqlite3.Connection, path: str) -> list[PlayRow]:
+    """The plays of the show in this directory, by their names."""
+    rows = connection.execute(
+        "select p.name, p.session_key, s.status, s.invocation_id, p.status, p.agent, p.model, p.started_at, p.finished_at,"  # noqa: S608 # our own words
+        " p.depends_on, p.further, a.passed, a.summary, a.id from plays p"
+        f" join sessions s on s.key = p.session_key {_GATE} where p.show = ? order by p.name",  # our own words
+        (path,),
+    )
+    return [PlayRow(*row) for row in rows]
+
+
+def plan_of(connection: sqlite3.Connection, path: str) -> str | None:
+    """The plan that the play of this show which began last was played under."""
+    found = connection.execute(
+        "select i.node_metadata ->> 'plan' from plays p join invocations i on i.session_key = p.session_key"
+        " where p.show = ? order by p.created_at desc, p.name desc limit 1",
+        (path,),
+    ).fetchone()
+    return None if found is None or found[0] is None else str(found[0])

@@ -1,0 +1,126 @@
+"""The state of sessions field by field, as a store has it: what can be made again from their journals.
+
+Not of it is where a session lies (`root`, `path`), for that changes without an event when files are moved.
+"""
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Final, Self
+
+from runward.config.json_value import JsonValue
+from runward.daemon.store import packed_document
+from runward.daemon.store.batch import Batch
+from runward.daemon.store.hash_chain import GENESIS_HEAD
+from runward.daemon.store.migrate import migrations
+from runward.daemon.store.packed_document import Document
+from runward.daemon.store.tables.jobs import Job
+from runward.handlers.effects import Effects
+from runward.handlers.events import AttemptStarted
+
+_SESSION: Final = (
+    "session_id",
+    "layout",
+    "kind",
+    "status",
+    "attempt",
+    "origin",
+    "started_at",
+    "finished_at",
+    "ended_by",
+    "reason_code",
+    "reason_summary",
+    "evidence_refs",
+    "playbook",
+    "agent",
+    "invocation_id",
+    "containment",
+    "artifacts_path",
+    "artifact_contract_json",
+    "contract_basis",
+    "contract_problem",
+    "artifact_verification_json",
+    "delivery",
+    "folded",
+)
+_ATTEMPT: Final = ("started_at", "status", "ended_by", "reason_code", "ended_at", "produced")
+_CHANGE: Final = ("at", "replaced", "status", "reason_code", "reason_summary", "evidence_refs", "source")
+_JSON: Final = frozenset(
+    {"evidence_refs", "artifact_contract_json", "artifact_verification_json", "produced"}
+)
+
+_NO_LAUNCHES: Final = "drop trigger sessions_keep_their_contract"
+"""It lets a contract change if a launcher recorded another one, which no journal tells."""
+
+
+def keys_after(connection: sqlite3.Connection, last: str, limit: int) -> list[str]:
+    """The keys of the next sessions, in the order of their keys."""
+    rows = connection.execute("select key from sessions where key > ? order by key limit ?", (last, limit))
+    return [key for (key,) in rows]
+
+
+def packed_among(connection: sqlite3.Connection, keys: Sequence[str]) -> Mapping[str, Document]:
+    """Those of these sessions that are packed. From here on, this connection has their rows in their tables."""
+    return packed_document.show(connection, keys)
+
+
+def state_of(
+    connection: sqlite3.Connection, key: str, packed: Document | None = None
+) -> dict[str, JsonValue]:
+    """The fields of a session by name, JSON as its value; none where there is no such session."""
+    found: dict[str, JsonValue] = {}
+    row = connection.execute(_select(_SESSION, "sessions where key = ?"), (key,)).fetchone()
+    if row is None:
+        return found
+    if packed is not None:
+        whole = {"evidence_refs": packed.evidence_refs, "artifact_verification_json": packed.verification}
+        row = [whole.get(name, value) for name, value in zip(_SESSION, row, strict=True)]
+    _add(found, "", _SESSION, row)
+    attempts = _select(("attempt", *_ATTEMPT), "attempts where session_key = ? order by attempt")
+    for attempt, *row in connection.execute(attempts, (key,)):
+        _add(found, f"attempts/{attempt}/", _ATTEMPT, row)
+    changes = _select(("attempt", *_CHANGE), "status_history where session_key = ? order by id")
+    for attempt, *row in connection.execute(changes, (key,)):
+        what = "started" if row[_CHANGE.index("status")] == "running" else "ended"
+        _add(found, f"status_history/{attempt}/{what}/", _CHANGE, row)
+    return found
+
+
+class FreshStore:
+    """A store in memory in which nothing has happened: it shows what effects make of one session at a time."""
+
+    def __init__(self) -> None:
+        self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        for step in migrations():
+            self._connection.executescript(step.sql)
+        self._connection.execute(_NO_LAUNCHES)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def state(self, key: str, effects: Effects) -> dict[str, JsonValue]:
+        """The fields of the session after these effects, which are its own. Raises `sqlite3.Error` where it refuses them."""
+        batch = Batch(GENESIS_HEAD, 0, 0.0, 0.0)
+        job = Job(0, 0, AttemptStarted(key, 1, 0.0, None), "", 0, "", key)
+        for effect in effects:
+            batch.apply(job, effect)
+        self._connection.execute("begin")
+        try:
+            for sql, rows, _ in batch.statements():
+                self._connection.executemany(sql, rows)
+            return state_of(self._connection, key)
+        finally:
+            self._connection.execute("rollback")
+
+
+def _select(columns: Sequence[str], chosen: str) -> str:
+    return f"select {', '.join(columns)} from {chosen}"  # noqa: S608 # our own words
+
+
+def _add(found: dict[str, JsonValue], prefix: str, columns: Sequence[str], row: Sequence[JsonValue]) -> None:
+    for name, value in zip(columns, row, strict=True):
+        is_text_of_json = name in _JSON and isinstance(value, str)
+        found[prefix + name] = json.loads(str(value)) if is_text_of_json else value

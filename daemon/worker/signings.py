@@ -1,0 +1,159 @@
+"""Receipts that people want signed: one after another, beside the worker.
+
+The receipt in place is read, held against the one that was recorded, signed with our own key and put in its own place.
+The same key makes the same signature, so a daemon that was killed in between leaves nothing that its successor does
+otherwise. What can never be signed is settled with the reason; what the world refuses is tried again, and shown.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple
+
+import anyio
+import anyio.to_thread
+import structlog
+from pydantic_core import to_json
+
+from runward.config.bundle import Scheme
+from runward.daemon.disk.receipt_keys import KeyRefused
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files, Gone
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.signings import SETTLED, OwedSigning, owed_signings
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
+from runward.daemon.worker.part import Part
+from runward.handlers.bundle.canonical import FORMS, NotCanonical
+from runward.handlers.bundle.effects import SignReceipt
+from runward.handlers.bundle.facts import NoDraft
+from runward.handlers.bundle.part import Part as BundlePart
+from runward.handlers.bundle.parts import RECEIPT, part_name
+from runward.handlers.bundle.receipt import receipt_hash, receipt_text
+from runward.handlers.bundle.signatures import NoLibrary, NotSignable, SecretKey, sign
+from runward.handlers.unreadable import Unreadable
+
+BATCH: Final = 64
+"""Receipts that are signed before they are marked."""
+
+PERIOD: Final = 5.0
+"""Seconds between tries of what the world refused."""
+
+SOON: Final = 0.5
+"""Seconds between looks whether a receipt is there that is still being made."""
+
+NO_LIBRARY: Final = "signing needs more libraries: pip install 'runward[sign]'"
+
+
+class Signed(NamedTuple):
+    """A receipt that is signed, and its file."""
+
+    signature: str
+    part: BundlePart
+
+
+@dataclass(slots=True)
+class Signings(Part):
+    """The signatures that this daemon owes."""
+
+    wakes_on: ClassVar = (SignReceipt,)
+
+    files: Files
+    store: Store
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    own_key: Callable[[Scheme], SecretKey]
+    """Our key of this kind, which is made on first use. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
+    trouble: str | None = None
+    """What keeps receipts from being signed."""
+    _seen: int = 0
+    _waits: bool = False
+    """Whether a receipt that is to be signed is still being made."""
+
+    def degraded(self) -> list[str]:
+        """What keeps receipts from being signed, for `status`."""
+        return [] if self.trouble is None else [f"signatures: {self.trouble}"]
+
+    def pause(self) -> float | None:
+        if self._waits:
+            return SOON
+        return PERIOD if self.trouble is not None else None
+
+    async def carry_out(self) -> bool:
+        """Sign the next receipts; returns whether there were any that this pass had not come to."""
+        if self._seen == 0:
+            self.trouble, self._waits = None, False
+        try:
+            found = await owed_signings(self.store, self._seen, BATCH)
+            self._seen = found[-1].id if found else 0
+            settled: list[Row] = []
+            for owed in found:
+                if owed.is_coming:
+                    self._waits = True
+                    continue
+                with anyio.CancelScope(shield=True):
+                    answer = await anyio.to_thread.run_sync(self._sign, owed)
+                if isinstance(answer, Unreadable):
+                    self.trouble = f"{owed.key}: {answer.why}"
+                    self.log.warning("receipt.sign_delayed", session=owed.key, why=answer.why)
+                else:
+                    settled.append(self._settled(owed, answer))
+            if settled:
+                await self.store.run([Statement(SETTLED, settled)], "sign")
+        except EpochRefused:
+            raise
+        except (CommitUnknown, Fenced, sqlite3.Error) as error:
+            self.trouble = str(error)
+            self.log.error("receipts.not_marked", why=str(error))
+            self._seen = 0
+            return False
+        return bool(found)
+
+    def _settled(self, owed: OwedSigning, answer: Signed | str) -> Row:
+        now = self.clock.now()
+        if isinstance(answer, str):
+            self.log.warning("receipt.not_signed", session=owed.key, attempt=owed.attempt, why=answer)
+            return (now, None, None, answer, owed.id)
+        self.log.info("receipt.signed", session=owed.key, attempt=owed.attempt, scheme=owed.scheme)
+        return (now, answer.signature, to_json(answer.part).decode(), None, owed.id)
+
+    def _sign(self, owed: OwedSigning) -> Signed | str | Unreadable:
+        """Sign it; returns why that can never be, or can't be now. Runs in a thread."""
+        self.files.check_epoch(self.store.epoch)
+        if owed.receipt_hash is None:
+            return f"there is no receipt of attempt {owed.attempt}"
+        try:
+            return self._signed(owed, owed.receipt_hash)
+        except OSError as error:
+            return Unreadable(error.strerror or str(error))
+        except NoLibrary:
+            return NO_LIBRARY
+        except (KeyRefused, NotSignable) as refused:
+            return str(refused)
+
+    def _signed(self, owed: OwedSigning, recorded: str) -> Signed | str | Unreadable:
+        fields = self.files.receipt(owed.directory, owed.attempt)
+        if isinstance(fields, Unreadable):
+            return fields
+        form = next((each for each in FORMS if fields and fields.get("canonical_form") == each), None)
+        try:
+            is_recorded = fields is not None and form is not None and receipt_hash(fields, form) == recorded
+        except NotCanonical:
+            is_recorded = False
+        if fields is None or not is_recorded:
+            return "the receipt that lies there is not the one that was recorded"
+        signed = sign(fields, self.own_key(owed.scheme))
+        name = part_name(RECEIPT, owed.attempt)
+        cleared = self.files.clear_parts(owed.directory, [name])
+        part = (
+            self.files.write_part(owed.directory, name, [receipt_text(signed)])
+            if cleared is None
+            else cleared
+        )
+        if isinstance(part, Gone):
+            return "its directory is gone"
+        if isinstance(part, NoDraft):
+            return part.why
+        if isinstance(part, Unreadable):
+            return part
+        refused = self.files.replace_parts(owed.directory, [part])
+        return Signed(str(signed["signature"]), part) if refused is None else refused

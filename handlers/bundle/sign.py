@@ -1,0 +1,18 @@
+"""A person wants a receipt signed: it is owed from then on, and what came of it is kept."""
+
+from runward.handlers.asking import Given
+from runward.handlers.bundle.effects import SignReceipt
+from runward.handlers.bundle.events import ReceiptSignRequested
+from runward.handlers.effects import Effects, Explain
+
+
+def decide(event: ReceiptSignRequested, given: Given) -> Effects:
+    """Owe the signature. Whether there is such a receipt is seen where it is signed."""
+    return (
+        SignReceipt(event.session_key, event.attempt, event.scheme, event.said_by),
+        Explain(
+            event.session_key,
+            "decided",
+            f"the receipt of attempt {event.attempt} is to be signed with {event.scheme}",
+        ),
+    )

@@ -1,0 +1,22 @@
+"""What lines of journals tell since they tell all of a session's state. A leaf of the imports, for commands start with it."""
+
+from typing import Final
+
+GAINED: Final = frozenset(
+    {
+        "artifacts_path",
+        "attempt",
+        "checked_at",
+        "containment",
+        "contract",
+        "contract_problem",
+        "evidence_refs",
+        "invocation_id",
+        "kind",
+        "layout",
+        "modified_ns",
+        "rules",
+        "source",
+    }
+)
+"""What lines of earlier versions lack."""

@@ -1,0 +1,146 @@
+"""The directory of a play in a show: `_meta.json` while it is played, and `_verdict.json` once its gate has decided.
+
+Source: the split between store and disk of the specification of outcomes. A show is a directory of plays. `_intent.md`,
+`_prompt.md`, logs and the agents' own directories are bulk, which stays on disk and is not read. What becomes of the files:
+
+- `_verdict.json` with `gate_passed`: `completed`, `run.completed.ok`, whether the gate opened or not: to refuse is a
+  result. The file becomes a `gate_verdict` of the session.
+- `_verdict.json` without it: an open turn, and a complaint.
+- `_meta.json` alone: an open turn. Its `status` is the word of whoever plays and ends nothing: the gate comes later.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from runward.config.json_value import JsonValue
+from runward.handlers.bundle.calls import Told as ToldCall
+from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, Stateless
+from runward.handlers.layouts.foreign_json import sane_time
+from runward.handlers.layouts.foreign_values import document_object, text_in
+from runward.handlers.layouts.kept_state import KeepsState
+from runward.handlers.layouts.scanner import Complaint, Document
+from runward.handlers.layouts.transcript import Close, Heads, LogLine, Resumed, Told
+from runward.handlers.shows.meta import read_meta
+
+LAYOUT: Final = "show"
+META: Final = "_meta.json"
+VERDICT: Final = "_verdict.json"
+PLAN: Final = "_show.md"
+DOCUMENTS: Final = (META, VERDICT)
+LOGS: Final = ()
+MARKERS: Final = (META, VERDICT)
+
+_BULK: Final = frozenset({"_intent.md", "_prompt.md"})
+_OF_NATIVE: Final = frozenset({"run.json", "exit.json", "process.json"})
+_LONGEST_SUMMARY: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is known of a play."""
+
+    version: Literal[1]
+    name: str
+    is_begun: bool = False
+    started_at: float | None = None
+    agent: str | None = None
+    model: str | None = None
+    moved_at: float | None = None
+    gate_passed: bool | None = None
+    decided_at: float | None = None
+    in_meta: Complaint | None = None
+    in_verdict: Complaint | None = None
+
+
+def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
+    """A gate's verdict, or the play's data beside its intent or prompt."""
+    if names & _OF_NATIVE:
+        return False
+    return b'"gate_passed"' in heads.get(VERDICT, b"") or (META in names and bool(names & _BULK))
+
+
+class ShowScanner(KeepsState[State]):
+    """Reads plays; the head of the module says what becomes of their files."""
+
+    def start(self, name: str) -> State:
+        return State(1, name)
+
+    def feed(self, state: State, file: str, lines: Sequence[LogLine]) -> tuple[State, tuple[Resumed, ...]]:
+        return state, ()
+
+    def see(self, state: State, documents: Sequence[Document]) -> State:
+        for document in documents:
+            if document.name not in DOCUMENTS:
+                continue
+            at = sane_time(document.modified_at)
+            state = replace(state, is_begun=True, moved_at=max(at, state.moved_at or 0.0))
+            content = document_object(document)
+            state = _with_meta(state, content) if document.name == META else _with_verdict(state, content, at)
+        return state
+
+    def tell(self, state: State) -> Told:
+        close = None
+        if state.gate_passed is not None:
+            said = "opened" if state.gate_passed else "stayed shut"
+            close = Close("completed", "run.completed.ok", f"the play's gate {said}", state.decided_at)
+        return Told(
+            session_id=state.name,
+            attempt=int(state.is_begun),
+            turn="closed" if close else "open" if state.is_begun else "none",
+            close=close,
+            headless=True,
+            started_at=state.started_at,
+            moved_at=state.moved_at,
+            agent=state.agent,
+            model=state.model,
+            complaints=tuple(each for each in (state.in_meta, state.in_verdict) if each is not None),
+            turns=int(state.is_begun),
+        )
+
+
+SCANNER: Final = ShowScanner(State)
+
+
+def _with_meta(state: State, content: dict[str, JsonValue] | Complaint) -> State:
+    if isinstance(content, Complaint):
+        return replace(state, in_meta=content)
+    said = read_meta(content)
+    return replace(state, started_at=said.started_at, agent=said.agent, model=said.model, in_meta=None)
+
+
+def _with_verdict(state: State, content: dict[str, JsonValue] | Complaint, at: float) -> State:
+    if isinstance(content, Complaint):
+        return replace(state, gate_passed=None, in_verdict=content)
+    passed = content.get("gate_passed")
+    if not isinstance(passed, bool):
+        complaint = Complaint(VERDICT, 1, "gate_passed is not true or false", "it counts as soon as it is")
+        return replace(state, gate_passed=None, in_verdict=complaint)
+    return replace(state, gate_passed=passed, decided_at=at, in_verdict=None)
+
+
+def gate_verdict(written: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The outcome that a `_verdict.json` is. What the gate left out is its kind, and a summary, which it gives as feedback."""
+    said = text_in(written.get("feedback"), _LONGEST_SUMMARY)
+    usual = "the gate opened" if written.get("gate_passed") is True else "the gate stayed shut"
+    return {
+        "outcome_kind": "gate_verdict",
+        "name": "gate",
+        "summary": said.strip().partition("\n")[0] or usual if said else usual,
+        **written,
+    }
+
+
+class _NoCalls(Stateless):
+    """A play's calls are those of its agents, whose directories are sessions of their own."""
+
+    def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[ToldCall]:
+        """There are none."""
+        return iter(())
+
+
+def _start_calls(_name: str, _state: JsonValue) -> CallReader:
+    return _NoCalls()
+
+
+CALLS: Final = CallLayout(_start_calls, documents=(META,))

@@ -1,0 +1,45 @@
+"""An outcome that an agent gave as its last message: a JSON object, alone or in one fenced block."""
+
+import re
+from typing import Final
+
+from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, OutcomeProblem, ReadOutcome, checked
+
+NAME: Final = "final_message"
+"""What such an outcome is called that gives itself no name."""
+
+_BLOCK: Final = re.compile(r"^```json[ \t]*\r?\n(.*?)^```[ \t]*\r?$", re.MULTILINE | re.DOTALL)
+_KEY: Final = '"outcome_kind"'
+
+
+def outcome_in(message: str, source: str) -> ReadOutcome | InvalidOutcome | None:
+    """The outcome in an agent's last message, called by its `source` where something is wrong with it.
+
+    None where the message holds no JSON object of a registered kind: most messages are no outcomes.
+    """
+    text = _json_in(message)
+    if text is None or _KEY not in text:
+        return None
+    content = text.encode(errors="replace")
+    if len(content) > LARGEST:
+        return InvalidOutcome(source, (OutcomeProblem("", "is larger than an outcome may be (256 KiB)"),))
+    value = read_json(content)
+    if isinstance(value, NotJson) or not isinstance(value, dict):
+        return None
+    from runward.config.outcome import kinds
+
+    kind = value.get("outcome_kind")
+    if not isinstance(kind, str) or kind not in kinds():
+        return None
+    read = checked(value, source, NAME)
+    return read._replace(is_file=False) if isinstance(read, ReadOutcome) else read
+
+
+def _json_in(message: str) -> str | None:
+    """What may be the object: the whole message, or its only fenced block of JSON."""
+    whole = message.strip()
+    if whole.startswith("{"):
+        return whole
+    blocks = _BLOCK.findall(message)
+    return blocks[0].strip() if len(blocks) == 1 else None

@@ -1,0 +1,22 @@
+"""What can be ordered for shows: rows of the table of their plays."""
+
+from typing import NamedTuple, TypeAlias
+
+from runward.handlers.shows.meta import Meta
+
+
+class RecordPlay(NamedTuple):
+    """Keep what is known of a play. `show` is its show's directory, `topic` the name of that, `name` the play's own.
+
+    What was kept of it before is replaced.
+    """
+
+    session_key: str
+    at: float
+    show: str
+    topic: str
+    name: str
+    meta: Meta
+
+
+ShowEffect: TypeAlias = RecordPlay

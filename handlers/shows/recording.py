@@ -1,0 +1,71 @@
+"""A play begins as an invocation of `show`, which keeps the plan; its data is kept then, and again with its verdict."""
+
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.handlers.asking import Asking, ask
+from runward.handlers.effects import Effects, Explain
+from runward.handlers.invocations.effects import OpenInvocation
+from runward.handlers.invocations.ids import of_play
+from runward.handlers.layouts.foreign_values import document_object
+from runward.handlers.layouts.scanner import Complaint, Document
+from runward.handlers.secrets import text_without_secrets
+from runward.handlers.shows.effects import RecordPlay
+from runward.handlers.shows.facts import PlayFilesIn
+from runward.handlers.shows.meta import Meta, read_meta
+from runward.handlers.unreadable import Unreadable
+
+SKILL: Final = "show"
+LONGEST_PLAN: Final = 64 << 10
+"""Characters of a plan that are kept."""
+
+
+class _Place(NamedTuple):
+    show: str
+    topic: str
+    name: str
+
+
+def begun(session_key: str, path: str, at: float) -> Asking[Effects]:
+    """The play in the directory `path` begins."""
+    found = yield from ask(PlayFilesIn(path))
+    place = _place(path)
+    plan = None if isinstance(found, Unreadable) else found.plan
+    metadata: dict[str, JsonValue] = {"topic": place.topic, "play": place.name, "plan": _plan(plan)}
+    if plan is not None and plan.problem is not None:
+        metadata["plan_problem"] = f"{plan.name} {plan.problem}"
+    invocation = OpenInvocation(of_play(session_key), SKILL, at, session_key, metadata=metadata)
+    if isinstance(found, Unreadable):
+        return invocation, _not_read(session_key, found)
+    return invocation, _recorded(session_key, place, found.meta, at)
+
+
+def ended(session_key: str, path: str, at: float) -> Asking[Effects]:
+    """The play is over: its data is read a last time."""
+    found = yield from ask(PlayFilesIn(path))
+    if isinstance(found, Unreadable):
+        return (_not_read(session_key, found),)
+    return (_recorded(session_key, _place(path), found.meta, at),)
+
+
+def _recorded(session_key: str, place: _Place, meta: Document | None, at: float) -> RecordPlay:
+    content: dict[str, JsonValue] | Complaint = {} if meta is None else document_object(meta)
+    # What is wrong with the file is a problem of the session's, which its scanner complains of.
+    said = Meta() if isinstance(content, Complaint) else read_meta(content)
+    return RecordPlay(session_key, at, *place, said)
+
+
+def _not_read(session_key: str, found: Unreadable) -> Explain:
+    return Explain(session_key, "decided", f"the play's data and its show's plan can't be read: {found.why}")
+
+
+def _plan(plan: Document | None) -> str | None:
+    if plan is None or plan.problem is not None:
+        return None
+    text = plan.content[: 2 * LONGEST_PLAN].decode(errors="replace")
+    return text_without_secrets(text)[:LONGEST_PLAN]
+
+
+def _place(path: str) -> _Place:
+    show, _, name = path.rpartition("/")
+    return _Place(show, show.rpartition("/")[2], name)

@@ -1,0 +1,62 @@
+"""The end of a session's log, read for what the agent said last."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.handlers.layouts.claude_code_lines import Transcript, headless_run
+
+from runward.daemon.rundir import final_messages
+from runward.daemon.rundir.final_messages import final_message
+
+
+def written(path: Path, transcript: Transcript) -> str:
+    path.write_bytes(transcript.content())
+    return str(path)
+
+
+def test_the_last_message_stands_at_the_end_of_the_log(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", headless_run())
+    assert final_message("claude-code", path) == "Done."
+    assert final_message("native", path) is None
+    with open(path, "ab") as log:
+        log.write(b'{"type": "user", "message"')
+    assert final_message("claude-code", path) == "Done."
+
+
+def test_only_the_end_of_a_large_log_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    transcript = headless_run()
+    transcript.prompt("x" * 10_000)
+    transcript.text("Large.")
+    path = written(tmp_path / "a.jsonl", transcript)
+    monkeypatch.setattr(final_messages, "MOST_BYTES", 2000)
+    assert final_message("claude-code", path) == "Large."
+    monkeypatch.setattr(final_messages, "MOST_BYTES", 100)
+    assert final_message("claude-code", path) is None
+
+
+def test_links_pipes_directories_and_what_is_gone_say_nothing(tmp_path: Path) -> None:
+    (tmp_path / "link.jsonl").symlink_to(written(tmp_path / "a.jsonl", headless_run()))
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "directory.jsonl").mkdir()
+    (tmp_path / "through").symlink_to(tmp_path)
+    for name in (
+        "link.jsonl",
+        "pipe.jsonl",
+        "directory.jsonl",
+        "gone.jsonl",
+        "gone/a.jsonl",
+        "through/a.jsonl",
+    ):
+        assert final_message("claude-code", str(tmp_path / name)) is None
+
+
+def test_what_the_recorded_agents_said_last_is_found(material: Path) -> None:
+    for path in ("ok.jsonl", "tool.jsonl"):
+        said = final_message("claude-code", str(material / "samples/claude-code" / path))
+        assert said == "Done. The work is finished."
+    for path in ("rollout-ok.jsonl", "rollout-tool.jsonl"):
+        said = final_message("codex", str(material / "samples/codex" / path))
+        assert said == "Done. The work is finished."
+    assert final_message("claude-code", str(material / "samples/claude-code/err400.jsonl")) is None
+    assert final_message("codex", str(material / "samples/codex/rollout-err400.jsonl")) is None

@@ -1,0 +1,83 @@
+"""Workers that are started in advance: each is used once, and none is left."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from tests.daemon.sandbox.test_escapes import children
+from tests.waiting import wait_for
+
+from runward.config.executor import Executor
+from runward.daemon.sandbox.ready_workers import ReadyWorkers
+from runward.daemon.sandbox.workers import Job, NoSandbox, Worker, execute
+
+USUAL = Executor(workers=2)
+LEAVES = Job("import sys\ndef run():\n    was, sys.left = hasattr(sys, 'left'), 1\n    return was", [])
+
+
+@pytest.fixture
+def ready() -> Iterator[ReadyWorkers]:
+    """Skips where this machine has no sandbox."""
+    try:
+        Worker(USUAL).close()
+    except NoSandbox as missing:
+        pytest.skip(f"no sandbox here: {missing}")
+    before = children()
+    ready = ReadyWorkers()
+    yield ready
+    ready.close()
+    assert children() <= before
+
+
+def wait_for_two(ready: ReadyWorkers) -> None:
+    wait_for(lambda: ready.count == 2, "two workers are ready", 20.0)
+
+
+def test_as_many_wait_as_may_run_and_each_is_used_once(ready: ReadyWorkers) -> None:
+    for _ in range(5):
+        assert execute(LEAVES, USUAL, take=ready.take).result is False
+        wait_for_two(ready)
+
+
+def test_their_start_is_charged_to_nobody(ready: ReadyWorkers) -> None:
+    ready.take(USUAL).close()
+    wait_for_two(ready)
+    assert execute(LEAVES, USUAL, take=ready.take).cpu_s < 0.02
+
+
+def test_one_that_died_while_it_waited_is_not_used(ready: ReadyWorkers) -> None:
+    before = children()
+    ready.take(USUAL).close()
+    wait_for_two(ready)
+    for each in children() - before:
+        os.kill(each, signal.SIGKILL)
+    wait_for(lambda: all(_is_zombie(each) for each in children() - before), "they are dead", 10.0)
+    assert execute(LEAVES, USUAL, take=ready.take).result is False
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_other_settings_get_workers_of_their_own(ready: ReadyWorkers) -> None:
+    ready.take(USUAL).close()
+    wait_for_two(ready)
+    other = USUAL._replace(preloaded_imports=("statistics",))
+    assert execute(Job("def run(): return statistics.mean([1, 3])", []), other, take=ready.take).result == 2
+
+
+def test_nobody_waits_when_no_code_ran_for_a_while() -> None:
+    try:
+        Worker(USUAL).close()
+    except NoSandbox as missing:
+        pytest.skip(f"no sandbox here: {missing}")
+    before = children()
+    ready = ReadyWorkers(idle_s=0.5)
+    ready.take(USUAL).close()
+    wait_for(lambda: ready.count == 0 and children() <= before, "all of them end", 20.0)
+    ready.close()
