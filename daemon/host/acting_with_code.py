@@ -96,9 +96,9 @@ class RunningCode:
     executor: Executor
     cpu: "CpuTime"
     deadline: float
+    take: "Take | None" = None
     used: tuple[tuple[float, float], ...] = ()
     """The CPU time that the payer used before; what is decided beside this action is in it, and not yet in the store."""
-    take: "Take | None" = None
     sandbox: str | None = None
     fix: str | None = None
     _accounts: Accounts | None = field(default=None)
