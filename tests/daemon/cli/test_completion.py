@@ -138,7 +138,7 @@ _FREE = {
         "--policy",
         "--interface",
     ),
-    *("--access-contract", "--resource", "--disk", "--cpu", "--user", "--method"),
+    *("--access-contract", "--resource", "--disk", "--cpu", "--user", "--method", "--context"),
 }
 """Options whose value is whatever somebody has to say."""
 
