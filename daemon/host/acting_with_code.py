@@ -55,6 +55,7 @@ def acting_with_code(
     def act(asked: ActedWithCode) -> Worked:
         with over_the_store(rules(), executor(), state, ready().take) as code:
             accounts = accounts_of(asked.event.key, asked.given)
+            code.used = asked.used
             try:
                 decided = code.drive(accounts, worked_out(accounts, asked.event))
             except Exception as error:  # noqa: BLE001 - a mistake of ours is this action's result, and its CPU time counts
@@ -96,6 +97,8 @@ class RunningCode:
     cpu: "CpuTime"
     deadline: float
     take: "Take | None" = None
+    used: tuple[tuple[float, float], ...] = ()
+    """The CPU time that the payer used before; what is decided beside this action is in it, and not yet in the store."""
     sandbox: str | None = None
     fix: str | None = None
     _accounts: Accounts | None = field(default=None)
@@ -127,8 +130,8 @@ class RunningCode:
                 return reading_exchange.resources(self.connection, account)
             case ExistingInExchange():
                 return reading_exchange.existing(self.connection)
-            case CpuUsedBy(principal=name, since=since):
-                return reading_exchange.cpu_uses(self.connection, name, since)
+            case CpuUsedBy():
+                return self.used
             case ExchangeRulesNow():
                 return self.rules
             case CodeRun():

@@ -217,12 +217,6 @@ def resources(connection: sqlite3.Connection, account: str) -> tuple[str, ...]:
     return tuple(str(name) for (name,) in rows)
 
 
-def cpu_uses(connection: sqlite3.Connection, name: str, since: float) -> tuple[tuple[float, float], ...]:
-    """When a principal used CPU time since a moment (Unix seconds), and how many seconds."""
-    rows = connection.execute("select at, seconds from cpu_use where principal = ? and at > ?", (name, since))
-    return tuple((float(at), float(seconds)) for at, seconds in rows)
-
-
 def cpu_used(connection: sqlite3.Connection, name: str, since: float) -> float:
     """The seconds of CPU time that a principal used since a moment (Unix seconds)."""
     row = connection.execute(

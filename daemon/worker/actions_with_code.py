@@ -13,7 +13,15 @@ from typing import Final, TypeAlias
 
 from runward.config.executor import DEFAULT_WORKERS
 from runward.daemon.worker.reactions import Done
-from runward.handlers.exchange.acting_with_code import Acted, ActedWithCode, Decided, Running, TurnOf, Worked
+from runward.handlers.exchange.acting_with_code import (
+    Acted,
+    ActedWithCode,
+    CodeOf,
+    Decided,
+    Running,
+    TurnOf,
+    Worked,
+)
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.effects import RecordAction
 
@@ -76,6 +84,16 @@ class ActionsWithCode:
                 action = self._actions[key] = _Action(now, action.number + 1, cpu_s)
         threading.Thread(target=self._run, args=(asked, action), daemon=True).start()
         return Running(0.0)
+
+    def ran(self, asked: CodeOf) -> Running | float:
+        """What code has run for an action so far."""
+        with self._lock:
+            action = self._actions.get(asked.action)
+            if action is None:
+                return 0.0
+            if action.worked is None:
+                return Running(time.monotonic() - action.began)
+            return action.earlier_cpu_s + action.worked.cpu_s
 
     def may_be_decided(self, asked: TurnOf) -> bool:
         """Whether no other action has the exchange for itself."""

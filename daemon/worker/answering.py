@@ -18,7 +18,7 @@ from runward.daemon.worker.deciding import Answers
 from runward.daemon.worker.notices import NOBODY, Messenger
 from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft, WorkTreeOf
 from runward.handlers.chains.facts import ChainNamed, ListenersTo, StepsAtOnce
-from runward.handlers.exchange.acting_with_code import ActedWithCode, TurnOf
+from runward.handlers.exchange.acting_with_code import ActedWithCode, CodeOf, TurnOf
 from runward.handlers.exchange.facts import ExchangeRulesNow
 from runward.handlers.facts import (
     QUESTIONS,
@@ -190,6 +190,7 @@ def answers_of_the_world(
     answers.at_once(ExchangeRulesNow, lambda asked: exchange())
     answers.at_once(ActedWithCode, with_code.answer)
     answers.at_once(TurnOf, with_code.may_be_decided)
+    answers.at_once(CodeOf, with_code.ran)
     answers.check(QUESTIONS)
     return answers
 

@@ -129,7 +129,8 @@ class Accounts:
 
     def _cpu_of(self, principal: Principal, allocated: float) -> Asking[float]:
         rules = yield from self.rules()
-        used = yield from ask(CpuUsedBy(principal.id, self.at - rules.cpu_window))
+        since = self.at - rules.cpu_window
+        used = [(at, seconds) for at, seconds in (yield from ask(CpuUsedBy(principal.id))) if at > since]
         left = allocated - sum(seconds for _, seconds in used)
         if left > 0.0:
             return left
@@ -239,11 +240,14 @@ def accounts_of(action: str, given: Given) -> Accounts:
     return Accounts(action, given.at, given.event_hash[7:19])
 
 
+def is_reserved(name: str) -> bool:
+    """Whether nobody may have this id: its account or its artifacts are the exchange's own."""
+    return name in (SYSTEM, MINT) or name.startswith(GENESIS)
+
+
 def why_no_principal(name: str) -> str | None:
     """What keeps a principal from having this id."""
-    if name in (SYSTEM, MINT) or name.startswith(GENESIS):
-        return "is reserved"
-    return why_no_id(name)
+    return "is reserved" if is_reserved(name) else why_no_id(name)
 
 
 def principal_artifact(

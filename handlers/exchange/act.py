@@ -12,10 +12,18 @@ from runward.handlers.asking import Asking, Given, NotYet, ask
 from runward.handlers.effects import Deciding, Emit
 from runward.handlers.exchange import artifacts, genesis, invoke
 from runward.handlers.exchange.accounts import Accounts, NeedsCode, accounts_of, why_no_principal
-from runward.handlers.exchange.acting_with_code import Acted, ActedWithCode, Decided, Running, TurnOf
+from runward.handlers.exchange.acting_with_code import (
+    Acted,
+    ActedWithCode,
+    CodeOf,
+    Decided,
+    Running,
+    TurnOf,
+)
 from runward.handlers.exchange.action_result import ActionResult, Refused, result_to_json
 from runward.handlers.exchange.effects import RecordAction, UseCpu
 from runward.handlers.exchange.events import ActionRequested, ActionTaken, IntentMade
+from runward.handlers.exchange.facts import CpuUsedBy
 from runward.handlers.exchange.intent import Intent, NotAnIntent, parse_intent, shown
 from runward.handlers.journal.lines import iso_time
 
@@ -37,17 +45,33 @@ def decide(event: IntentMade | ActionRequested, given: Given) -> Deciding:
         decided = yield from worked_out(accounts, event)
     except NeedsCode:
         acted = yield from _with_code(event, given)
+        decided, cpu_s, sandbox = acted.worked.decided, acted.cpu_s, acted.worked.sandbox
+        accounts.effects = [*acted.worked.effects]
+    else:
+        cpu_s, sandbox = (yield from _ran_in_vain(event, given)), None
+    if event.principal is not None and (sandbox is not None or cpu_s > 0.0):
+        decided = _charged(decided, event.principal, cpu_s, sandbox)
+    if event.principal is not None and cpu_s > 0.0:
         rules = yield from accounts.rules()
-        decided, used = _charged(acted, event, given, rules.cpu_window)
-        accounts.effects = [*acted.worked.effects, *used]
+        accounts.effects.append(UseCpu(event.principal, given.at, cpu_s, given.at - rules.cpu_window))
     return (*accounts.effects, *_recorded(event, given, decided))
+
+
+def _ran_in_vain(event: IntentMade | ActionRequested, given: Given) -> Asking[float]:
+    """The CPU time of code that began for this action, before others made it one that needs none."""
+    ran = yield from ask(CodeOf(event.key))
+    if isinstance(ran, Running):
+        raise NotYet(given.at + min(LATEST, max(SOON, ran.seconds / 4)))
+    return ran
 
 
 def _with_code(event: IntentMade | ActionRequested, given: Given) -> Asking[Acted]:
     """What the action comes to, where nothing that it read has changed since."""
-    acted = yield from ask(ActedWithCode(event, given))
+    used = () if event.principal is None else (yield from ask(CpuUsedBy(event.principal)))
+    acted = yield from ask(ActedWithCode(event, given, used=used))
     if isinstance(acted, Acted) and not (yield from _holds(acted)):
-        acted = yield from ask(ActedWithCode(event, given, acted.number))
+        used = (*used, (given.at, acted.cpu_s))
+        acted = yield from ask(ActedWithCode(event, given, acted.number, used))
     if isinstance(acted, Running):
         raise NotYet(given.at + min(LATEST, max(SOON, acted.seconds / 4)))
     return acted
@@ -60,20 +84,14 @@ def _holds(acted: Acted) -> Asking[bool]:
     return True
 
 
-def _charged(
-    acted: Acted, event: IntentMade | ActionRequested, given: Given, window: float
-) -> tuple[Decided, tuple[UseCpu, ...]]:
+def _charged(decided: Decided, who: str, cpu_s: float, sandbox: str | None) -> Decided:
     """The CPU time is charged, whatever became of the action."""
-    decided, who, sandbox = acted.worked.decided, event.principal, acted.worked.sandbox
-    if who is None or sandbox is None:
-        return decided, ()
     result = decided.result
-    consumed = {**(result.resources_consumed or {}), "cpu_seconds": acted.cpu_s}
-    result = result._replace(
-        resources_consumed=consumed, charged_to=result.charged_to or who, sandbox=sandbox
+    consumed = {**(result.resources_consumed or {}), "cpu_seconds": cpu_s}
+    charged_to = result.charged_to or who
+    return decided._replace(
+        result=result._replace(resources_consumed=consumed, charged_to=charged_to, sandbox=sandbox)
     )
-    used = (UseCpu(who, given.at, acted.cpu_s, given.at - window),) if acted.cpu_s > 0.0 else ()
-    return decided._replace(result=result), used
 
 
 def worked_out(accounts: Accounts, event: IntentMade | ActionRequested) -> Asking[Decided]:

@@ -51,12 +51,13 @@ class ActedWithCode(Question["Running | Acted"]):
     """Question: what became of an action that is worked out beside the worker. Answer: `Running` or `Acted`.
 
     It begins when it is asked first, and the action may ask again as often as it likes. It is worked out once more if the
-    time `after` is the last one.
+    time `after` is the last one. `used` is the CPU time that its principal has used, each time with its seconds.
     """
 
     event: IntentMade | ActionRequested
     given: Given
     after: int = 0
+    used: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,4 +67,11 @@ class TurnOf(Question[bool]):
     action: str
 
 
-QUESTIONS: Final = (ActedWithCode, TurnOf)
+@dataclass(frozen=True, slots=True)
+class CodeOf(Question["Running | float"]):
+    """Question: what code has run for this action. Answer: `Running`, or its CPU time (seconds), 0 where none ran."""
+
+    action: str
+
+
+QUESTIONS: Final = (ActedWithCode, TurnOf, CodeOf)

@@ -2,7 +2,7 @@
 
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking
-from runward.handlers.exchange.accounts import Accounts
+from runward.handlers.exchange.accounts import Accounts, is_reserved
 from runward.handlers.exchange.action_result import ActionResult, Refused
 from runward.handlers.exchange.dependencies import check_dependencies
 from runward.handlers.exchange.facts import GENESIS, SharedArtifact
@@ -105,7 +105,7 @@ def broken_dependencies(accounts: Accounts, artifact: SharedArtifact) -> Asking[
 def write(accounts: Accounts, who: str, intent: Intent, frame: Frame | None = None) -> Asking[ActionResult]:
     """Create an artifact or replace its content. Raises `Refused`."""
     name = intent.artifact_id
-    _refuse_genesis(name, "written")
+    _refuse_reserved(name, "written")
     before = yield from accounts.artifact(name)
     if before is not None and before.deleted_at is not None:
         raise Refused("DELETED", f"{name} was deleted by {before.deleted_by} and can't be written")
@@ -161,7 +161,7 @@ def _check_policy(policy: dict[str, JsonValue] | None) -> None:
 
 def delete(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
     """Leave a tombstone in the place of an artifact. Raises `Refused`."""
-    _refuse_genesis(intent.artifact_id, "deleted")
+    _refuse_reserved(intent.artifact_id, "deleted")
     artifact = yield from existing(accounts, intent.artifact_id)
     cost = yield from permitted(accounts, artifact, "delete", who)
     yield from accounts.pay(who, artifact.owner_id, cost, f"delete {artifact.id}")
@@ -177,7 +177,7 @@ def transfer_artifact(accounts: Accounts, who: str, intent: Intent) -> Asking[Ac
 
 def transfer(accounts: Accounts, who: str, artifact_id: str, to: str) -> Asking[dict[str, JsonValue]]:
     """Give an artifact to another principal, whose quota it then uses. Raises `Refused`."""
-    _refuse_genesis(artifact_id, "transferred")
+    _refuse_reserved(artifact_id, "transferred")
     artifact = yield from existing(accounts, artifact_id)
     cost = yield from permitted(accounts, artifact, "transfer", who)
     yield from accounts.pay(who, artifact.owner_id, cost, f"transfer {artifact.id}")
@@ -188,8 +188,6 @@ def transfer(accounts: Accounts, who: str, artifact_id: str, to: str) -> Asking[
     return {"artifact_id": artifact_id, "from": artifact.owner_id, "to": to}
 
 
-def _refuse_genesis(artifact_id: str, done: str) -> None:
-    if artifact_id.startswith(GENESIS):
-        raise Refused(
-            "not_authorized", f"{artifact_id} can't be {done}: ids that begin with {GENESIS} are protected"
-        )
+def _refuse_reserved(artifact_id: str, done: str) -> None:
+    if is_reserved(artifact_id):
+        raise Refused("not_authorized", f"{artifact_id} can't be {done}: this id is the exchange's own")

@@ -26,6 +26,8 @@ GENESIS_CONTRACTS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 }
 """Whom the genesis contracts allow each action (the table "Genesis contracts" of the exchange's page)."""
 
+CONTRACTS: Final = tuple(f"{CONTRACT}{name}" for name in GENESIS_CONTRACTS)
+
 _LONGEST_REASON: Final = 1000
 _MOST_COST: Final = 1 << 53
 

@@ -5,7 +5,11 @@ from typing import Final
 from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.action_result import Refused
-from runward.handlers.exchange.facts import GENESIS
+from runward.handlers.exchange.contracts import CONTRACTS
+from runward.handlers.exchange.facts import LEDGER, STORE
+
+FROM_THE_BEGINNING: Final = frozenset({LEDGER, STORE, *CONTRACTS})
+"""The genesis artifacts, which depend on nothing."""
 
 MOST: Final = 500
 """Artifacts that are looked at for one write; a larger net counts as too deep."""
@@ -18,7 +22,7 @@ def check_dependencies(
     if artifact in depends_on:
         raise _refused("cycle", f"{artifact} can't depend on itself")
     for each in depends_on:
-        if each.startswith(GENESIS):
+        if each in FROM_THE_BEGINNING:
             continue
         found = yield from accounts.artifact(each)
         if found is None or found.deleted_at is not None:
@@ -27,7 +31,7 @@ def check_dependencies(
     waiting = list(depends_on)
     while waiting:
         name = waiting.pop()
-        if name in net or name.startswith(GENESIS):
+        if name in net or name in FROM_THE_BEGINNING:
             continue
         if len(net) > MOST:
             raise _refused("depth", f"{artifact} depends on more than {MOST} artifacts")

@@ -18,6 +18,8 @@ SYSTEM: Final = "system"
 """Who owns the genesis artifacts."""
 
 GENESIS: Final = "genesis_"
+LEDGER: Final = f"{GENESIS}ledger"
+STORE: Final = f"{GENESIS}store"
 
 
 class SharedArtifact(NamedTuple):
@@ -120,10 +122,9 @@ class ExchangeRulesNow(Question[ExchangeRules]):
 
 @dataclass(frozen=True, slots=True)
 class CpuUsedBy(Question["tuple[tuple[float, float], ...]"]):
-    """Question: what CPU time a principal used. Answer: each time after `since` (Unix seconds), with its seconds."""
+    """Question: what CPU time a principal used. Answer: each time that is kept (Unix seconds), with its seconds."""
 
     principal: str
-    since: float
 
 
 QUESTIONS: Final = (

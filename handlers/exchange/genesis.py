@@ -8,10 +8,11 @@ from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts, why_no_principal
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.artifacts import metadata_of, transfer
-from runward.handlers.exchange.contracts import CONTRACT, GENESIS_CONTRACTS
+from runward.handlers.exchange.contracts import CONTRACTS
 from runward.handlers.exchange.facts import (
-    GENESIS,
+    LEDGER,
     SCRIP,
+    STORE,
     SYSTEM,
     SharedArtifact,
 )
@@ -19,9 +20,6 @@ from runward.handlers.exchange.facts import (
 Arguments = tuple[JsonValue, ...]
 Method = Callable[[Accounts, str, Arguments], Asking[JsonValue]]
 
-LEDGER: Final = f"{GENESIS}ledger"
-STORE: Final = f"{GENESIS}store"
-CONTRACTS: Final = tuple(f"{CONTRACT}{name}" for name in GENESIS_CONTRACTS)
 CHANGING: Final = ("transfer", "transfer_ownership", "spawn_principal")
 """Methods of the ledger that change what is the caller's."""
 

@@ -8,6 +8,7 @@ import anyio.abc
 from tests.simulation.broken import Broken
 from tests.simulation.launchers import SimulatedProcesses
 from tests.simulation.ports import (
+    EXCHANGE,
     STATE,
     SimulatedAlarm,
     SimulatedFiles,
@@ -82,6 +83,7 @@ class Daemon:
             self._covering,
             universe.chains,
             bundled=lambda session: BundleRules(),
+            exchange=lambda: EXCHANGE,
         )
         self.supervisor = Supervisor(
             STATE, universe.settings, world, self.store, universe.logger(name), self._alarm

@@ -8,6 +8,7 @@ from typing import Final
 from tests.simulation.agent_laws import check_agents
 from tests.simulation.broken import Broken
 from tests.simulation.chains import OPEN_JOBS
+from tests.simulation.economy import check_exchange
 from tests.simulation.kernel import Node
 from tests.simulation.lives import LINES, fact, tellings
 from tests.simulation.places import CANCELLED, GONE, VANISHED, Pairs, Place, Places
@@ -214,6 +215,7 @@ class Laws:
         check_files(self._universe, self._places)
         check_rebuilt(self._universe)
         check_agents(self._universe)
+        check_exchange(self._universe, self._places)
         self._universe.chains.at_rest()
         self._universe.launchers.check(dict(self._universe.peek(STARTS, (MAYBE_BEGUN, WITHDRAWN))))
         self._epochs()

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+from tests.daemon.exchange.plain_rules import CPU, DEPTH, QUOTA, WINDOW
 from tests.simulation.kernel import Kernel, Node
 from tests.simulation.virtual_time import Process, Timeline
 
 from runward.config.contract import ExpectedArtifact
+from runward.config.exchange import ExchangeRules
 from runward.config.playbook import Playbook
 from runward.daemon.inbox import spool
 from runward.daemon.ports.inbox import InboxFile
@@ -272,7 +274,16 @@ AGENTS: Final = {
         ExpectedArtifact("proof", "proof.txt"),
     ),
     "silent": None,
+    "ann": None,
+    "bob": None,
+    "cy": None,
 }
+TRADERS: Final = ("ann", "bob", "cy")
+"""Those of them who are principals of the exchange, in histories that have one."""
+
+EXCHANGE: Final = ExchangeRules(
+    dependency_depth=DEPTH, disk_quota=QUOTA, cpu_seconds=CPU, cpu_window=WINDOW, waiting_intents=4
+)
 
 
 def declared(playbook: str | None, agent: str | None) -> Declarations:

@@ -53,6 +53,7 @@ class Run:
         self.host = self.dice.choice((None, HOST, HOST, "elsewhere"))
         self.good = self.dice.random() < 0.7
         self.kind = "agent"
+        self.agent: str | None = None
         self.process: RecordedProcess | None = None
         self.launcher: RecordedProcess | None = None
         self.is_cancelled = False
@@ -96,6 +97,8 @@ class Run:
         }
         if self.playbook is not None:
             value["playbook"] = self.playbook
+        if self.agent is not None:
+            value["agent"] = self.agent
         if self.snapshot:
             expected = self.expected()
             value["contract"] = None

@@ -47,13 +47,13 @@ class HistoryFailed(AssertionError):
         self.trace = trace
 
 
-def run(seed: int) -> History:
-    """Play the history of `seed`. Raises `HistoryFailed`."""
+def run(seed: int, trades: bool = False) -> History:
+    """Play the history of `seed`, in one that `trades` with an exchange. Raises `HistoryFailed`."""
     tally = Tally()
     universe = Universe(str(seed), tally)
     try:
         with simulated(universe):
-            _play(universe)
+            _play(universe, trades)
     except Exception as error:
         raise HistoryFailed(seed, error, universe.trace) from error
     finally:
@@ -61,11 +61,13 @@ def run(seed: int) -> History:
     return History(seed, universe.digest, tally, tuple(universe.trace), universe.timeline.time)
 
 
-def _play(universe: Universe) -> None:
+def _play(universe: Universe, trades: bool) -> None:
     story = Story(universe)
     laws = Laws(universe, story.places)
     ending = Ending(universe, story, laws)
     story.plan()
+    if trades:
+        story.trade()
     assert story.left == 0
     universe.timeline.after(0.5, universe.start_if_none)
     universe.timeline.after(STEP, ending.watch)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from tests.simulation.backups import Backups
+from tests.simulation.economy import Economy
 from tests.simulation.mishaps import Mishaps
 from tests.simulation.people import People
 from tests.simulation.places import Places
@@ -74,6 +75,10 @@ class Story:
                 for delay, deed in self._plot():
                     start += delay
                     self._order(start, deed)
+
+    def trade(self) -> None:
+        """Have some trade beside all that."""
+        Economy(self.universe, self.places, self.people, self._do).plan()
 
     def _order(self, at: float, deed: Deed) -> None:
         if self.left <= 0:

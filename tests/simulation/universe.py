@@ -3,7 +3,7 @@
 import asyncio
 import random
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -65,6 +65,8 @@ class Universe:
         self.chains = Chains(self)
         self.hooks = Hooks(self)
         self.errands = Errands(self)
+        self.intents: dict[str, Mapping[str, Any] | None] = {}
+        """What the texts mean that somebody wanted done in the exchange; None for what means nothing."""
         self.written: list[Written] = []
         self.lives = Lives()
         self.trace: list[str] = []

@@ -190,6 +190,7 @@ WITHOUT_ROWID: Final = (
     "links",
     "notices",
     "places",
+    "plays",
     "roots",
     "session_counts",
     "tombstones",

@@ -168,7 +168,8 @@ def shared_artifacts(
 ) -> list[CompletionItem]:
     """The artifacts of the exchange."""
     from runward.daemon.store import reading, reading_exchange
-    from runward.handlers.exchange.genesis import CONTRACTS, METHODS
+    from runward.handlers.exchange.contracts import CONTRACTS
+    from runward.handlers.exchange.genesis import METHODS
 
     settings = _settings(context)
     if settings is None:

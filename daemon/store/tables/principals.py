@@ -66,7 +66,7 @@ async def _cpu_used(
         each: tuple(
             (as_float(at), as_float(seconds))
             for principal, at, seconds in rows
-            if principal == each.principal and as_float(at) > each.since
+            if principal == each.principal
         )
         for each in asked
     }
@@ -80,6 +80,12 @@ PRINCIPALS: Final = Table(
         KeepPrincipal: (
             Fold(lambda effect: PrincipalOf(effect.principal.id), lambda answer, effect: effect.principal),
             Fold(lambda effect: ExistingInExchange(), existing_with),
-        )
+        ),
+        UseCpu: (
+            Fold(
+                lambda effect: CpuUsedBy(effect.principal),
+                lambda answer, effect: (*answer, (effect.at, effect.seconds)),
+            ),
+        ),
     },
 )

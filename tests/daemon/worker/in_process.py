@@ -15,6 +15,7 @@ from tempfile import mkdtemp
 
 import structlog
 
+from runward.config.exchange import ExchangeRules
 from runward.config.settings import Root, Settings
 from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.host.world import World
@@ -26,6 +27,7 @@ from runward.daemon.store.transaction import Row
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.worker.actions_with_code import ActionsWithCode, Work, no_sandbox
 from runward.daemon.worker.answering import (
     NO_CHAINS,
     Bundled,
@@ -245,6 +247,8 @@ async def daemon(
     messenger: Messenger = NOBODY,
     bundled: Bundled = no_bundles,
     chains: Chains = NO_CHAINS,
+    exchange: ExchangeRules = ExchangeRules(),  # noqa: B008 # it is a value
+    act_with_code: Work = no_sandbox,
 ) -> AsyncIterator[Daemon]:
     """A daemon that has started, over `base/state`, `base/runs` and further roots; the first two are made if need be."""
     state, root = base / "state", base / "runs"
@@ -266,6 +270,8 @@ async def daemon(
         chains,
         messenger=messenger,
         bundled=bundled,
+        exchange=lambda: exchange,
+        with_code=ActionsWithCode(act_with_code),
     )
     store = Store(wrap(await connect(state / "runward.db")))
     try:

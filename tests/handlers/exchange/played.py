@@ -14,7 +14,7 @@ from runward.handlers.asking import Asking, Given, Question
 from runward.handlers.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.exchange import act, create, kernel_calls, mint
 from runward.handlers.exchange.accounts import Accounts, accounts_of
-from runward.handlers.exchange.acting_with_code import Acted, ActedWithCode, Running, TurnOf, Worked
+from runward.handlers.exchange.acting_with_code import Acted, ActedWithCode, CodeOf, Running, TurnOf, Worked
 from runward.handlers.exchange.effects import KeepArtifact, KeepPrincipal, Post, RecordAction, UseCpu
 from runward.handlers.exchange.events import (
     ActionRequested,
@@ -154,12 +154,14 @@ class Exchange:
                 return self.balances[account, resource]
             case ExchangeRulesNow():
                 return self.rules
-            case CpuUsedBy(principal=name, since=since):
-                return tuple((at, used) for who, at, used in self.cpu if who == name and at > since)
+            case CpuUsedBy(principal=name):
+                return tuple((at, used) for who, at, used in self.cpu if who == name)
             case ActedWithCode():
                 return self._with_code(question)
             case TurnOf():
                 return True
+            case CodeOf():
+                return 0.0
             case ResourcesOf(account=account):
                 return tuple(sorted(kind for owner, kind in self.balances if owner == account))
             case ExistingInExchange():

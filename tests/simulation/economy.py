@@ -1,0 +1,266 @@
+"""Agents and people of an exchange, in histories that have one, and what must hold of it once all is quiet.
+
+Runs append intents, whole lines and halves of lines, and people submit actions. Whatever befell the daemon, what came of
+it is what the plain rules make of the same actions in the order in which they were carried out.
+"""
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tests.daemon.exchange.plain_rules import Rules
+from tests.simulation.broken import Broken
+from tests.simulation.people import People
+from tests.simulation.places import Place, Places
+from tests.simulation.ports import TRADERS
+from tests.simulation.runs import Run, Scene
+from tests.simulation.universe import ROOTS, Universe
+
+from runward.handlers.exchange.events import ActionRequested, PrincipalCreateRequested
+
+SCRIP: Final = 10
+"""What each principal begins with; nobody mints more."""
+
+RUNS: Final = 8
+SUBMITTED: Final = 12
+"""How often people submit, several actions at once."""
+
+NO_INTENTS: Final = (
+    "nonsense",
+    "[]",
+    '{"action_type": "fly"}',
+    "",
+    '{"action_type": "noop", "id": "\\ud800"}',
+)
+SERIAL: Final = 1_000_000
+"""Where the numbers of these agents' documents begin."""
+
+Intent = Mapping[str, Any] | None
+
+
+class Economy:
+    """The deeds of those who trade, by dice of their own."""
+
+    def __init__(
+        self, universe: Universe, places: Places, people: People, do: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self._universe = universe
+        self._people = people
+        self._do = do
+        self._dice = random.Random(f"{universe.seed}/economy")
+        self._scene = Scene(universe, places, self._dice, SERIAL)
+        self._halves: dict[str, str] = {}
+        """What is left to append of lines, by the run's path."""
+
+    def plan(self) -> None:
+        """Order the deeds: principals first, then runs and people."""
+        for name in TRADERS:
+            self._after(self._dice.uniform(0.1, 3.0), lambda name=name: self._create(name))  # type: ignore[misc] # a default binds it
+        for number in range(RUNS):
+            self._plan_run(Run(self._scene, ROOTS[0], f"trade-{number}"))
+        for _ in range(SUBMITTED):
+            self._after(self._dice.uniform(15.0, 150.0), self._submit)
+
+    def _plan_run(self, run: Run) -> None:
+        run.playbook, run.snapshot, run.launched, run.host = None, False, False, None
+        run.agent = self._dice.choice(TRADERS)
+        at = self._dice.uniform(10.0, 80.0)
+        self._after(at, run.make)
+        self._after(at + 0.1, run.begin)
+        for _ in range(self._dice.randint(3, 8)):
+            at += self._dice.choice((0.2, 1.0, 5.0, 20.0))
+            self._after(at, lambda: self._append(run))
+        self._after(at + self._dice.choice((0.0, 0.01, 3.0)), run.end)
+
+    def _after(self, seconds: float, deed: Callable[[], None]) -> None:
+        self._universe.timeline.after(seconds, lambda: self._do(deed))
+
+    def _create(self, name: str) -> None:
+        now = self._universe.clock.now()
+        self._people.request(PrincipalCreateRequested(self._people.uuid(), now, name, scrip=SCRIP))
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether all principals are there: nobody acts before."""
+        rows = self._universe.peek("select count(*) from ledger_entries where giver = 'mint'")
+        return rows == [(len(TRADERS),)]
+
+    def _append(self, run: Run) -> None:
+        if not self._is_ready or not self._universe.kernel.exists(f"{run.path}/run.json"):
+            return
+        text = self._halves.pop(run.path, "")
+        text += "".join(f"{self._text()}\n" for _ in range(self._dice.randint(1, 6)))
+        if len(text) > 1 and self._dice.random() < 0.3:
+            cut = self._dice.randrange(1, len(text))
+            text, self._halves[run.path] = text[:cut], text[cut:]
+        path = f"{run.path}/intents.jsonl"
+        self._universe.kernel.append(path, text.encode())
+        if run.good:  # it syncs what it writes, so that no power cut takes it
+            node = self._universe.kernel.node(path)
+            node.synced = len(node.data)
+
+    def _submit(self) -> None:
+        now, ready = self._universe.clock.now(), self._is_ready
+        for who in self._dice.choices(TRADERS, k=4) if ready else ():
+            self._people.request(ActionRequested(self._people.uuid(), now, who, self._text()))
+
+    def _text(self) -> str:
+        intent = self._intent()
+        text = self._dice.choice(NO_INTENTS) if intent is None else json.dumps(intent)
+        self._universe.intents[text] = intent
+        return text
+
+    def _intent(self) -> Intent:
+        dice = self._dice
+        name = dice.choice(("x", "x", "y", "y", "z", "genesis_store"))
+        one, other = dice.choice(TRADERS), dice.choice((*TRADERS, "nobody", "mint"))
+        calls = {"action_type": "invoke_artifact", "artifact_id": "genesis_ledger"}
+        policy = {"read_price": dice.randint(0, 4), "allow_write": dice.choice(([], list(TRADERS)))}
+        write = {"action_type": "write_artifact", "artifact_id": name, "content": "c" * dice.randint(0, 25)}
+        return dice.choice(
+            (
+                None,
+                {"action_type": "noop", "principal_id": one},
+                write,
+                {**write, "policy": policy},
+                {**write, "policy": policy},
+                {**write, "depends_on": [dice.choice(("x", "y", "z"))]},
+                *[{"action_type": "read_artifact", "artifact_id": name}] * 4,
+                {"action_type": "delete_artifact", "artifact_id": dice.choice((name, "z"))},
+                {"action_type": "transfer_artifact", "artifact_id": name, "to": other},
+                *[{**calls, "method": "transfer", "args": [one, other, dice.randint(0, 7)]}] * 3,
+                {**calls, "method": "balance", "args": [other]},
+                {**calls, "method": "all_balances"},
+            )
+        )
+
+
+def check_exchange(universe: Universe, places: Places) -> None:
+    """What must hold of the exchange once all is quiet. Raises `Broken`. Counts what was reached."""
+    _check_ledger(universe)
+    _check_lines(universe, places)
+    if (
+        not universe.lives.over
+    ):  # a store that was restored may lack what was minted, and people don't mint again
+        _check_rules(universe)
+
+
+_MINTED_BY_NOBODY: Final = (
+    "select l.action, l.giver, l.taker, l.amount from ledger_entries l left join events e on e.key = l.action"
+    " and e.type = 'PrincipalCreateRequested' and e.payload ->> 'scrip' = l.amount"
+    " where (l.giver = 'mint' or l.taker = 'mint') and e.key is null"
+)
+_SUMS: Final = (
+    "select account, amount, (select coalesce(sum(amount), 0) from ledger_entries where taker = account)"
+    " - (select coalesce(sum(amount), 0) from ledger_entries where giver = account) as due from balances"
+    " where amount <> due or (amount < 0 and account <> 'mint')"
+)
+_TWICE: Final = "select action, count(*) from ledger_entries group by action having count(*) > 1"
+_NO_RESULT: Final = (
+    "select e.key from events e join jobs j on j.event = e.seq and j.state <> 'discarded'"
+    " where e.type in ('IntentMade', 'ActionRequested') and e.key not in (select key from actions)"
+)
+_LAWS: Final = {
+    "scrip comes only from minting": _MINTED_BY_NOBODY,
+    "each balance is the sum of its entries, and not below zero": _SUMS,
+    "nothing is paid twice": _TWICE,
+    "each intent has its result": _NO_RESULT,
+}
+
+
+def _check_ledger(universe: Universe) -> None:
+    for law, question in _LAWS.items():
+        found = universe.peek(question)
+        if found:
+            raise Broken(f"{law}, but: {found[:5]}")
+
+
+def _check_lines(universe: Universe, places: Places) -> None:
+    """Each line that a run wrote has one action, in order, and one result in its place."""
+    actions: dict[str, list[int]] = {}
+    rows = universe.peek("select session_key, line from actions where session_key is not null order by rowid")
+    for key, line in rows:
+        actions.setdefault(key, []).append(line)
+    files = universe.peek("select session_key, problem, line, told from intent_files")
+    for key, problem, read, told in files:
+        done = actions.get(key, [])
+        if done != list(range(1, read + 1)) or told != read:
+            raise Broken(f"of {key} {read} lines were read, {told} are told, and these have results: {done}")
+        place = places.by_key[key]
+        if problem is None and not place.shaken:
+            _check_file(universe, place, key)
+        _check_results(universe, place, len(done))
+
+
+def _check_file(universe: Universe, place: Place, key: str) -> None:
+    """What was read is what the run wrote."""
+    path = f"{place.path}/intents.jsonl"
+    if not universe.kernel.exists(path) or universe.kernel.node(path).torn:
+        return
+    *whole, rest = universe.kernel.content(path).decode().split("\n")
+    is_over = universe.peek("select 1 from sessions where key = ? and status <> 'running'", (key,))
+    wrote = [*whole, rest] if is_over and rest else whole
+    read = "select payload ->> 'text' from events where type = 'IntentMade' and payload ->> 'session_key' = ?"
+    texts = [text for (text,) in universe.peek(f"{read} order by payload ->> 'line'", (key,))]
+    if texts != wrote:
+        raise Broken(f"{key} wrote {wrote}, and this was read: {texts}")
+    universe.tally.reached["a run whose intents were all carried out"] += 1
+
+
+def _check_results(universe: Universe, place: Place, count: int) -> None:
+    """`results.jsonl` has one line for each intent, in order, where nobody took anything from it."""
+    path = f"{place.path}/results.jsonl"
+    if place.shaken or place.hidden or place.free or path in universe.harmed or universe.lives.over:
+        return
+    if not universe.kernel.exists(path):
+        return
+    lines = [number for line in universe.kernel.content(path).splitlines() if (number := _line_of(line))]
+    universe.tally.reached["a run whose results stand in order"] += 1
+    if lines != list(range(1, count + 1)):
+        raise Broken(f"{path} tells of the lines {lines}, and {count} have a result")
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _line_of(line: bytes) -> int | None:
+    """Which line a result is for; None for what a power cut left of one."""
+    try:
+        return int(json.loads(line)["line"])
+    except ValueError:
+        return None
+
+
+def _check_rules(universe: Universe) -> None:
+    """The same ledger, artifacts and results as of an exchange that nothing befell."""
+    rules = Rules()
+    for (name,) in universe.peek("select taker from ledger_entries where giver = 'mint' order by seq"):
+        rules.create(name, scrip=SCRIP)
+    rows = universe.peek(
+        "select a.key, a.principal, a.session_key, a.at, a.is_success, a.error_code, a.scrip_after,"
+        " e.payload ->> 'text' from actions a join events e on e.key = a.key order by a.rowid"
+    )
+    for key, who, session, at, is_success, code, scrip, text in rows:
+        if text not in universe.intents and _is_json(text):
+            return  # a power cut took the middle of a line, and what is left is another intent
+        due = rules.act(who, session is not None, universe.intents.get(text), at, None)
+        if bool(is_success) == bool(due.codes) or (due.codes and code not in due.codes):
+            raise Broken(f"{key} ({who}: {text}) became {code}; the rules say {due}")
+        if scrip != rules.scrip[who]:
+            raise Broken(f"{who} has {scrip} after {key}; the rules say {rules.scrip[who]}")
+        universe.tally.reached[f"an action that became {code}"] += 1
+    balances = dict(universe.peek("select account, amount from balances where account <> 'mint'"))
+    if balances != {name: rules.scrip[name] for name in balances}:
+        raise Broken(f"the balances are {balances}; the rules say {rules.scrip}")
+    found = universe.peek(
+        "select id, owner_id, version, deleted_at is not null from shared_artifacts order by id"
+    )
+    things = [(name, each.owner, each.version, each.deleted) for name, each in sorted(rules.things.items())]
+    if found != things:
+        raise Broken(f"the artifacts are {found}; the rules say {things}")

@@ -1,0 +1,81 @@
+"""Simulated histories in which runs and people use the exchange, under all the faults of the others.
+
+Whatever befell the daemon, the ledger, the artifacts and all results are what the plain rules make of the same actions.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from tests.simulation.broken import Broken
+from tests.simulation.simulation import HistoryFailed, run
+from tests.simulation.tally import Tally
+
+from runward.daemon.worker.intents import Intents
+from runward.handlers import route
+
+FEW: Final = 2
+MANY: Final = 32
+MET: Final = (
+    "a run whose intents were all carried out",
+    "a run whose results stand in order",
+    "an action that became None",
+    "an action that became not_authorized",
+    "an action that became not_found",
+    "an action that became invalid_argument",
+    "an action that became insufficient_funds",
+    "an action that became DELETED",
+)
+"""What must happen at least once, or the histories don't prove what they seem to."""
+
+pytestmark = [
+    pytest.mark.timeout(900),  # a busy machine takes its time, and time is not what is tested here
+    pytest.mark.skipif("RUNWARD_SEED" in os.environ, reason="RUNWARD_SEED asks for one history"),
+]
+
+
+def play(seeds: range) -> Tally:
+    tally = Tally()
+    for seed in seeds:
+        tally.add(run(seed, trades=True).tally)
+    return tally
+
+
+def test_the_laws_hold_in_some_histories_with_an_exchange() -> None:
+    play(range(FEW))
+
+
+@pytest.mark.prove
+@pytest.mark.longest
+def test_the_laws_hold_in_many_more_histories_with_an_exchange() -> None:
+    tally = play(range(FEW, MANY))
+    assert [name for name in MET if not tally.reached[name]] == []
+
+
+@pytest.mark.prove
+def test_the_same_seed_gives_the_same_bytes_with_an_exchange() -> None:
+    assert run(3, trades=True).digest == run(3, trades=True).digest
+
+
+def without_one_order_of_all_principals(patch: pytest.MonkeyPatch) -> None:
+    """What one principal does is decided beside what another one does."""
+    patch.setattr(route, "decided_in_order_with", lambda lane: lane)
+
+
+def without_what_is_owed_at_the_end_of_a_run(patch: pytest.MonkeyPatch) -> None:
+    """Nobody remembers that a run's intents weren't read to their end."""
+    patch.setattr(Intents, "at_end", lambda self, *run: ())
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize(
+    "mutation", [without_one_order_of_all_principals, without_what_is_owed_at_the_end_of_a_run]
+)
+def test_the_histories_notice_a_guard_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch, mutation: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    mutation(monkeypatch)
+    with pytest.raises(HistoryFailed) as failed:
+        play(range(MANY))
+    assert isinstance(failed.value.why, Broken)
