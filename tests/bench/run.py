@@ -21,6 +21,7 @@ from tests.bench.beyond import beyond
 from tests.bench.bursts import in_one_look, known_before
 from tests.bench.chains import chains
 from tests.bench.commands import commands
+from tests.bench.exchange import exchange
 from tests.bench.figure import Figure
 from tests.bench.hashing import hashing
 from tests.bench.home import home
@@ -57,6 +58,7 @@ SECTIONS = (
     "hook",
     "chains",
     "schedules",
+    "exchange",
     "million",
 )
 
@@ -83,6 +85,7 @@ def _sections(
         "hash": lambda: hashing(disk, 2 if quick else 8, repeats),
         "chains": lambda: chains(disk, 3 if quick else 25, 4 if quick else 1_000, repeats),
         "schedules": lambda: schedules(disk, 100 if quick else 10_000, 50 if quick else 1_000, repeats),
+        "exchange": lambda: exchange(disk, 5 if quick else 50, 400 if quick else 10_000, repeats),
         "transcript": lambda: transcript(disk, 20 if quick else 200, 20 if quick else 200, repeats),
         "home": lambda: home(disk, 300 if quick else 10_000, repeats),
         "hook": lambda: hook(disk, 5 if quick else 50, repeats),
