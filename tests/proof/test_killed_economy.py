@@ -12,7 +12,7 @@ from tests.proof.place import Place
 from tests.proof.processes import Forks
 
 KILLED: Final = -9
-EVERY: Final = 4
+EVERY: Final = 10
 """In one sweep every so many points of a chapter are taken, and one of every name, each time other ones."""
 
 RUNS: Final = {"writes": "writer", "reads": "reader", "steals": "thief"}

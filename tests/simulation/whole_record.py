@@ -190,7 +190,6 @@ WITHOUT_ROWID: Final = (
     "links",
     "notices",
     "places",
-    "plays",
     "roots",
     "session_counts",
     "tombstones",
