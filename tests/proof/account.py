@@ -26,6 +26,12 @@ _DAMAGED: Final = re.compile(r"/\d+@\d+/damaged")
 _FOUND_AT: Final = re.compile(r'"ts":"[^"]*"(?=,"role":"runward","event":"journal_repaired")')
 """When the damage was found that a line tells of."""
 
+_CHECKED_AT: Final = re.compile(r'"checked_at":[0-9.]+')
+"""When a contract was checked, in the line of a verdict. Its digits differ in number, so offsets are checked by themselves."""
+
+_TORN: Final = re.compile(r'(?<="torn_bytes":|"bytes_torn":)[1-9]\d*|[1-9]\d*(?= bytes of a torn one)')
+"""How much is left of a line that was torn: lines name the place, whose path is longer in one history than in another."""
+
 _SIGNATURE: Final = re.compile(r"\[(\d+),(\d+,\d{19})\]")
 """A file's signature in what is remembered of a run directory: inode, size, modification time in nanoseconds."""
 
@@ -52,7 +58,7 @@ def account(place: Place) -> Account:
         "decisions": "select e.key, handler, subject, verdict, summary, known from decisions d"
         " join events e on e.seq = d.event order by e.key, handler, d.id",
         "outbox": "select e.key, directory, name, live from outbox o join events e on e.seq = o.event order by o.id",
-        "journal_lines": 'select e.key, directory, name, "offset", places, length(l.content), why from journal_lines l'
+        "journal_lines": 'select e.key, directory, name, "offset" is null, places is null, why from journal_lines l'
         " join events e on e.seq = l.event order by directory, name, l.id",
         "cursors": "select c.key, root, c.directory, c.session_key, phase, iif(name is null, c.state, 'started')"
         " from cursors c left join starts s on s.session_key = c.session_key order by c.key",
@@ -93,7 +99,7 @@ def difference(one: Account, other: Account) -> str:
 def _plain(row: tuple[object, ...], place: Place, names: dict[int, str]) -> str:
     text = " | ".join(str(cell).replace(str(place.directory), "<place>") for cell in row)
     text = _SIGNATURE.sub(lambda found: f"[{names.get(int(found[1]), 'another file')},{found[2]}]", text)
-    return _DAMAGED.sub("/damaged", text)
+    return _TORN.sub("some", _DAMAGED.sub("/damaged", text))
 
 
 def _timeless(text: str, times: dict[str, str]) -> str:
@@ -134,7 +140,9 @@ def _journals(place: Place) -> Account:
         for line in path.read_text().splitlines():
             for digest, key in events.items():
                 line = line.replace(digest, key)
-            lines.append(_FOUND_AT.sub('"ts":"then"', _DAMAGED.sub("/damaged", line)))
+            line = _CHECKED_AT.sub('"checked_at":0', line.replace(str(place.directory), "<place>"))
+            line = _TORN.sub("some", _DAMAGED.sub("/damaged", line))
+            lines.append(_FOUND_AT.sub('"ts":"then"', line))
         found[str(path.relative_to(place.directory))] = lines
     return found
 
