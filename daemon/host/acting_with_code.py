@@ -1,6 +1,7 @@
 """An action for which code must run: worked out in a thread, over the store as it was, with a sandbox for each piece."""
 
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -50,10 +51,12 @@ def acting_with_code(
     rules: Callable[[], ExchangeRules], executor: Callable[[], Executor], state: Path
 ) -> Work:
     """Works out actions by the settings in force, over the store in `state`. Blocks."""
-    ready = cache(_ready_workers)
+    ready, lock = cache(_ready_workers), threading.Lock()
 
     def act(asked: ActedWithCode) -> Worked:
-        with over_the_store(rules(), executor(), state, ready().take) as code:
+        with lock:
+            take = ready().take
+        with over_the_store(rules(), executor(), state, take) as code:
             accounts = accounts_of(asked.event.key, asked.given)
             code.used = asked.used
             try:
