@@ -85,7 +85,7 @@ def _is_word(value: JsonValue, loc: Location, complain: Complain) -> bool:
 
 
 def _check_shell(action: Mapping[str, JsonValue], loc: Location, complain: Complain) -> None:
-    """A list of words is for no shell, a single text is for one."""
+    """A list of words runs without a shell, a single text needs one."""
     command, at = action.get("command"), (*loc, "command")
     if isinstance(command, str) and action.get("shell") is not True:
         fix = "write it as a list of words, or add shell = true"

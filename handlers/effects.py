@@ -261,7 +261,7 @@ class StartRun(NamedTuple):
 class NoteHook(NamedTuple):
     """Keep what a session's hook said last: when (Unix seconds), what, and the processes that it ran under.
 
-    The agent is among `ancestors`, the nearest comes first. `launcher_session` is kept once it is known, and so
+    The agent is one of the `ancestors`, nearest first. `launcher_session` is kept once it is known, and so
     is what was `declared` for the session when its hook first spoke.
     """
 

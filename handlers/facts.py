@@ -196,7 +196,7 @@ class RunProcesses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CancellationOf(Question["Cancellation | None"]):
-    """Question: did a person order that this attempt ends? Answer: `Cancellation`, None if no process was told."""
+    """Question: did a person order that this attempt ends? Answer: `Cancellation`, None if no one was told to."""
 
     key: str
     attempt: int

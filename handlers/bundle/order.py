@@ -44,8 +44,8 @@ class Cost(NamedTuple):
 class BundleOrder(NamedTuple):
     """One bundle. `path` is where the session's files are, `directory` where the parts are put.
 
-    `changes` are the summaries of the session's outcomes, `next_steps` what to do about a failure. `usage` is the
-    number of tokens that the session was given and made, `cwd` is where it worked, `work_tree` what git said
+    `changes` are the summaries of the session's outcomes, `next_steps` what to do about a failure. `usage` are the
+    numbers of tokens that the session was given and made, `cwd` is where it worked, `work_tree` what git said
     about that place when the attempt was over.
     """
 

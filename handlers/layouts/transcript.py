@@ -63,7 +63,7 @@ class Told(NamedTuple):
     one, times are Unix seconds. `turns` counts the turns that the files have begun, on anybody's word. It only grows
     while they do, and in layouts without turns it counts the stretches. A `declared` end was written whole and counts
     at once; any other end may still be followed by more lines. `headless` is None if nothing says whether a person is
-    involved. `waiting` means waiting for a person. `unreadable` counts the lines that could not be read, `complaints`
+    sits at it. `waiting` means waiting for a person. `unreadable` counts the lines that could not be read, `complaints`
     name the first of them.
     """
 
