@@ -1,1 +1,1 @@
-"""The language: what people may write, and what each word means by itself. Opens no file."""
+"""The language: what people may write, and what each word means by itself. It opens no file."""

@@ -1,4 +1,4 @@
-"""Actions: `[actions.NAME]` of the settings, commands that steps of chains call by their names."""
+"""Actions: `[actions.NAME]` in the settings, commands that steps of chains call by name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -14,8 +14,8 @@ _MOST: Final = 1000
 class Action(NamedTuple):
     """One action. `timeout` and `grace` are in seconds.
 
-    `command` are the words with their templates (`{{ with.pr }}`); of a `shell` action it is one text, which is given to
-    `sh -c` as it is.
+    `command` has the words with their templates (`{{ with.pr }}`). For a `shell` action it is a single text, which is
+    passed to `sh -c` as it is.
     """
 
     name: str
@@ -74,7 +74,7 @@ def _is_text(value: JsonValue, loc: Location, complain: Complain) -> bool:
 def _is_word(value: JsonValue, loc: Location, complain: Complain) -> bool:
     if not _is_text(value, loc, complain):
         return False
-    from runward.config.template import TemplateError, parse_template  # a cost that only commands bring
+    from runward.config.template import TemplateError, parse_template  # loaded only for commands
 
     try:
         parse_template(str(value))
@@ -85,7 +85,7 @@ def _is_word(value: JsonValue, loc: Location, complain: Complain) -> bool:
 
 
 def _check_shell(action: Mapping[str, JsonValue], loc: Location, complain: Complain) -> None:
-    """Words go without a shell, one text with it."""
+    """A list of words runs without a shell, a single text needs one."""
     command, at = action.get("command"), (*loc, "command")
     if isinstance(command, str) and action.get("shell") is not True:
         fix = "write it as a list of words, or add shell = true"
@@ -120,7 +120,7 @@ ACTIONS: Final = NamedTables(
 
 
 def action_of(name: str, value: JsonValue) -> Action:
-    """The action of a table that was right."""
+    """The action in a valid table."""
     assert isinstance(value, dict)
     command, timeout, grace = value["command"], value.get("timeout"), value.get("grace")
     words: Sequence[JsonValue] = command if isinstance(command, list) else [command]

@@ -1,7 +1,7 @@
 """Agent profiles: Markdown whose frontmatter may hold an agent's default artifacts (ADR-0029).
 
-Profiles belong to the agents' own tools first: keys that Runward doesn't know are no mistake, but a key that looks
-like one of ours misspelt is warned of.
+Profiles belong primarily to the agents' own tools: keys that Runward doesn't know are no mistake, but a key that looks
+like a misspelt one of ours causes a warning.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a contract's entry may ask of its artifact beyond a file that is not empty.
+"""What a contract's entry may require of its artifact, beyond a file that is not empty.
 
 `contract` imports this module only where an entry has one of these keys, so that others cost the launcher nothing.
 """
@@ -26,7 +26,7 @@ MAX_SCHEMA: Final = 64 << 10
 """Bytes of a JSON Schema, in its file and in the snapshot."""
 
 TEXT_TYPES: Final = ("application/json", "application/xml", "image/svg+xml")
-"""Types beside `text/…` whose files are texts."""
+"""Text types other than `text/…`."""
 
 _FILE_KEYS: Final = ("min_size", "mime_type", "schema", "fresh")
 _GLOB_KEYS: Final = ("min_count", "max_count")
@@ -35,8 +35,9 @@ _GLOB_KEYS: Final = ("min_count", "max_count")
 class ArtifactRules(NamedTuple):
     """The rules of one entry.
 
-    It asks for the file at the entry's path, for `min_count` to `max_count` files that match `glob`, or, with
-    `is_outcome`, for an outcome. With a `profile` it is one of that profile's contracts. `schema` is a JSON Schema as text; `schema_file` is where a declaration has it from.
+    It requires the file at the entry's path, `min_count` to `max_count` files that match `glob`, or, with `is_outcome`,
+    an outcome. With a `profile` it is one of that profile's contracts. `schema` is a JSON Schema as text; `schema_file`
+    is the file that a declaration names for it.
     """
 
     glob: str | None = None
@@ -54,7 +55,7 @@ class ArtifactRules(NamedTuple):
 
     @property
     def path(self) -> str | None:
-        """What stands for the path of an entry that has none."""
+        """What is used as the path of an entry that has none."""
         if self.glob is not None:
             return self.glob
         return f"{OUTCOME}:{self.outcome_kind}" if self.is_outcome else None
@@ -68,9 +69,9 @@ class ArtifactRules(NamedTuple):
 def read_rules(
     spec: Mapping[str, JsonValue], loc: Location, complaints: list[Complaint], *, is_snapshot: bool
 ) -> ArtifactRules | None:
-    """The rules that an entry says, None where it says none. None where one is wrong, too; what is wrong is added to `complaints`.
+    """The rules in an entry, None if it has none. Also None if one is wrong; the faults are added to `complaints`.
 
-    A declaration names the file of its schema, a snapshot has the schema itself.
+    A declaration names the file of its schema, a snapshot contains the schema itself.
     """
     reader = _Reader(spec, loc, complaints)
     before = len(complaints)
@@ -94,7 +95,7 @@ def read_rules(
 
 
 def rules_to_json(rules: ArtifactRules) -> dict[str, JsonValue]:
-    """The keys of a snapshot's entry that say these rules."""
+    """The keys of a snapshot's entry that express these rules."""
     said: dict[str, JsonValue] = {
         "kind": OUTCOME if rules.is_outcome else None,
         "glob": rules.glob,
@@ -227,7 +228,7 @@ class _Reader:
         return found
 
     def check_together(self, rules: ArtifactRules) -> None:
-        """Complain about keys that say nothing beside the others."""
+        """Complain about keys that mean nothing in combination with the others."""
         one = [key for key, is_there in (
             ("path", "path" in self.spec), ("glob", rules.glob is not None), ("kind", rules.is_outcome)
         ) if is_there]  # fmt: skip

@@ -1,6 +1,6 @@
-"""`[bundle]`: how bundles are made. The form of the hashes, what is cut, what is redacted, what counts as verification.
+"""`[bundle]`: how bundles are made: the form of the hashes, what is cut or redacted, what counts as verification.
 
-And how their receipts are signed.
+Also how their receipts are signed.
 """
 
 import re
@@ -52,7 +52,7 @@ DEFAULT_VERIFICATION: Final[tuple[str, ...]] = (
 class BundleRules(NamedTuple):
     """How bundles are made. `verification` are globs of commands, `redact` regular expressions of secrets.
 
-    `sign` is how their receipts are signed; None: not at all.
+    `sign` is how their receipts are signed; None means not at all.
     """
 
     form: CanonicalForm = "seed"
@@ -136,7 +136,7 @@ BUNDLE: Final = Table(
 
 
 def bundle_rules_of(values: Mapping[str, JsonValue]) -> BundleRules:
-    """The rules that the checked keys of `[bundle]` amount to."""
+    """The rules in the checked keys of `[bundle]`."""
     usual = BundleRules()
     form, longest = values.get("canonical_form", usual.form), values.get("longest_text", usual.longest_text)
     assert isinstance(longest, int)

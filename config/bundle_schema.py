@@ -1,6 +1,6 @@
 """What `RECEIPT.json` and a line of `REPLAY.jsonl` may look like, as JSON Schemas for programs that read or write them.
 
-`receipt verify` and `replay check` are what decides: they also know what one part says of another.
+`receipt verify` and `replay check` decide: they also know what one part says about another.
 """
 
 from typing import Final
@@ -100,7 +100,7 @@ _ADDED: Final[dict[str, JsonValue]] = {
 }
 
 _TELLING: Final = ["schema", "event_hash", "canonical_form", "files", "prev", "receipt_hash"]
-"""One of these makes the form Runward's, which needs all that it adds."""
+"""Any one of these makes the form Runward's, which needs everything that Runward adds."""
 
 RECEIPT_SCHEMA: Final[dict[str, JsonValue]] = {
     "title": "Runward RECEIPT.json",

@@ -1,4 +1,4 @@
-"""Chains: `NAME.yaml`, what is started when something happened, step by step.
+"""Chains: `NAME.yaml`, what is started step by step when something happened.
 
 A chain belongs to Runward alone, so an unknown key is an error.
 """
@@ -24,7 +24,7 @@ _KEYS: Final = ("name", "description", "trigger", "timeout", "concurrency", "ste
 
 
 class Concurrency(NamedTuple):
-    """Runs whose `key` (a text with expressions) is the same run one after the other, or the new one ends the others."""
+    """Runs with the same `key` (a text with expressions) run one after the other, or the new one ends the others."""
 
     key: str
     policy: Literal["queue", "cancel"] = "queue"
@@ -32,10 +32,10 @@ class Concurrency(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One chain that can be used.
+    """A valid chain.
 
     `timeout` is for the whole run, in seconds. The steps of `on_failure` run once the run has failed, timed out or been
-    aborted; they are numbered on from the steps.
+    aborted. Their numbers follow those of the steps.
     """
 
     name: str
@@ -61,7 +61,7 @@ def read_chain(text: str, file: str, callables: Callables) -> Parsed[Chain]:
 
 
 def chain_of(definition: JsonValue) -> Chain:
-    """The chain that a run keeps as its definition: it was right when the run began."""
+    """The chain that a run keeps as its definition: it was valid when the run began."""
     complaints: list[Complaint] = []
     chain = _chain(Document("", definition, {}), None, complaints.append)
     if chain is None or has_errors(complaints):

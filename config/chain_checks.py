@@ -1,4 +1,4 @@
-"""What is checked alike in every part of a chain's file: keys, durations, flags."""
+"""Checks shared by every part of a chain's file: keys, durations, flags."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,7 +18,7 @@ def check_keys(
     not_yet: tuple[str, ...],
     complain: Complain,
 ) -> None:
-    """Complain of every key that is not known."""
+    """Complain about every unknown key."""
     for key in table:
         if key in not_yet:
             complain(Complaint((*loc, key), _NOT_YET, "leave it out", at_key=True))
@@ -27,7 +27,7 @@ def check_keys(
 
 
 def duration(value: JsonValue, loc: Location, complain: Complain) -> float | None:
-    """The seconds; None where nothing is said, or after a complaint."""
+    """The seconds. None if nothing is given, or after a complaint."""
     if value is None:
         return None
     fix = 'write it with its unit: "30m"'
@@ -42,7 +42,7 @@ def duration(value: JsonValue, loc: Location, complain: Complain) -> float | Non
 
 
 def flag(value: JsonValue, loc: Location, complain: Complain) -> bool:
-    """Whether it says true; false where nothing is said, or after a complaint."""
+    """Whether the value is true. False if nothing is given, or after a complaint."""
     if value is not None and not isinstance(value, bool):
         complain(Complaint(loc, f"is {kind(value)}, not true or false", None))
     return value is True

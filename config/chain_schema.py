@@ -1,4 +1,4 @@
-"""What a chain's file may look like, as JSON Schema for editors; `chain` is what decides."""
+"""What a chain's file may look like, as JSON Schema for editors. The module `chain` decides."""
 
 from typing import Final
 

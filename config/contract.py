@@ -1,4 +1,4 @@
-"""The artifact contract (ADR-0029): what a run must leave behind, by the text alone.
+"""The artifact contract (ADR-0029): what a run must leave behind, judged by the text alone.
 
 It reads the declarations of playbooks and agent profiles, merges them, and turns contracts into their snapshot
 and back. Whether an artifact is there is for `runward.handlers` to say. Plain Python on purpose: the launcher
@@ -33,7 +33,7 @@ MAX_ID = 200
 MAX_DESCRIPTION = 4000
 MAX_EXPECTED = 1000
 MAX_DECLARED = MAX_EXPECTED // 2
-"""The most that one declaration may list: a playbook's and an agent's make one contract."""
+"""The most entries in one declaration: a playbook's and an agent's make one contract."""
 
 RULE_KEYS: Final = (
     "kind",
@@ -47,7 +47,7 @@ RULE_KEYS: Final = (
     "schema",
     "fresh",
 )
-"""Keys that ask for more than a file that is not empty. `artifact_rules` reads them."""
+"""Keys that require more than a file that is not empty. `artifact_rules` reads them."""
 
 _BLOCK_KEYS = ("expected", "profile")
 _DECLARED_KEYS = ("id", "path", "required", "description", *RULE_KEYS)
@@ -57,7 +57,7 @@ _SNAPSHOT_KEYS = (*_DECLARED_KEYS, "source", "profile")
 class ExpectedArtifact(NamedTuple):
     """One declared artifact. `path` is as it was written, relative to the run's artifacts directory.
 
-    Where `rules` ask for the files of a glob or for an outcome, `path` is what they are shown as.
+    If `rules` ask for the files of a glob or for an outcome, `path` is the name shown for them.
     """
 
     id: str
@@ -89,7 +89,7 @@ def resolve_contract(
 ) -> Contract | None:
     """ADR-0029's `resolve_artifact_contract`: the union by id, the playbook's entry replacing the agent's whole.
 
-    The agent's entries come first, and a replaced one keeps its position. None where neither side declares
+    The agent's entries come first, and a replaced one keeps its position. None if neither side declares
     anything; a declaration that lists nothing gives a contract that expects nothing.
     """
     if playbook is None and agent is None:
@@ -123,7 +123,7 @@ def entry_to_json(entry: ContractEntry) -> JsonValue:
 
 
 def contract_from_json(value: JsonValue, name: str) -> Parsed[Contract]:
-    """The contract that a snapshot found in file `name` (a `run.json`) says; the snapshot may be hostile.
+    """The contract in a snapshot found in file `name` (a `run.json`); the snapshot may be hostile.
 
     An entry without a `source`, as in a `run.json` written by hand, counts as the playbook's.
     """
@@ -146,9 +146,9 @@ def contract_from_json(value: JsonValue, name: str) -> Parsed[Contract]:
 def declared_artifacts(
     value: JsonValue, loc: Location, complaints: list[Complaint]
 ) -> tuple[ExpectedArtifact, ...] | None:
-    """What an `artifacts` or `artifact_defaults` block at `loc` declares; None where it declares nothing.
+    """What an `artifacts` or `artifact_defaults` block at `loc` declares. None if it declares nothing.
 
-    As in ADR-0029, an empty block declares nothing and any other block declares its `expected`, if only `[]`.
+    As in ADR-0029, an empty block declares nothing. Any other block declares its `expected`, even if that is only `[]`.
     Complaints are added to the given list; the result holds where none of them is an error.
     """
     if value is None or value == {}:
@@ -262,7 +262,7 @@ def _rules(
 
 
 def check_id(identifier: str, loc: Location, complaints: list[Complaint]) -> None:
-    """Adds a complaint where `identifier` is not an id."""
+    """Add a complaint if `identifier` is not an id."""
     plain = identifier.replace("-", "").replace("_", "")
     if not (plain.isascii() and plain.isalnum()):
         message = f"{quoted(identifier)} is not an id"
@@ -319,7 +319,7 @@ def _check_extra_keys(
     *,
     is_snapshot: bool,
 ) -> None:
-    """A slip of the pen is an error where people declare. In a snapshot it is not: the rest of the contract holds."""
+    """A typo is an error where people declare. In a snapshot it is not: the rest of the contract is valid."""
     for key in table:
         if key in known or len(complaints) >= MAX_PROBLEMS:
             continue

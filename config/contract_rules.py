@@ -1,7 +1,7 @@
 """The `[[contracts]]` rules: which foreign sessions are held to which playbook.
 
-All that a rule names must match, and the first rule that matches holds. What a session doesn't say matches
-nothing, not even `*`. Whether the playbook is there is for the one who reads it.
+Everything that a rule names must match, and the first matching rule applies. What a session doesn't say matches
+nothing, not even `*`. Whether the playbook exists is for its reader to check.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 from runward.config.settings_layers import DEFAULT, Placed
 
 MATCH_KEYS: Final = ("layout", "cwd", "agent", "prompt")
-"""What a rule may name of a session."""
+"""The properties of a session that a rule may name."""
 
 
 class ContractRule(NamedTuple):
-    """One rule: the globs that it names, and the playbook; `named_at` is where the latter is written."""
+    """One rule: the globs that it names, and the playbook. `named_at` is where the playbook is written."""
 
     playbook: str
     layout: str | None = None
@@ -25,13 +25,13 @@ class ContractRule(NamedTuple):
 
     @property
     def match(self) -> dict[str, str]:
-        """The globs by what they are of, as they were written but for a whole `cwd`."""
+        """The globs by the property that they are for, as written, except for an absolute `cwd`."""
         globs = zip(MATCH_KEYS, (self.layout, self.cwd, self.agent, self.prompt), strict=True)
         return {key: glob for key, glob in globs if glob is not None}
 
     def matches(self, layout: str, cwd: str | None, agent: str | None, prompt: str | None) -> bool:
-        """Whether a session that says this of itself falls under the rule. `cwd` is absolute."""
-        from runward.config.glob_rule import path_matches, text_matches  # a cost that only rules bring
+        """Whether a session that says this about itself falls under the rule. `cwd` is absolute."""
+        from runward.config.glob_rule import path_matches, text_matches  # loaded only for rules
 
         return (
             (self.layout is None or text_matches(layout, self.layout))

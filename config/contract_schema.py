@@ -1,4 +1,4 @@
-"""What a contract's declaration may look like, as JSON Schema for editors; `contract` is what decides."""
+"""What a contract's declaration may look like, as JSON Schema for editors. The module `contract` decides."""
 
 from typing import Final
 

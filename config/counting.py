@@ -1,6 +1,6 @@
-"""Numbers and their nouns, as they agree in English."""
+"""Numbers with their nouns, in the singular or plural."""
 
 
 def counted(count: int, one: str, more: str) -> str:
-    """The number before what is said of one, or of none and of several."""
+    """The number with the noun for one, or with that for none or several."""
     return f"{count:,} {one if count == 1 else more}"

@@ -1,8 +1,8 @@
-"""Cron expressions by the rules of Debian's cron, over croniter, which knows neither these nor a night without 02:30.
+"""Cron expressions by the rules of Debian's cron, over croniter, which handles neither these nor a night without 02:30.
 
-A job is fixed if neither its minute nor its hour field begins with a star. A fixed job runs once a day and time: what a
-gap in the night swallows runs at the end of the gap, and where an hour comes twice the first one counts. Any other job
-follows the clock on the wall. If a day field begins with a star, both day fields must hold, else one is enough.
+A job is fixed if neither its minute nor its hour field begins with a star. A fixed job runs once a day and time: if a
+gap in the night skips its time, it runs at the end of the gap, and if an hour comes twice, the first one counts. Any
+other job follows the wall clock. If a day field begins with a star, both day fields must match, else one is enough.
 """
 
 import re
@@ -34,11 +34,11 @@ _FIELDS: Final = (
 )
 _PART: Final = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,3}))?")
 _YEARS: Final = 41
-"""29 February on a day of the week comes back after forty years at most."""
+"""29 February falls on a given day of the week again after forty years at most."""
 
 
 class CronError(ValueError):
-    """A text that is not a cron expression; `at` is where in it, from 0."""
+    """A text that is not a cron expression; `at` is the position in it, from 0."""
 
     def __init__(self, message: str, at: int = 0) -> None:
         super().__init__(message)
@@ -88,7 +88,7 @@ class Cron:
         return min((each for each in self._in_odd_day(day, zone) if each > moment), default=None)
 
     def _in_plain_day(self, begin: float, moment: float) -> float | None:
-        """The first time in a day whose clock is never set: nearly every day."""
+        """The first time in a day whose clock is never changed: nearly every day."""
         if moment < begin:
             return begin + self.hours[0] * 3600 + self.minutes[0] * 60
         hour, second = divmod(moment - begin, 3600)
@@ -106,7 +106,7 @@ class Cron:
                 first, second = wall.timestamp(), wall.replace(fold=1).timestamp()
                 if (
                     second < first
-                ):  # in a gap, `fold` 0 reads the clock of before, which shows a time after the gap
+                ):  # in a gap, `fold` 0 uses the offset before it, which gives a time after the gap
                     if self.is_fixed:
                         yield _end_of_gap(second, first, zone)
                     continue
@@ -116,7 +116,7 @@ class Cron:
 
 
 def _end_of_gap(before: float, after: float, zone: ZoneInfo) -> float:
-    """The moment between these two at which the clock is set: a whole second."""
+    """The moment between these two at which the clock is changed: a whole second."""
     low, high = int(before), int(after)
     offset = datetime.fromtimestamp(low, zone).utcoffset()
     while high - low > 1:
@@ -166,7 +166,7 @@ def parse_cron(text: str) -> Cron:
 
 
 def _checked(word: str, at: int, field: str, low: int, high: int, names: tuple[str, ...]) -> str:
-    """A field as croniter reads it. Nothing is random, reversed or out of range, all of which croniter takes."""
+    """A field as croniter reads it. Refuses random, reversed and out-of-range values, which croniter accepts."""
     parts: list[str] = []
     for part in word.split(","):
         found = _PART.fullmatch(part)

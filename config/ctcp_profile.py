@@ -6,7 +6,7 @@ CTCP: Final = "ctcp"
 
 
 class ProfileEntry(NamedTuple):
-    """One contract: its letter, its first file, and what it is."""
+    """One contract: its letter, its first file, and a description."""
 
     id: str
     path: str

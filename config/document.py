@@ -1,4 +1,4 @@
-"""A document that somebody wrote, as plain data that still knows where each of its values stands."""
+"""A document that somebody wrote, as plain data that still knows the place of each of its values."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from runward.config.problem import MAX_PROBLEMS, Complaint, Location, Place, Pro
 
 
 class Mark(NamedTuple):
-    """Where a value stands, and its key where it has one."""
+    """Where a value is, and where its key is if it has one."""
 
     value: Place
     key: Place | None = None
@@ -23,10 +23,10 @@ class Document(NamedTuple):
     marks: Mapping[Location, Mark]
 
     def place(self, loc: Location, key: bool = False) -> Place | None:
-        """Where the value at `loc` stands, or its key; None where the document has no places.
+        """Where the value at `loc` is, or its key. None if the document has no places.
 
-        Parts that the document doesn't have are passed over: pydantic puts a union's tag among them, and what
-        is missing is best shown at the table it is missing from.
+        Parts that the document doesn't have are skipped: pydantic puts a union's tag among them, and a
+        missing value is best shown at the table it is missing from.
         """
         known: Location = ()
         for part in loc:
@@ -42,14 +42,14 @@ class Document(NamedTuple):
         return complaint.problem(self.name, self.place(complaint.loc, complaint.at_key))
 
     def problems(self, complaints: Iterable[Complaint]) -> tuple[Problem, ...]:
-        """The complaints with their places, in the order of the text; of too many the errors before warnings."""
+        """The complaints with their places, in the order of the text. Of too many, errors are kept before warnings."""
         found = sorted(complaints, key=lambda complaint: complaint.severity)[:MAX_PROBLEMS]
         problems = [self.problem(complaint) for complaint in found]
         return tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
 
 
 class Lines:
-    """Turns an offset into a text into its line and column, as editors count them."""
+    """Turns an offset in a text into its line and column, as editors count them."""
 
     def __init__(self, text: str) -> None:
         self._starts = [0]

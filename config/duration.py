@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
 
-# The units of systemd.time(7), but for months and years, which have no fixed length there either.
+# The units of systemd.time(7), except months and years, which have no fixed length there either.
 _SECONDS_BY_UNIT = {
     **dict.fromkeys(("us", "usec", "µs", "μs"), 1e-6),
     **dict.fromkeys(("ms", "msec"), 1e-3),
@@ -67,7 +67,7 @@ def parse_duration(text: str, longest: float = MAX_DURATION_S) -> float:
 
 
 def check_duration(seconds: float, longest: float = MAX_DURATION_S) -> float:
-    """`seconds` if a duration may be so long. Raises `DurationError`."""
+    """`seconds`, if a duration may be that long. Raises `DurationError`."""
     if not 0 < seconds <= longest:
         message = f"must be at least 1us and at most {longest / 86_400:.0f}d, not {seconds:g} s"
         raise DurationError(message, "leave it out where there is no limit")
@@ -88,7 +88,7 @@ def render_duration(seconds: float) -> str:
 
 
 class _DurationField:
-    """Makes pydantic read a duration's text, and only a text; imports pydantic only where it is asked."""
+    """Makes pydantic read a duration's text, and only a text. Imports pydantic only when it is asked."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type, handler: "GetCoreSchemaHandler") -> "CoreSchema":

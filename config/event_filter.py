@@ -1,4 +1,4 @@
-"""Filters of a chain's trigger: which events of a name fire it.
+"""Filters in a chain's trigger: which events of a name fire it.
 
 Every key must match; `a.b` looks into a table. A scalar is compared, a list means any of its values, and a table has
 operators. A number, true, false or null also equals a text that YAML 1.2 reads as that value, because values on a
@@ -19,14 +19,14 @@ _LONGEST_TEXT: Final = 200
 
 
 class NoSuchField(NamedTuple):
-    """What a field that the event doesn't have is to a filter."""
+    """How a filter sees a field that the event doesn't have."""
 
 
 _NO_FIELD: Final = NoSuchField()
 
 
 def check_filter(value: JsonValue, loc: Location, complain: Complain) -> dict[str, JsonValue]:
-    """The filter that `value` is; complains about everything that is invalid."""
+    """The filter in `value`. Complains about everything that is invalid."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -67,7 +67,7 @@ def _check_operators(wanted: Mapping[str, JsonValue], loc: Location, complain: C
 
 
 def why_not(wanted: Mapping[str, JsonValue], fields: Mapping[str, JsonValue]) -> str | None:
-    """Why an event with these fields doesn't pass the filter; None if it does."""
+    """Why an event with these fields doesn't pass the filter. None if it does."""
     for key, value in wanted.items():
         field = _field(fields, key)
         operators = value if isinstance(value, dict) else {"in" if isinstance(value, list) else "eq": value}
@@ -122,7 +122,7 @@ def _number(value: JsonValue) -> float | None:
 
 
 def _as_written(text: str) -> JsonValue:
-    """What YAML 1.2 reads as the plain scalar `text`; the text itself where that is not a scalar."""
+    """What YAML 1.2 reads as the plain scalar `text`; the text itself if it is not a scalar."""
     if not text or len(text) > _LONGEST_TEXT or text != text.strip():
         return text
     parsed = read_yaml(text, "")

@@ -1,4 +1,4 @@
-"""`[exchange]` of the settings, the executor aside: what principals get, and how far their actions reach."""
+"""`[exchange]` in the settings, without the executor: what principals get, and how far their actions reach."""
 
 from typing import Final, NamedTuple
 
@@ -13,10 +13,10 @@ DEFAULT_WAITING_INTENTS: Final = 1000
 
 
 class ExchangeRules(NamedTuple):
-    """What holds in the exchange.
+    """The rules of the exchange.
 
-    A new principal gets `disk_quota` bytes, and `cpu_seconds` in each window of `cpu_window` seconds. `delegate` is what an
-    intent says that doesn't say it. Depths: the artifacts on the longest path of dependencies, the levels of calls.
+    A new principal gets `disk_quota` bytes, and `cpu_seconds` in each window of `cpu_window` seconds. `delegate` is the
+    value for an intent that gives none. Depths: the artifacts on the longest path of dependencies, the levels of calls.
     """
 
     use_contracts: bool = False
@@ -30,7 +30,7 @@ class ExchangeRules(NamedTuple):
 
 
 def exchange_rules_of(value: JsonValue) -> ExchangeRules:
-    """What `[exchange]` says that was right, over the defaults."""
+    """The valid keys of `[exchange]`, over the defaults."""
     given = value if isinstance(value, dict) else {}
     default = ExchangeRules()
 

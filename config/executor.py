@@ -1,4 +1,4 @@
-"""`[exchange.executor]` of the settings: how code of the exchange is run, and what it may use."""
+"""`[exchange.executor]` in the settings: how the exchange's code is run, and what it may use."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -38,7 +38,7 @@ _BOUNDS: Final = {
 
 
 class Executor(NamedTuple):
-    """How code is run: its means, seconds of time, bytes of memory, of `/tmp` and of output, modules it finds loaded.
+    """How code is run: its means, seconds of time, bytes of memory, of `/tmp` and of output, preloaded modules.
 
     `workers` is how many call trees run at the same time.
     """
@@ -112,7 +112,7 @@ EXCHANGE: Final = Table(
 
 
 def executor_of(value: JsonValue) -> Executor:
-    """What `[exchange.executor]` says that was right, over the defaults."""
+    """The valid keys of `[exchange.executor]`, over the defaults."""
     given = {key: each for key, each in value.items() if each is not None} if isinstance(value, dict) else {}
     modules = given.get("preloaded_imports")
     default = Executor()

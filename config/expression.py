@@ -1,8 +1,8 @@
 """Expressions over what happened: `{{ steps.review.outcome.verdict == "APPROVE" }}`.
 
-The syntax is Jinja2's, of which little is left: look-ups, comparisons, `and`, `or`, `not`, `x if y else z`, `+`, `-`,
-`~` and listed filters and tests. The syntax tree is checked when it is read, because a sandbox alone bounds no
-processor time. A dot looks up a key of a table, never an attribute of an object. What is looked up and is not there
+The syntax is a small part of Jinja2's: look-ups, comparisons, `and`, `or`, `not`, `x if y else z`, `+`, `-`,
+`~` and listed filters and tests. The syntax tree is checked when it is read, because a sandbox alone does not limit
+processor time. A dot looks up a key of a table, never an attribute of an object. A missing value
 is undefined, and counts as false.
 """
 
@@ -24,7 +24,7 @@ LONGEST_SOURCE: Final = 4096
 """Characters of one expression."""
 
 LONGEST_RESULT: Final = 64 << 10
-"""Characters of what a text with expressions in it may become, and of each text on the way there."""
+"""Characters in the result of a text with expressions, and in each intermediate text."""
 
 FILTERS: Final = (
     "abs",
@@ -124,7 +124,7 @@ Given: TypeAlias = Mapping[str, object]
 
 
 class ExpressionError(ValueError):
-    """A text that is not a valid expression, or that can't be evaluated; `fix` says what to write instead."""
+    """A text that is not a valid expression, or that can't be evaluated. `fix` says what to write instead."""
 
     def __init__(self, message: str, fix: str | None = None) -> None:
         super().__init__(message)
@@ -132,7 +132,7 @@ class ExpressionError(ValueError):
 
 
 class Missing(NamedTuple):
-    """The value of what is not there; `why` says what was looked up in vain."""
+    """The value of something missing; `why` says which look-up failed."""
 
     why: str
 
@@ -144,7 +144,7 @@ class Steps(Sequence[Mapping[str, object]]):
         self._steps = list(steps)
         self._by_id = {str(each["id"]): each for each in self._steps}
 
-    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 # a number, a slice or an id, as the caller has it
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 # a number, a slice or an id, whatever the caller has
         return self._by_id[index] if isinstance(index, str) else self._steps[index]
 
     def __len__(self) -> int:
@@ -152,15 +152,16 @@ class Steps(Sequence[Mapping[str, object]]):
 
 
 class _Absent(ChainableUndefined):
-    """Remembers the first look-up that failed, whatever is looked up in it or compared with it.
+    """Remembers the first look-up that failed, whatever is later looked up in it or compared with it.
 
-    A comparison with it is undefined, too, so that `outcome.verdict != "REJECT"` lets nothing pass where there is none.
+    A comparison with it is undefined, too, so that `outcome.verdict != "REJECT"` lets nothing pass if there is no
+    verdict.
     """
 
     __slots__ = ()
 
     def why(self) -> str:
-        """What was looked up in vain."""
+        """Which look-up failed."""
         return self._undefined_hint or f"{quoted(self._undefined_name)} is not defined"
 
     def __getattr__(self, name: str) -> "_Absent":
@@ -169,10 +170,10 @@ class _Absent(ChainableUndefined):
         return self
 
     def __str__(self) -> str:
-        raise UndefinedError(self.why())  # a text with nothing in its place would look whole
+        raise UndefinedError(self.why())  # a text with a gap in its place would look complete
 
     def __iter__(self) -> NoReturn:
-        raise UndefinedError(self.why())  # nor would a list without items be the list that was looked up
+        raise UndefinedError(self.why())  # an empty list would not be the list that was looked up
 
     def __len__(self) -> NoReturn:
         raise UndefinedError(self.why())
@@ -180,7 +181,7 @@ class _Absent(ChainableUndefined):
     def __bool__(self) -> bool:
         return False
 
-    def _compared(self, other: object) -> Any:  # noqa: ANN401 # it stands for a truth value
+    def _compared(self, other: object) -> Any:  # noqa: ANN401 # it is used as a truth value
         return self
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compared
@@ -289,7 +290,7 @@ class Expression:
         return _plain(_bounded(value))
 
     def missing(self, given: Given) -> str | None:
-        """Why the first look-up that is known by its words leads nowhere; None if all lead somewhere."""
+        """Why the first look-up known by its words leads nowhere. None if all lead somewhere."""
         for path in self.paths:
             value: Any = given
             for depth, part in enumerate(path):
@@ -304,7 +305,7 @@ class Expression:
 def _compiled(
     source: str, known: frozenset[str]
 ) -> tuple[tuple[tuple[str | int, ...], ...], TemplateExpression]:
-    """The look-ups that are made of names and constants alone, as in `('steps', 'review', 'outcome')`, and what to call."""
+    """The look-ups made of names and constants alone, as in `('steps', 'review', 'outcome')`, and what to call them."""
     try:
         tree = _ENVIRONMENT.parse("{{ " + source + " }}")
     except TemplateError as error:
@@ -381,7 +382,7 @@ def _guess(name: str, known: Sequence[str]) -> str:
 
 
 def _path(node: nodes.Node) -> tuple[str | int, ...] | None:
-    """The way from a name to a value, as far as it is known before anything is evaluated."""
+    """The path from a name to a value, as far as it is known before evaluation."""
     match node:
         case nodes.Name(name=name):
             return (name,)
@@ -456,7 +457,7 @@ class Value:
 
 
 def _end(text: str, begin: int) -> int:
-    """Where the braces close that opened before `begin`; braces in quotes and tables don't count."""
+    """The end of the braces that opened before `begin`. Braces in quotes and tables don't count."""
     depth, quote, position = 0, "", begin
     while position < len(text):
         char = text[position]

@@ -1,5 +1,5 @@
 """A flow's plan, `flow.json` of a native run: which agent runs which leg, and where that leg works (ADR-0029,
-DAG-flow extension). Planners may keep more in it than is read here.
+DAG-flow extension). Planners may store more in it than is read here.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Leg:
 
 
 def flow_from_json(value: JsonValue, name: str) -> Parsed[tuple[Leg, ...]]:
-    """The legs of the plan that was read from file `name`, or everything that is wrong with it."""
+    """The legs in the plan that was read from file `name`, or everything that is wrong with it."""
     complaints: list[Complaint] = []
     legs: list[Leg] = []
     for index, spec in enumerate(_listed(value, complaints)):
@@ -73,7 +73,7 @@ def _leg(spec: JsonValue, loc: Location, complaints: list[Complaint]) -> Leg | N
 
 
 def _text(spec: dict[str, JsonValue], key: str, loc: Location, complaints: list[Complaint]) -> str:
-    """The text under `key`; "" where a complaint about it was added."""
+    """The text under `key`. "" if a complaint about it was added."""
     value = spec.get(key)
     if isinstance(value, str) and value:
         return value
@@ -86,7 +86,7 @@ def _text(spec: dict[str, JsonValue], key: str, loc: Location, complaints: list[
 
 
 def _path(path: str, loc: Location, complaints: list[Complaint]) -> str:
-    """The path without what it doesn't need; "" where there is none or a complaint was added."""
+    """The path without redundant parts. "" if there is none or a complaint was added."""
     if not path:
         return ""
     try:
@@ -97,7 +97,7 @@ def _path(path: str, loc: Location, complaints: list[Complaint]) -> str:
 
 
 def _apart(legs: list[Leg], complaints: list[Complaint]) -> None:
-    """Adds a complaint for each leg that isn't its own: with another one's id, or in another one's directory."""
+    """Add a complaint for each leg that isn't separate: with another one's id, or in another one's directory."""
     fix = "give each leg its own"
     by_id: dict[str, int] = {}
     for index, leg in enumerate(legs):

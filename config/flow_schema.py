@@ -1,4 +1,4 @@
-"""What `flow.json` may look like, as JSON Schema for planners; `flow` is what decides."""
+"""What `flow.json` may look like, as JSON Schema for planners. The module `flow` decides."""
 
 from typing import Final
 

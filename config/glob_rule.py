@@ -1,8 +1,8 @@
-"""Globs: which texts are one, and what they match. Case counts everywhere, and nothing is special about a dot.
+"""Globs: which texts are globs, and what they match. Case always matters, and a dot is not special.
 
 In a text `*` is anything (also `/` and line breaks), `?` one character, `[abc]`, `[a-z]` and `[!a]` one of a set;
 the whole text must match. In a path these stay within one name, and `**` as a whole name is any number of names,
-also none: `/srv/app/**` is `/srv/app` and all that lies below it.
+including none: `/srv/app/**` matches `/srv/app` and everything below it.
 """
 
 import posixpath
@@ -22,7 +22,7 @@ class GlobError(ValueError):
 
 
 def check_text_glob(pattern: str) -> None:
-    """Raise `GlobError` where `pattern` is not a glob of a text."""
+    """Raise `GlobError` if `pattern` is not a glob of a text."""
     at = pattern.find("[")
     while at != -1:
         end = _end_of_set(pattern, at)
@@ -31,7 +31,7 @@ def check_text_glob(pattern: str) -> None:
 
 
 def check_path_glob(pattern: str) -> None:
-    """Raise `GlobError` where `pattern` is not a glob of a path."""
+    """Raise `GlobError` if `pattern` is not a glob of a path."""
     for name in pattern.split("/"):
         if name == "..":
             raise GlobError("has a '..' in it", "write the whole path")
@@ -53,7 +53,7 @@ def text_matches(text: str, pattern: str) -> bool:
 
 
 def path_matches(path: str, pattern: str) -> bool:
-    """Whether the absolute `path` matches the absolute `pattern`, name by name; `.` and `..` count as written out."""
+    """Whether the absolute `path` matches the absolute `pattern`, name by name. `.` and `..` are first resolved."""
     if not path.startswith("/"):
         return False
     wanted = _names(pattern)
@@ -73,7 +73,7 @@ def _names(path: str) -> list[str]:
 
 
 def _with_none_for_any_depth(standing: set[int], wanted: list[str]) -> set[int]:
-    """The places in `wanted` that can be stood at, where each `**` may be passed without a name."""
+    """The positions in `wanted` that can be reached, given that each `**` may also match no name."""
     found = set(standing)
     for at in standing:
         while at < len(wanted) and wanted[at] == ANY_DEPTH:
@@ -83,7 +83,7 @@ def _with_none_for_any_depth(standing: set[int], wanted: list[str]) -> set[int]:
 
 
 def _end_of_set(pattern: str, start: int) -> int:
-    """Where the set that begins at `start` is closed; a `]` that comes first in it is one of its characters."""
+    """Where the set that begins at `start` is closed. A `]` that comes first in it is one of its characters."""
     first = start + 1 + pattern.startswith("!", start + 1)
     end = pattern.find("]", first + 1)
     if end == -1:

@@ -12,7 +12,7 @@ _MAX_DIGITS: Final = 400
 
 
 def read_json(text: str, name: str) -> Parsed[Document]:
-    """The document in `text`, which came from `name`, or what is wrong with it. It knows no places. Never raises."""
+    """The document in `text`, which came from `name`, or what is wrong with it. It has no places. Never raises."""
     if len(text) > MAX_BYTES:
         return _refused(name, f"is larger than {MAX_BYTES >> 20} MiB", "split it")
     try:
@@ -32,7 +32,7 @@ def read_json(text: str, name: str) -> Parsed[Document]:
 
 
 class _RefusedError(Exception):
-    """JSON that Python's reader would take, and that does not say one thing only."""
+    """JSON that Python's reader would accept, but that is ambiguous."""
 
 
 def _table(pairs: list[tuple[str, object]]) -> dict[str, object]:

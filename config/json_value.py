@@ -1,6 +1,6 @@
-"""The type of foreign JSON: what any parsed document may hold, before it is known to be anything else."""
+"""The type of foreign JSON: what any parsed document may hold, before anything more is known about it."""
 
 from typing import TypeAlias
 
 JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
-"""Any JSON document. Unlike `Any`, nothing can be done with it that was not checked first."""
+"""Any JSON document. Unlike with `Any`, nothing can be done with it before it is checked."""

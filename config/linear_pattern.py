@@ -1,6 +1,6 @@
-"""Regular expressions whose time is linear in the text, whatever both are: RE2's.
+"""Regular expressions whose time is linear in the text, whatever the two are: RE2's.
 
-For texts that agents wrote, and expressions that an operator did. RE2 has no look-around and no back references.
+For texts that agents wrote, and expressions that an operator wrote. RE2 has no look-around and no back references.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ class BadPattern(ValueError):
 
 
 class LinearPattern(Protocol):
-    """As much of a compiled expression as is used; the package has no types."""
+    """The part of a compiled expression that is used; the package has no types."""
 
     def sub(self, repl: str, text: str) -> str:
         """The text with each match replaced."""
@@ -21,17 +21,17 @@ class LinearPattern(Protocol):
 
 
 class LinearPatterns(Protocol):
-    """Several expressions that are looked for at once."""
+    """Several expressions that are searched for at once."""
 
     def Match(self, text: str) -> Sequence[int] | None:
-        """Which of them are in the text, by their numbers from 0 on; None where none is."""
+        """Which of them are in the text, by their numbers from 0 on. None if none is."""
         ...
 
 
 @cache
 def compiled(pattern: str) -> LinearPattern:
     """The expression in RE2's syntax. Raises `BadPattern`."""
-    import re2  # loaded where something is looked for: most commands never need it
+    import re2  # loaded only for a search: most commands never need it
 
     options = re2.Options()
     options.log_errors = False
@@ -46,7 +46,7 @@ def compiled(pattern: str) -> LinearPattern:
 
 @cache
 def compiled_together(patterns: tuple[str, ...]) -> LinearPatterns:
-    """The expressions, each of which `compiled` takes, as one."""
+    """The expressions, each of which `compiled` accepts, as one."""
     import re2
 
     options = re2.Options()

@@ -1,4 +1,4 @@
-"""`[http]` and `[webhooks]` of the settings: where the daemon listens, and whose deliveries it takes."""
+"""`[http]` and `[webhooks]` in the settings: where the daemon listens, and whose deliveries it accepts."""
 
 import re
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from runward.config.problem import Complaint, Location, kind, quoted
 from runward.config.shape import Complain, Table, Text
 
 UNIX: Final = "unix:"
-"""What the address of a socket in the file system begins with; its path follows."""
+"""The prefix of the address of a socket in the file system; its path follows."""
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8460"
 
 LONGEST_SOCKET_PATH: Final = 107
-"""Bytes: what the kernel has room for."""
+"""Bytes: the kernel's limit."""
 
 _MOST: Final = 8
 _LONGEST: Final = 4096
@@ -48,14 +48,14 @@ class Http(NamedTuple):
 
 
 def address_of(text: str) -> TcpAddress | SocketPath | None:
-    """The address that a text of `listen` means; None if it means none."""
+    """The address in a text of `listen`. None if there is none."""
     if text.startswith(UNIX):
         path = text.removeprefix(UNIX)
         return SocketPath(path) if path else None
     found = _TCP.fullmatch(text)
     if found is None or int(found[3]) > 65535:
         return None
-    from ipaddress import ip_address  # a cost that only listeners bring
+    from ipaddress import ip_address  # loaded only for listeners
 
     host = found[1] or found[2]
     try:
@@ -100,7 +100,7 @@ class _Listen(NamedTuple):
 
 
 class _Url(NamedTuple):
-    """The beginning of addresses: `http://` or `https://`, a host, perhaps a path; read without a slash at its end."""
+    """The beginning of addresses: `http://` or `https://`, a host, perhaps a path; read without a trailing slash."""
 
     description: str
 
@@ -150,7 +150,7 @@ WEBHOOKS: Final = Table(
 
 
 def http_of(values: Mapping[str, JsonValue]) -> Http | None:
-    """What the keys of `[http]` say that were right; None where there are none."""
+    """The valid keys of `[http]`. None if there are none."""
     listen, url = values.get("listen"), values.get("url")
     if listen is None and url is None:
         return None

@@ -1,4 +1,4 @@
-"""`[[notify]]` of the settings: who is told of what happened, and how."""
+"""`[[notify]]` in the settings: who is told what happened, and how."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -11,7 +11,7 @@ from runward.config.shape import Complain, Glob, ListOf, Table, Text, TrueOrFals
 Means: TypeAlias = Literal["command", "desktop", "ntfy", "slack", "webhook"]
 
 ADDRESSED: Final = ("ntfy", "slack", "webhook")
-"""What needs an address: the key, or the same key with `_file` for a file that holds it."""
+"""The means that need an address: the key, or the same key with `_file` for a file that holds it."""
 
 MEANS: Final = ("command", "desktop", *ADDRESSED)
 
@@ -30,9 +30,9 @@ _MOST: Final = 100
 
 
 class Recipient(NamedTuple):
-    """One who is told of what `on`, globs of `KINDS`, names. An address is in `address`, or in the file `address_file`.
+    """A recipient, who is told what the globs of `KINDS` in `on` name. Its address is in `address` or `address_file`.
 
-    `command` are the words with their templates (`{{ with.title }}`).
+    `command` has the words with their templates (`{{ with.title }}`).
     """
 
     on: tuple[str, ...]
@@ -44,14 +44,14 @@ class Recipient(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called: the same for as long as its settings stay as they are, whatever stands around them."""
-        import hashlib  # a cost that only those who are told bring
+        """Its id: the same for as long as its settings stay as they are, whatever other settings surround them."""
+        import hashlib  # loaded only for recipients
 
         told = "\0".join((*self.command, self.address or "", self.address_file or "", self.secret_file or ""))
         return f"{self.means}-{hashlib.sha256(told.encode()).hexdigest()[:6]}"
 
     def wants(self, kind: str) -> bool:
-        """Whether it is told of this kind."""
+        """Whether it is told about this kind."""
         from runward.config.glob_rule import text_matches
 
         return any(text_matches(kind, glob) for glob in self.on)
@@ -114,7 +114,7 @@ NOTIFY: Final = ListOf(
 
 
 def recipient_of(value: JsonValue) -> Recipient:
-    """The recipient of a table that was right."""
+    """The recipient in a valid table."""
     assert isinstance(value, dict)
     on, command = value["on"], value.get("command")
     assert isinstance(on, list)

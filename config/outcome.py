@@ -1,7 +1,7 @@
-"""Typed outcomes: what a session found out, in a form that the next step can go by.
+"""Typed outcomes: what a session found out, in a form that the next step can use.
 
-Fields that a kind does not name are kept. A kind that nobody knows is kept as it is. Others add kinds by the entry point
-`runward.outcomes`: its name is the kind, and it leads to a subclass of `Outcome`.
+Fields that a kind does not name are kept. An unknown kind is kept as it is. Others add kinds with the entry point
+`runward.outcomes`: its name is the kind, and it refers to a subclass of `Outcome`.
 """
 
 import re
@@ -68,9 +68,9 @@ class _Part(BaseModel):
 
 
 class Outcome(_Part):
-    """What all outcomes have. `passed` is None where nothing was decided.
+    """What all outcomes have. `passed` is None if nothing was decided.
 
-    `file_path` names a file with content that is too large for the outcome, below the session's artifacts.
+    `file_path` names a file, below the session's artifacts, with content that is too large for the outcome.
     """
 
     outcome_kind: str
@@ -139,7 +139,7 @@ class RanCommand(_Part):
 
 
 class CiResult(Outcome):
-    """What a build found; None means that this was not run."""
+    """What a build found. None means that this was not run."""
 
     lint_passed: bool | None = None
     tests_passed: bool | None = None
@@ -224,16 +224,16 @@ KINDS: Final[Mapping[str, type[Outcome]]] = {
 
 
 class FieldProblem(NamedTuple):
-    """What is wrong with a field of an outcome; `field` has the form `findings[1].severity`."""
+    """What is wrong with a field of an outcome. `field` has the form `findings[1].severity`."""
 
     field: str
     message: str
 
 
 class CheckedOutcome(NamedTuple):
-    """A right outcome. `is_known` says whether its kind is registered; `value` is as it is kept.
+    """A valid outcome. `is_known` says whether its kind is registered; `value` is the outcome as it is kept.
 
-    `file_path` is where its large content is, below the session's artifacts, if it has some.
+    `file_path` is where its large content is, below the session's artifacts, if it has any.
     """
 
     kind: str
@@ -247,7 +247,7 @@ class CheckedOutcome(NamedTuple):
 
 @cache
 def kinds() -> Mapping[str, type[Outcome]]:
-    """All registered kinds. An entry point that can't be loaded, or takes the name of one of ours, is left out."""
+    """All registered kinds. An entry point that can't be loaded, or takes the name of one of our kinds, is left out."""
     found: dict[str, type[Outcome]] = {}
     for each in entry_points(group=ENTRY_POINT):
         try:
@@ -260,7 +260,7 @@ def kinds() -> Mapping[str, type[Outcome]]:
 
 
 def check_outcome(value: JsonValue, kind: str | None = None) -> CheckedOutcome | tuple[FieldProblem, ...]:
-    """The outcome, or everything that is wrong with it. With a `kind` it need not name one, and must not name another."""
+    """The outcome, or everything that is wrong with it. With a `kind` it may omit its kind, but not name another."""
     if not isinstance(value, dict):
         return (FieldProblem("", "is not a JSON object"),)
     said = value.get("outcome_kind", kind)

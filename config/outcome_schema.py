@@ -1,4 +1,4 @@
-"""What an outcome may look like, as JSON Schema for those who write them; `outcome` is what decides."""
+"""What an outcome may look like, as JSON Schema for those who write them. The module `outcome` decides."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -65,11 +65,11 @@ _MEANINGS: Final = {
     "reason": "Why.",
     "next_steps": "What comes next.",
 }
-"""What each field of our own kinds means, wherever it stands."""
+"""What each field of our own kinds means, wherever it occurs."""
 
 
 def outcome_schema() -> dict[str, JsonValue]:
-    """The schema of all registered kinds, also of those that others registered."""
+    """The schema of all registered kinds, including those that others registered."""
     definitions: dict[str, JsonValue] = {}
     chosen: list[JsonValue] = []
     for kind, model in kinds().items():

@@ -1,7 +1,7 @@
 """The rule for a contract's paths: relative, and inside the directory they are relative to.
 
-It judges the text alone, as ADR-0029's `_safe_join` does before it looks at the disk. That no link leads out
-is for the one who opens the file.
+It judges the text alone, as ADR-0029's `_safe_join` does before it looks at the disk. Whoever opens the file must
+check that no link leads out.
 """
 
 GLOB_CHARACTERS = "*?[]"

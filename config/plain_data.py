@@ -12,7 +12,7 @@ MAX_INTEGER: Final = (1 << 63) - 1
 
 
 def not_plain(root: object) -> Iterator[Complaint]:
-    """A complaint for each value in the tree that is not plain data. Needs no stack, however deep the tree."""
+    """A complaint for each value in the tree that is not plain data. Not recursive, so any depth is safe."""
     waiting: list[tuple[Location, object]] = [((), root)]
     while waiting:
         loc, value = waiting.pop()
@@ -26,7 +26,7 @@ def not_plain(root: object) -> Iterator[Complaint]:
 
 
 def is_text(value: str) -> bool:
-    """Whether it can be written as UTF-8: a lone surrogate can't, and escapes in YAML and JSON can make one."""
+    """Whether it can be written as UTF-8. A lone surrogate can't, and escapes in YAML and JSON can make one."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -1,6 +1,6 @@
-"""Playbooks: `NAME.playbook.yaml`, what is to be run and what it must leave behind (ADR-0029).
+"""Playbooks: `NAME.playbook.yaml`, what to run and what it must leave behind (ADR-0029).
 
-A playbook may belong to other tools too: keys that Runward doesn't know are warned of, not refused.
+A playbook may belong to other tools too: keys that Runward doesn't know cause a warning, not a refusal.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from runward.config.yaml_document import read_yaml
 PLAYBOOK_SUFFIX = ".playbook.yaml"
 
 FOREIGN_KEYS: Final = ("model", "prompt", "description")
-"""Keys of ADR-0029's playbooks and of the tools that share them: read by those, passed over here."""
+"""Keys of ADR-0029's playbooks and of the tools that share them: those tools read them, they are ignored here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Playbook:
     """One playbook. Durations are seconds; None means that the playbook says nothing about it.
 
     `command` still holds its templates (`{{ with.pr }}`), which `fill_command` fills in. `artifacts` is what its
-    contract adds to the agent's defaults: None where nothing is declared, empty where the declaration lists
-    nothing. `document` is the text that it was read from, for complaints to name their places.
+    contract adds to the agent's defaults: None if nothing is declared, empty if the declaration lists
+    nothing. `document` is the text that it was read from, so that complaints can name their places.
     """
 
     name: str
@@ -58,7 +58,7 @@ def _refuse_no_template(word: str) -> str:
     try:
         parse_template(word)
     except TemplateError as error:
-        # pydantic fills braces in by itself, so they are handed over as values
+        # pydantic fills in braces by itself, so they are passed as values
         raise PydanticCustomError("no_template", "{said}", {"said": str(error), "mend": error.fix}) from None
     return _refuse_nul(word)
 
@@ -125,7 +125,7 @@ def read_playbook(text: str, name: str) -> Parsed[Playbook]:
 
 
 def name_from_file(file: str) -> str:
-    """What a playbook is called unless it says otherwise: its file's name without the suffix."""
+    """The name of a playbook that gives itself none: its file's name without the suffix."""
     base = file.rsplit("/", 1)[-1]
     for suffix in (PLAYBOOK_SUFFIX, ".yaml", ".yml"):
         if base.endswith(suffix) and base != suffix:
@@ -160,9 +160,9 @@ def _playbook(document: Document, complaints: list[Complaint]) -> Playbook | Non
 
 
 def fill_command(playbook: Playbook, given: Mapping[str, JsonValue]) -> Parsed[tuple[str, ...]]:
-    """The playbook's command with the given values in it, or everything that is wrong with the two together.
+    """The playbook's command with the given values in it, or everything that is wrong with the combination.
 
-    A value that no word of the command uses is refused: it was meant to do something.
+    A value that no word of the command uses is refused, because it was meant to do something.
     """
     complaints: list[Complaint] = []
     words: list[str] = []

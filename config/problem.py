@@ -19,7 +19,7 @@ Severity: TypeAlias = Literal["error", "warning"]
 
 MAX_QUOTED = 60
 MAX_PROBLEMS = 100
-"""A reader stops after so many complaints: nobody fixes more in one go, and a hostile file has no end of them."""
+"""A reader stops after this many complaints: nobody fixes more at once, and a hostile file can have any number."""
 
 
 class Problem(NamedTuple):
@@ -41,7 +41,7 @@ class Problem(NamedTuple):
 
 
 class Complaint(NamedTuple):
-    """A problem before its place is looked up: `loc` leads to the value, or to its key where `at_key`."""
+    """A problem before its place is looked up: `loc` leads to the value, or to its key if `at_key`."""
 
     loc: Location
     message: str
@@ -50,7 +50,7 @@ class Complaint(NamedTuple):
     at_key: bool = False
 
     def problem(self, file: str, place: Place | None = None) -> Problem:
-        """The complaint as a problem of `file`, its message led by the value's dotted name."""
+        """The complaint as a problem of `file`. Its message begins with the value's dotted name."""
         line, column = place if place is not None else (None, None)
         where = dotted(self.loc)
         message = f"{where}: {self.message}" if where else self.message
@@ -58,7 +58,7 @@ class Complaint(NamedTuple):
 
 
 class Parsed(NamedTuple, Generic[T]):
-    """What a reader made of a text: `value` is None exactly where some problem is an error."""
+    """What a reader made of a text. `value` is None exactly when some problem is an error."""
 
     value: T | None
     problems: tuple[Problem, ...] = ()
@@ -70,7 +70,7 @@ class Parsed(NamedTuple, Generic[T]):
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """The problems that the text can be used with."""
+        """The problems despite which the text can be used."""
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
 
@@ -100,7 +100,7 @@ def quoted(value: object) -> str:
 
 
 def kind(value: object) -> str:
-    """The sort of a foreign value, in the words of those who write YAML, TOML and JSON."""
+    """The type of a foreign value, in the words of those who write YAML, TOML and JSON."""
     match value:
         case None:
             return "nothing"
@@ -119,19 +119,19 @@ def kind(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with everything that could steer a terminal (or break a line) shown as an escape."""
+    """The text, with escapes for everything that could control a terminal (or break a line)."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 SLIP: Final = 0.8
-"""How alike a key and a known one are where it is a slip of the pen, and no other tool's key."""
+"""How similar a key and a known one must be to count as a typo, and not as another tool's key."""
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The known word that `word` was probably meant to be; `cutoff` is how alike they must be, at most 1."""
-    from difflib import get_close_matches  # 2 ms that only a mistake costs
+    from difflib import get_close_matches  # 2 ms, only after a mistake
 
     matches = get_close_matches(word[:MAX_QUOTED], list(known), n=1, cutoff=cutoff)
     return matches[0] if matches else None

@@ -1,4 +1,4 @@
-"""What must hold between the roots, and between them and the state directory, by their paths' texts alone."""
+"""The rules between the roots, and between them and the state directory, by the texts of their paths alone."""
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
@@ -8,11 +8,11 @@ from runward.config.problem import Problem, quoted
 from runward.config.settings_layers import DEFAULT, Placed
 
 OWN_ROOTS: Final = "runs"
-"""Native runs without a root of their own go to `<state_dir>/runs`; `runs-nightly` and the like may stand beside."""
+"""Native runs without a root of their own go to `<state_dir>/runs`; `runs-nightly` and the like may be next to it."""
 
 
 def misplaced_roots(roots: Mapping[str, Placed], state_dir: Placed | None) -> Iterator[Problem]:
-    """A problem for each two roots that overlap, and for each that overlaps the state directory (where known)."""
+    """A problem for each two roots that overlap, and for each that overlaps the state directory (if known)."""
     paths = {name: _path(root) for name, root in roots.items()}
     for name, later in combinations(paths, 2):
         if _is_inside(paths[later], paths[name]) or _is_inside(paths[name], paths[later]):
@@ -35,7 +35,7 @@ def _beside_state(name: str, root: Placed, state_dir: Placed) -> Iterator[Proble
 
 
 def _is_inside(path: str, other: str) -> bool:
-    """Whether `path` is `other` or lies in it."""
+    """Whether `path` is `other` or below it."""
     return path == other or path.startswith(f"{other.rstrip('/')}/")
 
 

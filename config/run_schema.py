@@ -1,6 +1,6 @@
 """What `run.json` and `exit.json` may look like, as JSON Schemas for those who write them by hand or by a program.
 
-The native layout's reader is what decides; keys that it doesn't know are left alone.
+The native layout's reader decides; it ignores keys that it doesn't know.
 """
 
 from typing import Final

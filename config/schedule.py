@@ -1,4 +1,4 @@
-"""Schedules of chains: cron expressions, `every 6h` and `at 2026-12-01T08:00`, and what becomes of a firing that is late."""
+"""Schedules of chains: cron expressions, `every 6h` and `at 2026-12-01T08:00`, and the handling of late firings."""
 
 import hashlib
 import math
@@ -18,7 +18,7 @@ from runward.config.problem import Complaint, Location, kind, quoted
 from runward.config.shape import Complain
 
 KEYS: Final = ("timezone", "misfire", "overlap", "jitter", "max_runs", "pause_on_failure")
-"""The keys beside `schedule`."""
+"""The keys that may accompany `schedule`."""
 
 FIX: Final = 'write five fields ("0 2 * * *"), "every 6h" or "at 2026-12-01T08:00"'
 _SHORTEST: Final = 1.0
@@ -32,7 +32,7 @@ Overlap: TypeAlias = Literal["skip", "queue", "allow"]
 
 
 class ScheduleError(ValueError):
-    """A text that says no times; `at` is where in it, from 0."""
+    """A text that gives no times; `at` is the position in it, from 0."""
 
     def __init__(self, message: str, at: int = 0, fix: str = FIX) -> None:
         super().__init__(message)
@@ -74,7 +74,7 @@ class Schedule:
     pause_on_failure: bool = False
 
     def put_off(self, chain: str, due: float, following: float | None) -> float:
-        """The seconds by which the firing of this time is late on purpose: always the same, never past the next one."""
+        """The seconds by which this time's firing is deliberately late: always the same, never past the next one."""
         if not self.jitter:
             return 0.0
         digest = hashlib.sha256(f"{chain}@{due!r}".encode()).digest()
@@ -94,7 +94,7 @@ def zone_called(name: str) -> ZoneInfo:
 
 
 def parse_times(text: str, zone: str) -> Times:
-    """The times that `text` says in the time zone of this name. Raises `ScheduleError`."""
+    """The times in `text`, in the time zone of this name. Raises `ScheduleError`."""
     zone_called(zone)
     if text.startswith("every "):
         try:
@@ -128,7 +128,7 @@ def parse_times(text: str, zone: str) -> Times:
 def read_schedule(
     trigger: Mapping[str, JsonValue], loc: Location, machines_zone: str, complain: Complain
 ) -> Schedule | None:
-    """The schedule in a chain's trigger; None after a complaint about its times."""
+    """The schedule in a chain's trigger. None after a complaint about its times."""
     text, zone = trigger.get("schedule"), trigger.get("timezone", machines_zone)
     if not isinstance(zone, str):
         complain(Complaint((*loc, "timezone"), f"is {kind(zone)}, not a text", "as in Europe/Riga"))

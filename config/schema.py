@@ -1,6 +1,6 @@
 """JSON Schemas (draft 2020-12) of the files that people and programs write: `runward schema NAME`.
 
-A schema helps while typing; what decides is the reader, which also knows rules that no schema can say.
+A schema helps while typing. The reader decides, and it also knows rules that no schema can express.
 """
 
 from collections.abc import Callable, Mapping

@@ -60,9 +60,9 @@ _EXECUTOR = "exchange.executor."
 class Root(NamedTuple):
     """A directory that the daemon watches. `path` is absolute; `ignore` are globs of names.
 
-    `settle`, `stale_after` and `start_within` are seconds, and of other tools' sessions only: the rest before an end in
-    a growing file counts, the silence that ends a session which nobody can judge, and that which ends one which began
-    and wrote no line (None: none does). `bundle` says whether live sessions get one.
+    `settle`, `stale_after` and `start_within` are seconds, and only for other tools' sessions: the quiet time before an
+    end in a growing file counts, the silence that ends a session which nobody can judge, and that which ends a session
+    which began and wrote no line (None: none does). `bundle` says whether live sessions get one.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Root(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """How changes are noticed: milliseconds of rest and at most, and the share of inotify watches to take."""
+    """How changes are noticed: quiet time and longest wait (milliseconds), and the share of inotify watches to take."""
 
     step: int = DEFAULT_STEP_MS
     debounce: int = DEFAULT_DEBOUNCE_MS
@@ -93,10 +93,10 @@ class Scan(NamedTuple):
 class Settings(NamedTuple):
     """All settings in force; every path is absolute.
 
-    `retention` are the seconds for which the record of a session is kept after its end, None where that is for ever.
-    `low_disk` are the bytes that must be free on the disk of `state_dir` for runs to be looked at.
-    `log_limit` are the bytes that each log of a run may take, 0 where there is no limit.
-    `contracts` are the rules in the order in which they are asked. `origin` says of each key (`state_dir`,
+    `retention` are the seconds for which the record of a session is kept after its end, None for ever.
+    `low_disk` are the bytes that must be free on the disk of `state_dir` before runs are looked at.
+    `log_limit` are the bytes that each log of a run may take, 0 for no limit.
+    `contracts` are the rules in the order in which they are tried. `origin` says for each key (`state_dir`,
     `watch.step`, `roots.<name>`, `contracts[0]`, …) where it was set: `file:line`, `environment VARIABLE` or `default`.
     `files` are the paths that were read, each with a checksum of what it held.
     """
@@ -139,11 +139,11 @@ def read_settings(
     working_directory: str,
     agents: Mapping[str, str] = MappingProxyType({}),
 ) -> Parsed[Settings]:
-    """The settings that `sources` (the file, then its drop-ins in order) and the environment say together.
+    """The settings from `sources` (the file, then its drop-ins in order) and the environment together.
 
     `home` and `working_directory` are absolute; relative paths in variables start from the latter. `agents` are the
-    directories, by layout, in which tools keep their sessions: roots where the settings name none. The problems
-    are everything that is wrong anywhere, in the order of the sources. Never raises.
+    directories, by layout, in which tools keep their sessions: they become roots if the settings name none. The
+    problems are everything that is wrong anywhere, in the order of the sources. Never raises.
     """
     layers: list[Layer] = []
     problems: list[Problem] = []
@@ -210,7 +210,7 @@ def settings_to_json(settings: Settings) -> JsonValue:
 
 
 def settings_from_json(value: JsonValue) -> Settings | None:
-    """The settings that `settings_to_json` wrote; None for what another version of it wrote."""
+    """The settings that `settings_to_json` wrote. None for what another version of it wrote."""
     match value:
         case {
             "state_dir": str(state_dir),
@@ -265,7 +265,7 @@ def _webhooks_to_json(github_secret_file: str | None) -> JsonValue:
 
 
 def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: str) -> Mapping[str, Placed]:
-    """Playbooks and agents lie beside the settings file, or where it would be the user's."""
+    """Playbooks and agents are next to the settings file, or where the user's file would be."""
     base = (
         sources[0].base if sources else f"{_base_directory(environment, 'CONFIG', home, '.config')}/runward"
     )
@@ -293,15 +293,15 @@ def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: s
 
 
 def _base_directory(environment: Mapping[str, str], kind: str, home: str, below_home: str) -> str:
-    """`$XDG_<KIND>_HOME`; as the XDG specification says, a relative one is passed over."""
+    """`$XDG_<KIND>_HOME`. As the XDG specification says, a relative one is ignored."""
     declared = environment.get(f"XDG_{kind}_HOME", "")
     return declared.rstrip("/") if declared.startswith("/") else f"{home.rstrip('/')}/{below_home}"
 
 
 def _with_defaults(merged: Layer, defaults: Mapping[str, Placed], agents: Mapping[str, str]) -> Layer:
-    """What was written, over the defaults; and where no root was, the native one in the state directory, and tools' own.
+    """The written settings over the defaults. Without roots: the native one in the state directory, and tools' own.
 
-    A tool's directory that can't stand beside the others is left out: nobody wrote it, so nobody could fix it.
+    A tool's directory that overlaps another root is left out: nobody wrote it, so nobody could fix it.
     """
     values = {**defaults, **merged.values}
     if merged.roots is not None:
@@ -317,7 +317,7 @@ def _with_defaults(merged: Layer, defaults: Mapping[str, Placed], agents: Mappin
 
 
 def _settings(merged: Layer) -> Settings:
-    """The typed settings of a layer in which all is right."""
+    """The typed settings of a layer in which everything is valid."""
     values = {key: placed.value for key, placed in merged.values.items()}
     roots = merged.roots or {}
     origin = {key: placed.origin for key, placed in merged.values.items()}
@@ -389,7 +389,7 @@ def _list(value: JsonValue) -> list[JsonValue]:
 
 
 def _below(prefix: str, values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The keys that begin so, without that."""
+    """The keys with this prefix, without it."""
     return {key.removeprefix(prefix): each for key, each in values.items() if key.startswith(prefix)}
 
 

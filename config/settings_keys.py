@@ -26,16 +26,16 @@ from runward.config.shape import (
 DEFAULT_LAYOUT: Final = "native"
 
 FOREIGN_LAYOUTS: Final = ("ctcp", "adjutant", "lionagi", "show", "claude-code", "codex")
-"""The layouts of other tools: what a rule of `[[contracts]]` may be about."""
+"""The layouts of other tools: the values for a rule of `[[contracts]]`."""
 
 AUTO: Final = "auto"
-"""The layout of a root whose sessions' layouts, of those of other tools, are recognised one by one."""
+"""The layout of a root in which the layout of each session of another tool is recognised separately."""
 
 LAYOUTS: Final = (DEFAULT_LAYOUT, AUTO, *FOREIGN_LAYOUTS)
 """What a root's layout may be."""
 
 FOREIGN_ROOT_KEYS: Final = ("settle", "stale_after", "start_within")
-"""The keys of a root that only other tools' layouts know."""
+"""The keys of a root that only apply to other tools' layouts."""
 
 DEFAULT_SETTLE_S: Final = 2.0
 DEFAULT_BATCH: Final = 256
@@ -45,7 +45,7 @@ DEFAULT_DEBOUNCE_MS: Final = 5
 DEFAULT_LIMIT_SHARE: Final = 0.5
 DEFAULT_SCAN_PERIOD_S: Final = 30.0
 DEFAULT_LOW_DISK: Final = 256 << 20
-"""Bytes: room for a hundred thousand sessions more, and for what is owed by then."""
+"""Bytes: room for a hundred thousand more sessions, and for their pending work."""
 
 DEFAULT_RETENTION_S: Final = 365 * 86_400.0
 

@@ -1,8 +1,8 @@
-"""Layers of settings: the file, its drop-ins, the environment; what each says, and how a later one wins.
+"""Layers of settings: the file, its drop-ins, the environment; what each says, and how a later one overrides.
 
-Over files a later value replaces an earlier one key by key (`watch.step` by itself), a later list replaces the
-whole list, and `[[roots]]` are added, one of the same name taking the other's position. `[[contracts]]` are added
-too, a later file's before an earlier one's, for the first that matches holds. An environment variable replaces its
+Across files a later value replaces an earlier one key by key (`watch.step` by itself), a later list replaces the
+whole list, and `[[roots]]` are added, where one of the same name takes the other's position. `[[contracts]]` are added
+too, a later file's before an earlier one's, because the first match applies. An environment variable replaces its
 whole key.
 """
 
@@ -29,7 +29,7 @@ LISTENING: Final = ("http", "webhooks")
 """The tables about what the daemon listens to."""
 
 EXCHANGE: Final = "exchange"
-"""The table whose tables are merged key by key, too."""
+"""The table whose tables are also merged key by key."""
 
 PREFIX: Final = "RUNWARD_"
 OTHER_VARIABLES: Final = (
@@ -45,7 +45,7 @@ OTHER_VARIABLES: Final = (
 
 
 class Source(NamedTuple):
-    """The text of one settings file. Its relative paths start from `base`, the absolute directory it lies in."""
+    """The text of one settings file. Its relative paths start from `base`, its own absolute directory."""
 
     file: str
     text: str
@@ -72,7 +72,7 @@ class Placed(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """What one place says: values by dotted key, roots by name, rules, each placed where it names its playbook.
+    """What one source says: values by dotted key, roots by name, rules, each placed where it names its playbook.
 
     `whole` are the keys that it replaces entirely.
     """
@@ -100,8 +100,8 @@ def merge_layers(layers: Iterable[Layer]) -> Layer:
 
 
 def layer_of_file(source: Source, home: str) -> tuple[Layer, tuple[Problem, ...]]:
-    """What is right in a settings file, and everything that is wrong."""
-    from runward.config.toml_document import read_toml  # a millisecond or two that only a file costs
+    """The valid part of a settings file, and everything that is wrong."""
+    from runward.config.toml_document import read_toml  # a millisecond or two, only if there is a file
 
     parsed = read_toml(source.text, source.file)
     if parsed.value is None:
@@ -130,7 +130,7 @@ def layers_of_environment(
 
 
 def resolve_path(path: str, base: str, home: str) -> str:
-    """The absolute path that is meant, by its text alone. Raises ValueError for another user's home."""
+    """The intended absolute path, by its text alone. Raises ValueError for another user's home."""
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
     elif path.startswith("~"):
@@ -225,7 +225,7 @@ def _with_listening_paths(
 
 
 def _listened(address: JsonValue, base: str, home: str, complaints: list[Complaint]) -> JsonValue:
-    """The address, that of a socket in the file system with its whole path."""
+    """The address; that of a socket in the file system gets an absolute path."""
     if not isinstance(address, str) or not address.startswith(UNIX):
         return address
     loc = ("http", "listen")
@@ -237,7 +237,7 @@ def _listened(address: JsonValue, base: str, home: str, complaints: list[Complai
 
 
 def _check_foreign(root: Mapping[str, JsonValue], loc: Location, complaints: list[Complaint]) -> None:
-    """What only foreign sessions have has no place at a native root."""
+    """Keys that only apply to foreign sessions are not allowed for a native root."""
     if root.get("layout", DEFAULT_LAYOUT) != DEFAULT_LAYOUT:
         return
     for key in FOREIGN_ROOT_KEYS:
@@ -249,7 +249,7 @@ def _check_foreign(root: Mapping[str, JsonValue], loc: Location, complaints: lis
 def _rules(
     document: Document, items: Sequence[JsonValue], base: str, home: str, complaints: list[Complaint]
 ) -> list[Placed]:
-    """The rules, each with its whole `cwd`; those without match or playbook are left out."""
+    """The rules, each with an absolute `cwd`. Rules without match or playbook are left out."""
     rules: list[Placed] = []
     for index, item in enumerate(items):
         loc: Location = ("contracts", index)
@@ -268,7 +268,7 @@ def _rules(
 
 
 def _whole_glob(pattern: str, loc: Location, base: str, home: str, complaints: list[Complaint]) -> JsonValue:
-    """The glob as one of absolute paths: what stands before it is not a glob, whatever characters are in it."""
+    """The glob as one of absolute paths. What is put before it is not a glob, whatever characters are in it."""
     from runward.config.glob_rule import ANY_DEPTH, escaped
 
     if pattern.split("/")[0] == ANY_DEPTH:
@@ -290,7 +290,7 @@ def _check_layout(pattern: str, loc: Location, complaints: list[Complaint]) -> N
 
 
 def _name_of(path: JsonValue, loc: Location, complaints: list[Complaint]) -> JsonValue:
-    """The last part of a root's path, where that can be a name."""
+    """The last part of a root's path, if that can be a name."""
     if not isinstance(path, str):
         return None
     found: list[Complaint] = []
@@ -304,7 +304,7 @@ def _name_of(path: JsonValue, loc: Location, complaints: list[Complaint]) -> Jso
 def _resolved(
     value: JsonValue, loc: Location, base: str, home: str, complaints: list[Complaint]
 ) -> JsonValue:
-    """The path, or each of a list of paths, made absolute; None for what is not a path or is wrong."""
+    """The path, or each of a list of paths, made absolute. None for what is not a path or is wrong."""
     if isinstance(value, list):
         return [_resolved(item, (*loc, index), base, home, complaints) for index, item in enumerate(value)]
     if not isinstance(value, str):

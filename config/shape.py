@@ -1,7 +1,7 @@
-"""The shapes that settings may have: each checks a value by itself and describes itself as JSON Schema.
+"""The shapes of settings: each checks a value by itself and describes itself as JSON Schema.
 
-Plain Python, where playbooks and other documents are pydantic models: every command reads the settings first,
-the launcher within its start-up budget, and importing pydantic alone would overrun that.
+Plain Python, while playbooks and other documents are pydantic models: every command reads the settings first,
+the launcher within its start-up budget, and importing pydantic alone would exceed that.
 """
 
 import re
@@ -34,10 +34,10 @@ class Shape(Protocol):
         """What the value is for, for those who write it."""
 
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
-        """The value as it is meant (a duration in seconds), or None after a complaint."""
+        """The value in its intended form (a duration in seconds), or None after a complaint."""
 
     def json_schema(self) -> dict[str, JsonValue]:
-        """The shape as JSON Schema, but for its description."""
+        """The shape as JSON Schema, without its description."""
 
 
 class Text(NamedTuple):
@@ -166,7 +166,7 @@ class Share(NamedTuple):
 
 
 NEVER = "never"
-"""What stands for no duration at all, where that may be."""
+"""The word for no duration at all, where that is allowed."""
 
 
 class DurationText(NamedTuple):
@@ -205,7 +205,7 @@ class DurationText(NamedTuple):
 
 
 def size_of(text: str) -> int | None:
-    """The bytes that a size with its unit says; None where it is none."""
+    """The bytes that a size with its unit stands for. None if it is not a size."""
     found = _SIZE.fullmatch(text)
     return None if found is None else int(found[1]) * _BYTES[found[2]]
 
@@ -250,7 +250,7 @@ class ListOf(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table of known keys, with `some` at least one; `check_whole` complains of what does not go together."""
+    """A table of known keys, with `some` at least one; `check_whole` complains about keys that do not go together."""
 
     description: str
     keys: Mapping[str, Shape]
@@ -259,7 +259,7 @@ class Table(NamedTuple):
     check_whole: Callable[[Mapping[str, JsonValue], Location, Complain], None] | None = None
 
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
-        """A table of the keys that are there and right."""
+        """A table of the keys that are there and valid."""
         if not isinstance(value, dict):
             complain(_wrong_kind(loc, value, "a table of keys", "give it keys of its own"))
             return None
@@ -300,7 +300,7 @@ class NamedTables(NamedTuple):
     longest: int
 
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
-        """The tables by name, each as it is meant or None."""
+        """The tables by name, each in its intended form or None."""
         if not isinstance(value, dict):
             complain(_wrong_kind(loc, value, "a table of named tables", "give each a name of its own"))
             return None
@@ -318,7 +318,7 @@ class NamedTables(NamedTuple):
 
 
 def as_written(shape: Shape, value: JsonValue) -> JsonValue:
-    """A value that `check` gave, as people write it: durations and sizes with their units, absent keys left out."""
+    """A value that `check` returned, as people write it: durations and sizes with their units, absent keys left out."""
     if isinstance(shape, Table) and isinstance(value, dict):
         return {
             key: as_written(shape.keys[key], each)

@@ -1,4 +1,4 @@
-"""Steps of chains: what each one runs, with which values, when, and what becomes of it where it fails."""
+"""Steps of chains: what each one runs, with which values, when, and what happens if it fails."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -40,15 +40,15 @@ _MOST_ATTEMPTS: Final = 100
 DEFAULT_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 600.0
 RETRIED: Final = ("run.failed.*", "run.timed_out.deadline")
-"""The reasons after which a step is tried again where `on` does not say, but for `NOT_STARTED`."""
+"""The reasons after which a step is tried again if `on` does not say, except for `NOT_STARTED`."""
 
 NOT_STARTED: Final = "run.failed.not_started"
 
 
 class Callables(NamedTuple):
-    """What chains refer to: the names of the playbooks and actions that there are, the machine's time zone, and where paths start.
+    """What chains refer to: the names of the existing playbooks and actions, the machine's time zone, a base for paths.
 
-    `directory` is that of the settings file.
+    `directory`, the base, is that of the settings file.
     """
 
     skills: Collection[str] = ()
@@ -65,7 +65,7 @@ class Retry(NamedTuple):
     on: tuple[str, ...] | None = None
 
     def after(self, tries: int, reason: str) -> float | None:
-        """The seconds until the next try after so many that ended for this reason; None if there is none."""
+        """The seconds until the next try after this many that ended for this reason. None if there is none."""
         if tries >= self.attempts:
             return None
         if self.on is None and reason == NOT_STARTED:
@@ -76,7 +76,7 @@ class Retry(NamedTuple):
 
 
 class ApprovalRule(NamedTuple):
-    """Who may approve a step, and what becomes of it if nobody does within `expires` seconds (None: it waits)."""
+    """Who may approve a step, and what happens if nobody does within `expires` seconds (None: it waits)."""
 
     expires: float | None = None
     on_timeout: Literal["deny", "approve"] = "deny"
@@ -87,10 +87,10 @@ class ApprovalRule(NamedTuple):
 class Step:
     """One step: a playbook (`skill`) or an `action`, with the values that it is given, and when it is to run.
 
-    One without an id is called by its number, as in `step0`. `values`, `env` and `cwd` are as they were written, texts with expressions in them. Without a `condition` it always
-    runs. `timeout` and `grace` are in seconds, in place of the playbook's or the action's. With an `approval` a person
-    is asked before it runs. `start_within` are the seconds that it may wait for a slot or its run's turn, `stale_after`
-    those of silence that end it.
+    A step without an id is called by its number, as in `step0`. `values`, `env` and `cwd` are as they were written,
+    texts with expressions in them. Without a `condition` it always runs. `timeout` and `grace` are in seconds, and
+    replace the playbook's or the action's. With an `approval` a person is asked before it runs. `start_within` are the
+    seconds that it may wait for a slot or its run's turn, `stale_after` those of silence that end it.
     """
 
     index: int
@@ -191,7 +191,7 @@ def _step(
 def _check_called(
     step: Mapping[str, JsonValue], loc: Location, callables: Callables | None, complain: Complain
 ) -> None:
-    """A step names exactly one playbook or action, and it is there."""
+    """A step must name exactly one playbook or action, and it must exist."""
     named = [key for key in ("skill", "action") if key in step]
     if len(named) != 1:
         said = "has no 'skill' and no 'action'" if not named else "has both 'skill' and 'action'"
@@ -318,7 +318,7 @@ def _values(value: JsonValue, loc: Location, before: list[str], complain: Compla
 
 
 def _check_texts(value: JsonValue, loc: Location, before: list[str], complain: Complain) -> None:
-    """Every text in the value is one that can be rendered."""
+    """Every text in the value must be one that can be rendered."""
     match value:
         case str():
             check_text(value, loc, before, complain)
@@ -344,7 +344,7 @@ def _condition(value: JsonValue, loc: Location, before: list[str], complain: Com
 
 
 def check_text(text: str, loc: Location, before: list[str], complain: Complain) -> Value | None:
-    """The text with its expressions; `before` are the ids of the steps that they may name. None after a complaint."""
+    """The text with its expressions. `before` are the ids of the steps that they may name. None after a complaint."""
     try:
         parsed = Value(text, NAMES)
     except ExpressionError as error:

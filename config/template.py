@@ -1,6 +1,6 @@
 """Templates: texts in which `{{ with.NAME }}` stands for a value that is given at the start.
 
-Look-ups are all there is, also into tables (`{{ with.pull.number }}`): no expressions, no defaults, no shell.
+They only have look-ups, also into tables (`{{ with.pull.number }}`): no expressions, no defaults, no shell.
 A value stays inside the text that it was put into, whatever it holds.
 """
 
@@ -13,7 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import kind, nearest, quoted
 
 NAME: Final = "[A-Za-z_][A-Za-z0-9_-]*"
-"""What a value may be called."""
+"""The valid names of values."""
 
 _LOOK_UP: Final = re.compile(rf"with((?:\.{NAME})+)")
 
@@ -22,7 +22,7 @@ LookUp: TypeAlias = tuple[str, ...]
 
 
 class TemplateError(ValueError):
-    """A text that is not a template, or can't be filled in; `fix` says what to write instead."""
+    """A text that is not a template, or can't be filled in. `fix` says what to write instead."""
 
     def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class Template(NamedTuple):
 
 
 def parse_template(text: str) -> Template:
-    """The template that `text` is. Raises `TemplateError`."""
+    """The template in `text`. Raises `TemplateError`."""
     parts: list[str | LookUp] = []
     position = 0
     while (begin := text.find("{{", position)) >= 0:

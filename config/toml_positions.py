@@ -1,6 +1,6 @@
-"""Where the keys and values of a TOML document stand: `tomllib` reads them but doesn't say.
+"""Where the keys and values of a TOML document are: `tomllib` reads them but doesn't say.
 
-It scans a text that `tomllib` has accepted already, so it looks for ends, not for mistakes.
+It scans a text that `tomllib` has already accepted, so it looks for ends, not for mistakes.
 """
 
 import re
@@ -29,13 +29,13 @@ def toml_positions(text: str) -> dict[Location, Mark]:
 
 
 def toml_texts(text: str, start: int) -> tuple[list[tuple[int, int]], int]:
-    """Where the items of an array of texts stand that begins at the offset `start`, as offsets, and where it ends."""
+    """The offsets of the items in an array of texts that begins at the offset `start`, and where the array ends."""
     scanner = _Scanner(text)
     return scanner.texts(start)
 
 
 class _Scanner:
-    """One pass over one text; `_at` is the offset that it has come to."""
+    """One pass over one text; `_at` is the current offset."""
 
     def __init__(self, text: str) -> None:
         self.marks: dict[Location, Mark] = {(): Mark((1, 1))}
@@ -133,7 +133,7 @@ class _Scanner:
             self._key_and_value(loc)
 
     def _next_item(self, end: str) -> bool:
-        """Steps over what parts two items; False past the end of the list or table."""
+        """Skip what separates two items. False past the end of the list or table."""
         self._skip(_BLANK)
         if self._text[self._at] == ",":
             self._at += 1
@@ -148,7 +148,7 @@ class _Scanner:
             return key[1:-1]
         import tomllib
 
-        return str(tomllib.loads(f"key = {key}")["key"])  # escapes are read by the one who knows them all
+        return str(tomllib.loads(f"key = {key}")["key"])  # `tomllib` knows all escapes
 
     def _skip(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self._text, self._at)

@@ -20,10 +20,10 @@ Composite: TypeAlias = Literal["all_of", "sequence", "any_of"]
 FILE_CHANGED: Final = "file.changed"
 
 WITHIN: Final = 86_400.0
-"""Seconds within which all that a composite waits for must happen, where the file does not say."""
+"""Seconds within which everything that a composite waits for must happen, if the file does not say."""
 
 MOST_LEVELS: Final = 3
-"""Composites inside one another."""
+"""How deeply composites may be nested."""
 
 MOST_ITEMS: Final = 32
 """Events and schedules of one trigger, in all of its composites together."""
@@ -49,7 +49,7 @@ _ITEM_FIX: Final = 'write {event: NAME}, {schedule: "0 2 * * *"} or another comp
 
 
 class Surroundings(NamedTuple):
-    """What a trigger means by itself: the machine's time zone, and the directory of the settings file."""
+    """The context of a trigger: the machine's time zone, and the directory of the settings file."""
 
     zone: str = "UTC"
     directory: str = "/"
@@ -59,8 +59,8 @@ class Surroundings(NamedTuple):
 class Trigger:
     """What fires a chain: an event of a name that passes the filter, a schedule, a composite of `items`, or a person.
 
-    All that a composite uses must happen within so many seconds; `any_of` has no such limit. `path` is the absolute glob of
-    the files that `file.changed` is about.
+    All events that a composite uses must happen within this many seconds; `any_of` has no such limit. `path` is the
+    absolute glob of the files that `file.changed` is about.
     """
 
     event: str | None = None
@@ -73,7 +73,7 @@ class Trigger:
 
     @property
     def leaves(self) -> tuple["Trigger", ...]:
-        """The events and schedules in it, in the order of the file; itself where it is not a composite."""
+        """The events and schedules in it, in the order of the file. The trigger itself if it is not a composite."""
         if self.composite is None:
             return (self,)
         return tuple(leaf for item in self.items for leaf in item.leaves)
@@ -85,12 +85,12 @@ class Trigger:
 
 
 def is_event_name(text: str) -> bool:
-    """Whether an event may be called so."""
+    """Whether an event may have this name."""
     return _EVENT.fullmatch(text) is not None
 
 
 def read_trigger(value: JsonValue, surroundings: Surroundings, complain: Complain) -> Trigger | None:
-    """The trigger of a chain; None after a complaint. Schedules without a time zone are in that of the surroundings."""
+    """The trigger of a chain. None after a complaint. Schedules without a time zone use that of the surroundings."""
     loc: Location = ("trigger",)
     if not isinstance(value, dict) or not value:
         said = (
@@ -109,7 +109,7 @@ def read_trigger(value: JsonValue, surroundings: Surroundings, complain: Complai
 def _read(
     value: Mapping[str, JsonValue], loc: Location, level: int, surroundings: Surroundings, complain: Complain
 ) -> Trigger | None:
-    """A trigger, or an item of one inside so many composites."""
+    """A trigger, or an item of one that is nested in this many composites."""
     kinds = [each for each in _KINDS if each in value]
     known = tuple(dict.fromkeys(key for each in _KINDS for key in _BESIDE[each]))
     check_keys(value, loc, (*_KINDS, *known), (), complain)

@@ -13,7 +13,7 @@ KEEPS: Final[tuple[Keep, ...]] = ("never", "on_failure", "always")
 
 
 class Worktree(NamedTuple):
-    """The repository and what of it is checked out, as they were written: texts with expressions in them.
+    """The repository and the revision to check out, as they were written: texts with expressions in them.
 
     `keep` says when the worktree stays after the step's end.
     """
@@ -30,7 +30,7 @@ class Worktree(NamedTuple):
 def read_worktree(
     value: JsonValue, loc: Location, check_text: Callable[[str, Location], object], complain: Complain
 ) -> Worktree | None:
-    """What a step says of its worktree; None where it says nothing, or after a complaint."""
+    """What a step says about its worktree. None if it says nothing, or after a complaint."""
     if value is None:
         return None
     if not isinstance(value, dict):

@@ -38,7 +38,7 @@ def read_yaml(text: str, name: str) -> Parsed[Document]:
 
 
 class _TooManyProblemsError(Exception):
-    """Enough was found wrong."""
+    """Enough problems were found."""
 
 
 class _Reader:
@@ -66,7 +66,7 @@ class _Reader:
         except _TooManyProblemsError:
             pass
         except (ValueError, OverflowError):
-            # PyYAML lets Python's own errors out: a \U escape or a %YAML directive beyond all bounds.
+            # PyYAML lets Python's own errors escape: a \U escape or a %YAML directive beyond all bounds.
             offset = self._loader.index if self._loader else 0
             self._add(
                 offset, "is not YAML: a number here is out of bounds", "correct the escape or the directive"

@@ -1,1 +1,1 @@
-"""What follows: pure decisions, scans and renderings. Opens nothing, awaits nothing, reads no clock."""
+"""What follows from events: pure decisions, scans and renderings. It opens nothing, awaits nothing, reads no clock."""

@@ -20,11 +20,11 @@ class Question(Generic[T_co]):
 
 
 Asking: TypeAlias = Generator[Question[Any], Any, T]
-"""What a function returns that may ask before it returns a `T`."""
+"""What a function returns if it may ask questions before it returns a `T`."""
 
 
 class Given(NamedTuple):
-    """What a handler is given beside its event: the event's hash, the time (Unix seconds), and how often it was put off."""
+    """What a handler gets with its event: the event's hash, the time (Unix seconds), and how often it was put off."""
 
     event_hash: str
     at: float
@@ -46,7 +46,7 @@ class TryLater(Exception):
 
 
 class NotYet(TryLater):
-    """It is too early: the job waits until `until` (Unix seconds), and that is not a failed try."""
+    """It is too early: the job waits until `until` (Unix seconds). This does not count as a failed try."""
 
     def __init__(self, until: float) -> None:
         super().__init__(f"not before {until}")

@@ -79,9 +79,9 @@ class OpenAttempt(NamedTuple):
 
 
 class FoldContract(NamedTuple):
-    """Put the contract with the legs of a flow in place of the session's, once, while its first attempt runs.
+    """Replace the session's contract by the one that includes the legs of a flow, once, while its first attempt runs.
 
-    `contract_basis` counts where the session had no contract before.
+    `contract_basis` counts if the session had no contract before.
     """
 
     key: str
@@ -90,7 +90,7 @@ class FoldContract(NamedTuple):
 
 
 class HoldToLaunch(NamedTuple):
-    """Put the contract that a session's launcher recorded in place of what its files said, once."""
+    """Replace the contract that a session's files declared by the one that its launcher recorded, once."""
 
     key: str
     contract_json: str | None
@@ -98,7 +98,7 @@ class HoldToLaunch(NamedTuple):
 
 
 class RefuseFold(NamedTuple):
-    """Keep with the session why the legs of a plan are not in its contract, beside what may be wrong with it already."""
+    """Keep with the session why a plan's legs are not in its contract, in addition to any earlier problem."""
 
     key: str
     problem: str
@@ -107,7 +107,7 @@ class RefuseFold(NamedTuple):
 class EndAttempt(NamedTuple):
     """End the attempt and give the session its status, with the verification that it rests on.
 
-    `produced` is kept with the attempt: what the files were like when they were verified.
+    `produced` is kept with the attempt: the state of the files when they were verified.
     """
 
     key: str
@@ -124,9 +124,9 @@ class EndAttempt(NamedTuple):
 
 
 class RecordedFile(NamedTuple):
-    """A produced file with its hash (hex), or with the problem that it has none; a `changed` one has both.
+    """A produced file with its hash (hex), or with the problem why it has none. A `changed` file has both.
 
-    `size` in bytes and `modified_ns` are those of what was hashed, else those that it had when it was verified.
+    `size` in bytes and `modified_ns` are those of what was hashed, else those from when it was verified.
     """
 
     id: str
@@ -148,7 +148,7 @@ class RecordFiles(NamedTuple):
 class AppendLines(NamedTuple):
     """Append whole lines to the journal `name` in `directory`.
 
-    `live` says that the run may still write to the file: then only after a newline.
+    `live` says that the run may still write to the file: then lines are appended only after a newline.
     """
 
     key: str
@@ -159,9 +159,9 @@ class AppendLines(NamedTuple):
 
 
 class RepairJournal(NamedTuple):
-    """Owe the journal `name` in `directory` again what was written to it as these `rows` of the store.
+    """Have these `rows` of the store written again to the journal `name` in `directory`.
 
-    `live` as in `AppendLines`. `problem` is kept where somebody changed what stood there.
+    `live` is as in `AppendLines`. `problem` is kept if somebody changed what was there.
     """
 
     directory: str
@@ -172,7 +172,7 @@ class RepairJournal(NamedTuple):
 
 
 class Emit(NamedTuple):
-    """Record a further event, caused by the one that is being handled."""
+    """Record a further event, caused by the one being handled."""
 
     event: Event
 
@@ -195,9 +195,9 @@ class ReleaseJob(NamedTuple):
 
 
 class CancelRun(NamedTuple):
-    """Have the launcher of an attempt in `directory` end it, or its process where no launcher is left.
+    """Have the launcher of an attempt in `directory` end it, or its process if no launcher is left.
 
-    `attempt` names the row of what is owed; the processes are told only if they still are who was recorded.
+    `attempt` identifies the pending order. The processes are signalled only if they are still the ones recorded.
     """
 
     key: str
@@ -209,9 +209,10 @@ class CancelRun(NamedTuple):
 
 
 class EndTree(NamedTuple):
-    """Have all processes of an attempt in `directory` killed: its `timeout` (seconds) is over, and its launcher did not.
+    """Kill all processes of an attempt in `directory`: its `timeout` (seconds) is over, and its launcher did not end
+    it.
 
-    `attempt` names the row of what is owed. Only who was recorded by the launcher is killed, and who descends from it.
+    `attempt` identifies the pending order. Only processes recorded by the launcher, and their descendants, are killed.
     """
 
     key: str
@@ -222,17 +223,17 @@ class EndTree(NamedTuple):
 
 
 class RingNow(NamedTuple):
-    """Have what waits in a lane of timers looked at now: what it waits for is over."""
+    """Have what waits in a lane of timers checked now: the thing it waits for is over."""
 
     lane: str
 
 
 class StartRun(NamedTuple):
-    """Have a command run by a launcher as a native run, after the commit and exactly once for its `key`.
+    """Have a launcher run a command as a native run, after the commit and exactly once for its `key`.
 
-    It becomes the directory `name` in `root` (the path of a root) and, once its `run.json` stands, the session
-    `session` of this `kind`. `command` are the words after all templates, `environment` what they get beside the daemon's own
-    variables, `contract` is the snapshot as JSON, `timeout` and `grace` are seconds. `metadata` and
+    The run becomes the directory `name` in `root` (the path of a root) and, once its `run.json` exists, the session
+    `session` of this `kind`. `command` has the words after all templates, `environment` what they get in addition to
+    the daemon's own variables. `contract` is the snapshot as JSON, `timeout` and `grace` are seconds. `metadata` and
     `invocation_id` go into `run.json`.
     """
 
@@ -252,7 +253,7 @@ class StartRun(NamedTuple):
     stale_after: float | None = None
     """The seconds of silence that end it."""
     worktree: tuple[str, str] | None = None
-    """A git repository (its path) and what of it is checked out: the command starts there, and not in `cwd`."""
+    """A git repository (its path) and the revision to check out. The command starts there, and not in `cwd`."""
     kind: Literal["agent", "step"] = "agent"
     invocation_id: str | None = None
 
@@ -260,8 +261,8 @@ class StartRun(NamedTuple):
 class NoteHook(NamedTuple):
     """Keep what a session's hook said last: when (Unix seconds), what, and the processes that it ran under.
 
-    The agent is among `ancestors`, the nearest of which comes first. `launcher_session` is kept once it is known, and so
-    is what was `declared` for the session when it spoke first.
+    The agent is one of the `ancestors`, nearest first. `launcher_session` is kept once it is known, and so
+    is what was `declared` for the session when its hook first spoke.
     """
 
     key: str
@@ -277,14 +278,14 @@ class ScanRoots(NamedTuple):
 
 
 class AcceptRoot(NamedTuple):
-    """Have a root be the directory `identity` (device and inode) from now on."""
+    """Let a root be the directory `identity` (device and inode) from now on."""
 
     root: str
     identity: str
 
 
 class PruneSessions(NamedTuple):
-    """Have the record of the sessions pruned that ended before a moment (Unix seconds), in the background."""
+    """Have the record of the sessions that ended before a moment (Unix seconds) pruned, in the background."""
 
     before: float
     said_by: str
@@ -325,4 +326,4 @@ Effect: TypeAlias = (
 Effects: TypeAlias = tuple[Effect, ...]
 
 Deciding: TypeAlias = Asking[Effects]
-"""What a handler returns that asks before it decides."""
+"""What a handler returns if it asks before it decides."""

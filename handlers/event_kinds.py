@@ -1,10 +1,10 @@
-"""What events have in common: whose lane they go into, and under which key they are recorded."""
+"""What events have in common: their lane, and the key under which they are recorded."""
 
 from typing import ClassVar
 
 
 class OfSession:
-    """What is said of a session: it goes into the session's lane."""
+    """A statement about a session: it goes into the session's lane."""
 
     __slots__ = ()
     session_key: str
@@ -15,7 +15,7 @@ class OfSession:
 
 
 class AfterTime:
-    """What happens because time has passed, or others ended: its cause lies behind it, and it begins a new line."""
+    """What happens because time has passed, or others ended. Its cause is past, and it begins a new line of causes."""
 
     __slots__ = ()
 

@@ -41,12 +41,12 @@ DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
 
 @dataclass(frozen=True, slots=True)
 class SessionDeclaration:
-    """What a run says of itself when it starts.
+    """What a run says about itself when it starts.
 
-    `contract` is the launcher's snapshot as JSON where the run carries one; `has_snapshot` tells
+    `contract` is the launcher's snapshot as JSON if the run carries one; `has_snapshot` tells
     an explicit "no contract" from silence. `artifacts_path` is absolute. `cwd` and `prompt` are the
-    session's working directory and its first prompt (see `clip_prompt`) where its layout knows them. `launcher` is the
-    key of the launcher's session that an agent was started in, which has the contract.
+    session's working directory and its first prompt (see `clip_prompt`), if its layout knows them. `launcher` is the
+    key of the launcher's session in which an agent was started; that session has the contract.
     """
 
     session_id: str
@@ -68,10 +68,10 @@ class SessionDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class AttemptStarted(OfSession):
-    """A session's files say that an attempt began; the first one opens the session.
+    """A session's files say that an attempt began; the first attempt opens the session.
 
-    `at` is when it began (Unix seconds), `seen_over` that the same look also found its end. A
-    further attempt declares nothing: it goes on under what the first one declared.
+    `at` is when it began (Unix seconds). `seen_over` says that the same look also found its end. A
+    further attempt declares nothing: it continues under what the first one declared.
     """
 
     type: ClassVar[str] = "AttemptStarted"
@@ -94,8 +94,8 @@ class FlowPlanned(OfSession):
     """A session's files name the legs of its flow. `digest` tells one plan from another.
 
     `at` is when it was planned (Unix seconds); `modified_ns` and `changed_ns` are the times of the plan's file.
-    `filled` are the directories of the artifacts in which something was seen before there was a plan, `seen_over`
-    that the look which found the plan also found the attempt's end.
+    `filled` are the artifacts' directories in which something was seen before there was a plan. `seen_over` says
+    that the look that found the plan also found the attempt's end.
     """
 
     type: ClassVar[str] = "FlowPlanned"
@@ -121,8 +121,8 @@ class AttemptEnded(OfSession):
     """A session's files, its process or its deadline say that an attempt is over.
 
     `status` and `reason_code` are what the evidence alone amounts to, before the contract is
-    held against the disk. `at` is when it ended (Unix seconds). What is `history` was over before its root was
-    first seen: it is recorded, and nothing else comes of it.
+    compared with the disk. `at` is when it ended (Unix seconds). What is `history` was over before its root was
+    first seen: it is recorded, and nothing else follows from it.
     """
 
     type: ClassVar[str] = "AttemptEnded"
@@ -147,10 +147,10 @@ class AttemptEnded(OfSession):
 
 @dataclass(frozen=True, slots=True)
 class SessionFinished(OfSession):
-    """The verdict on an attempt: what triggers, chains, hashes and notices hang on.
+    """The verdict on an attempt: triggers, chains, hashes and notices depend on it.
 
-    `produced` counts the expected files that were there, of `produced_bytes` together. Nothing may hang on a verdict
-    whose origin is `history`.
+    `produced` counts the expected files that were there, `produced_bytes` is their total size. Nothing may depend on
+    a verdict whose origin is `history`.
     """
 
     type: ClassVar[str] = "SessionFinished"
@@ -173,11 +173,11 @@ class SessionFinished(OfSession):
 
 @dataclass(frozen=True, slots=True)
 class JournalDamaged(OfSession):
-    """Lines of ours don't stand in the journal `name` of `directory` as they were written.
+    """Our lines in the journal `name` of `directory` are not there as they were written.
 
-    `rows` are the numbers in the store of what must be owed again, `epoch` is that of the daemon which found
-    it. `lost` lines are gone or torn, of the torn ones `torn_bytes` are left; `changed` ones were changed or
-    taken out in place, which no crash does; `moved` ones stand elsewhere in the file.
+    `rows` are the numbers in the store of what must be written again, `epoch` is that of the daemon which found
+    it. `lost` lines are gone or torn, of the torn ones `torn_bytes` are left. `changed` ones were changed or
+    removed in place, which no crash does. `moved` ones are elsewhere in the file.
     """
 
     type: ClassVar[str] = "JournalDamaged"
@@ -251,7 +251,7 @@ class SessionCancelRequested(Request, OfSession):
 
 @dataclass(frozen=True, slots=True)
 class SessionSeenRequested(Request, OfSession):
-    """A person has seen how a session's attempt ended, so that nobody need be told of it any more. Once is enough."""
+    """A person has seen how a session's attempt ended, so nobody need be told about it any more. Once is enough."""
 
     type: ClassVar[str] = "SessionSeenRequested"
     version: ClassVar[int] = 1
@@ -271,7 +271,7 @@ class SessionSeenRequested(Request, OfSession):
 class PlayRunRequested(Request):
     """A person wants a playbook's command started, with the given values, in their directory `cwd`.
 
-    `traceparent` is the trace that they are in (W3C Trace Context), or "". `by_run` is the chain run in whose step they
+    `traceparent` is their current trace (W3C Trace Context), or "". `by_run` is the chain run in whose step they
     asked.
     """
 
@@ -294,7 +294,7 @@ class PlayRunRequested(Request):
 
 @dataclass(frozen=True, slots=True)
 class HookSpoke(FromInbox):
-    """An agent's hook told what happens in a session of its layout. It hastens and names; the files decide.
+    """An agent's hook told what happens in a session of its layout. It only hastens and names; the files decide.
 
     `ancestors` are the processes that the hook ran under, the nearest first, each by its number and its start (clock
     ticks) in the boot `boot_id`: the agent is one of them. `launcher_session` is the id of the run that the agent was
@@ -380,7 +380,7 @@ class RootAcceptRequested(Request):
 
 @dataclass(frozen=True, slots=True)
 class RunLaunched(OfSession):
-    """A launcher is about to let a command go. Only it may say how the run ended, and under which contract it runs.
+    """A launcher is about to start a command. Only it may say how the run ended, and under which contract it runs.
 
     `launch` is the launch's own id, `at` its time (Unix seconds), `seal` the SHA-256 (hex) of the secret that its
     `exit.json` reveals. `launcher` and `process` are pid, start ticks and boot id of the launcher and of its command;
@@ -431,7 +431,7 @@ Event: TypeAlias = (
     | ExchangeEvent
     | BundleEvent
 )
-"""What sessions and requests bring about, and the events of each capability of its own."""
+"""What sessions and requests bring about, and each capability's own events."""
 
 _CLASSES: Final[tuple[type[Event], ...]] = get_args(Event)
 _ADAPTERS: Final[dict[str, TypeAdapter[Event]]] = {each.type: TypeAdapter(each) for each in _CLASSES}
@@ -448,7 +448,7 @@ UPCASTERS: Final[dict[tuple[str, int], Upcaster]] = {}
 
 
 class UnknownEvent(ValueError):
-    """A stored or handed-in event has a type, version or shape that this program doesn't know."""
+    """A stored or submitted event has a type, version or shape that this program doesn't know."""
 
 
 def dump_payload(event: Event | Request) -> str:

@@ -1,4 +1,4 @@
-"""What can be asked: the questions that handlers put with `ask`, and the answers to them, as data.
+"""What can be asked: the questions that handlers put with `ask`, and their answers, as data.
 
 An absent thing is a value. "Cannot read" is `Unreadable`, and never the same as empty or gone.
 """
@@ -68,7 +68,7 @@ class DeclaredContract(Question["Declarations"]):
 
 @dataclass(frozen=True, slots=True)
 class RuledPlaybook(Question["Ruled"]):
-    """Question: what a session that says this of itself falls under by the settings in force. Answer: `Ruled`."""
+    """Question: what the settings in force apply to a session that says this about itself. Answer: `Ruled`."""
 
     layout: str
     cwd: str | None
@@ -79,7 +79,7 @@ class RuledPlaybook(Question["Ruled"]):
 class Ruled(NamedTuple):
     """The playbook of the first `[[contracts]]` rule that matches, and where that `rule` is written.
 
-    `agent` is the session's own where a profile has its name: another tool's agent needs none.
+    `agent` is the session's own if a profile has its name: another tool's agent needs no profile.
     """
 
     playbook: str | None = None
@@ -88,7 +88,7 @@ class Ruled(NamedTuple):
 
 
 class Declarations(NamedTuple):
-    """What was declared; `problem` says why it can't be used, which is the operator's to fix."""
+    """What was declared. `problem` says why it can't be used, which is for the operator to fix."""
 
     playbook: tuple[ExpectedArtifact, ...] | None
     agent: tuple[ExpectedArtifact, ...] | None
@@ -97,9 +97,9 @@ class Declarations(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ArtifactsUnder(Question["RootFacts | Unreadable"]):
-    """Question: what lies at these paths under `root`. Answer: `RootFacts` or `Unreadable`.
+    """Question: what is at these paths under `root`. Answer: `RootFacts` or `Unreadable`.
 
-    `within` is the run's own directory where the root must not lead outside it, else "".
+    `within` is the run's own directory if the root must not lead outside it, else "".
     """
 
     root: str
@@ -111,7 +111,7 @@ class ArtifactsUnder(Question["RootFacts | Unreadable"]):
 class LegsBefore(Question["EarlyLegs | Unreadable"]):
     """Question: which of a flow's legs worked before the plan? Answer: `EarlyLegs` or `Unreadable`.
 
-    `paths` are the legs' directories below `root`, which lies in `within` unless that is ""; `modified_ns` and
+    `paths` are the legs' directories below `root`, which lies in `within` unless that is "". `modified_ns` and
     `changed_ns` are the times of the plan's file.
     """
 
@@ -123,7 +123,7 @@ class LegsBefore(Question["EarlyLegs | Unreadable"]):
 
 
 class EarlyLegs(NamedTuple):
-    """The legs' directories in which something older than the plan lies, each with one such thing, below the root."""
+    """The legs' directories that contain something older than the plan, each with one such thing, below the root."""
 
     found: tuple[tuple[str, str], ...]
 
@@ -148,8 +148,8 @@ class ProducedFiles(NamedTuple):
 class HashesOf(Question["RootHashes | Unreadable"]):
     """Question: the hashes of the files at these paths under `root`. Answer: `RootHashes` or `Unreadable`.
 
-    `root` and `within` are those of `ArtifactsUnder`, whose equal a named tuple would be. Whole files are read: only
-    a background job may ask.
+    `root` and `within` are those of `ArtifactsUnder`; as named tuples the two could be equal. Whole files are read:
+    only a background job may ask.
     """
 
     root: str
@@ -159,33 +159,33 @@ class HashesOf(Question["RootHashes | Unreadable"]):
 
 @dataclass(frozen=True, slots=True)
 class JobStateOf(Question["JobState | None"]):
-    """Question: how the job stands. Answer: `JobState`, or None where there is no such job."""
+    """Question: the state of a job. Answer: `JobState`, or None if there is no such job."""
 
     job: int
 
 
 @dataclass(frozen=True, slots=True)
 class LaneWaits(Question[bool]):
-    """Question: whether something in this lane is not decided yet, and not held either. Answer: whether it is so."""
+    """Question: whether something in this lane is neither decided nor held. Answer: whether it is so."""
 
     lane: str
 
 
 class JobState(NamedTuple):
-    """How a job stands: `waiting`, `running`, `done`, `held` or `discarded`."""
+    """The state of a job: `waiting`, `running`, `done`, `held` or `discarded`."""
 
     state: str
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessesOf(Question["RunProcesses"]):
-    """Question: whom the files of a session's run name. Answer: `RunProcesses`."""
+    """Question: which processes the files of a session's run name. Answer: `RunProcesses`."""
 
     key: str
 
 
 class RunProcesses(NamedTuple):
-    """The processes that a run's files name, and the host that they name, each None where none is named."""
+    """The processes and the host that a run's files name. Each is None if not named."""
 
     launcher: RecordedProcess | None = None
     process: RecordedProcess | None = None
@@ -196,14 +196,14 @@ class RunProcesses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CancellationOf(Question["Cancellation | None"]):
-    """Question: did a person order that this attempt ends? Answer: `Cancellation`, None where nobody was told."""
+    """Question: did a person order that this attempt ends? Answer: `Cancellation`, None if no one was told to."""
 
     key: str
     attempt: int
 
 
 class Cancellation(NamedTuple):
-    """A person's order to end an attempt, which its process was told, or is still to be told if `is_owed`.
+    """A person's order to end an attempt. Its process was told, or is still to be told if `is_owed`.
 
     `reason` may be empty. With a `timeout` (seconds) it is not a person's: the daemon ended the run after its time.
     """
@@ -216,9 +216,9 @@ class Cancellation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AgeOf(Question["float | None"]):
-    """Question: how long a launched run goes on, by the machine's own clock. Answer: seconds since its command started.
+    """Question: how long a launched run has lasted, by the machine's clock. Answer: seconds since its command started.
 
-    None where neither the launcher nor the command lives.
+    None if neither the launcher nor the command is alive.
     """
 
     launcher: RecordedProcess
@@ -235,7 +235,7 @@ class PlayOf(Question["Play"]):
 class Play(NamedTuple):
     """What can be started: the playbook, its agent with the defaults that it declares, and the root for the run.
 
-    `problem` says why nothing can, which is the operator's to fix; the rest means nothing then.
+    `problem` says why nothing can be started, which is for the operator to fix. The rest means nothing then.
     """
 
     playbook: Playbook | None
@@ -249,7 +249,8 @@ class Play(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ActionOf(Question["Play"]):
-    """Question: what would running this action start, and where? Answer: `Play`, with the text for `sh -c` if a shell runs it."""
+    """Question: what would running this action start, and where? Answer: `Play`, with the text for `sh -c` if a shell
+    runs it."""
 
     action: str
 
@@ -270,13 +271,14 @@ class CoveringRoot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeclaredToHook(Question["HookDeclaration | None"]):
-    """Question: what was declared for a session when its hook told of its first prompt? Answer: `HookDeclaration`, or None."""
+    """Question: what was declared for a session when its hook told of its first prompt? Answer: `HookDeclaration`, or
+    None."""
 
     key: str
 
 
 class HookDeclaration(NamedTuple):
-    """What was declared when a session's hook spoke, at this time (Unix seconds): the playbook, and its contract's snapshot.
+    """What was declared when a session's hook spoke, at this time (Unix seconds): playbook and contract snapshot.
 
     `problem` says why there is no contract, `rule` is the place of the rule that named the playbook.
     """
@@ -296,7 +298,7 @@ class LinkedSessionsOf(Question["LinkedSessions"]):
 
 
 class LinkedSession(NamedTuple):
-    """How an agent's session stands that was started in a launcher's run."""
+    """The state of an agent's session that was started in a launcher's run."""
 
     key: str
     status: Status
@@ -308,7 +310,7 @@ class LinkedSessions(NamedTuple):
     """The answer to `LinkedSessionsOf`, in the order of their keys.
 
     `announced` are the keys of those whose hooks named the launcher's run, and whose files weren't read yet.
-    With `may_be_more` there are hooks' words that nobody has come to yet.
+    With `may_be_more` there are hook messages that nobody has processed yet.
     """
 
     sessions: tuple[LinkedSession, ...] = ()
@@ -324,7 +326,7 @@ class LaunchOf(Question["Launch | None"]):
 
 
 class Launch(NamedTuple):
-    """What a launcher recorded before it let its command go.
+    """What a launcher recorded before it started its command.
 
     `seal` is the SHA-256 (hex) of the secret that its `exit.json` reveals. `at` is in Unix seconds.
     """

@@ -1,4 +1,4 @@
-"""Where in a JSON text a value stands."""
+"""Where in a JSON text a value is."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ _SPACE: Final = " \t\n\r"
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int | None:
-    """The line, from 1, on which the value at `path` begins. None where there is none, or the text is not JSON."""
+    """The line, from 1, on which the value at `path` begins. None if there is none, or the text is not JSON."""
     try:
         at = _skipped(text, 0)
         for step in path:
@@ -23,7 +23,7 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
 
 
 def _in_table(text: str, at: int, key: str) -> int | None:
-    """Where the value of the last such key begins; the last is the one that counts."""
+    """Where the value of the last such key begins. The last one is the one that counts."""
     found = None
     at = _skipped(text, at + 1) if text[at] == "{" else -1
     while at != -1 and text[at] == '"':
@@ -45,7 +45,7 @@ def _in_list(text: str, at: int, index: int) -> int | None:
 
 
 def _next(text: str, at: int) -> int:
-    """Where what follows the value at `at` begins; -1 if it was the last."""
+    """Where the text after the value at `at` begins. -1 if it was the last value."""
     _, end = _DECODER.raw_decode(text, at)
     end = _skipped(text, end)
     return _skipped(text, end + 1) if text[end] == "," else -1

@@ -1,9 +1,9 @@
-"""From an event to the handlers that owe it something: the first page to read.
+"""From an event to the handlers that have a duty towards it: the first page to read.
 
 Each line of `ROUTES` is a handler's duty towards an event: its name, the function that decides, the lane of its job
-(by default the event's own; None where nothing is owed), and when the job is due (by default at once). A handler is
-`decide(event, given)`. It returns effects; one that has to ask first is a generator that yields its questions
-(`asking.py`). It raises `TryLater` where the world must be tried again. `docs/reference.md` says what each decides.
+(by default the event's own; None if there is no duty), and when the job is due (by default at once). A handler is
+`decide(event, given)`. It returns effects; a handler that has to ask first is a generator that yields its questions
+(`asking.py`). It raises `TryLater` if the world must be tried again. `docs/reference.md` says what each decides.
 """
 
 from collections.abc import Callable
@@ -90,22 +90,22 @@ from runward.handlers.timers.events import TimerRang, TimerSet
 Decision: TypeAlias = Effects | Deciding
 
 BACKGROUND: Final = "files:"
-"""How the lanes begin whose jobs are done in the background, when no verdict is on its way."""
+"""The prefixes of lanes whose jobs are done in the background, when no verdict is on its way."""
 
 BUNDLES: Final = f"{BACKGROUND}bundle:"
-"""How the lanes begin in which the bundles of attempts are written."""
+"""The prefixes of lanes in which the bundles of attempts are written."""
 
 TIMERS: Final = "timer:"
-"""How the lanes begin whose jobs wait until some time has passed, whatever the wall clock does."""
+"""The prefixes of lanes whose jobs wait until some time has passed, whatever the wall clock does."""
 
 SCHEDULED: Final = f"{TIMERS}{SCHEDULE}"
-"""How the lanes begin in which the next time of a chain's schedule is waited for."""
+"""The prefixes of lanes that wait for the next time of a chain's schedule."""
 
 Kind = TypeVar("Kind", bound=Event)
 
 
 class Route(NamedTuple):
-    """A handler's duty towards an event of one type. `lane` and `due` are asked for each event."""
+    """A handler's duty towards an event of one type. `lane` and `due` are evaluated for each event."""
 
     event: type[Any]
     handler: str
@@ -138,7 +138,7 @@ def _chain_run(event: AttemptStarted | SessionFinished | StartFailed) -> str | N
 
 
 def _files(event: SessionFinished) -> str | None:
-    """A lane of its own, so that reading whole files holds up no other job of the session."""
+    """A lane of its own, so that reading whole files delays no other job of the session."""
     if not event.produced or event.origin != "live":
         return None
     return f"{BACKGROUND}{event.session_key}#{event.attempt}"
@@ -221,7 +221,7 @@ ROUTES: Final = (
     _route(PrincipalCreateRequested, "exchange/create", create.decide),
     _route(MintRequested, "exchange/mint", mint.decide),
 )
-"""Append only within an event: a handler's place among those of its event is a part of its jobs' ids."""
+"""Only append within an event: a handler's place among those of its event is a part of its jobs' ids."""
 
 _OF_EVENT: Final[dict[str, tuple[Route, ...]]] = {
     kind.type: tuple(route for route in ROUTES if route.event is kind)
@@ -232,11 +232,11 @@ _BY_NAME: Final = {(route.handler, route.event.type): route for route in ROUTES}
 HANDLERS: Final[dict[str, tuple[str, ...]]] = {
     kind: tuple(route.handler for route in routes) for kind, routes in _OF_EVENT.items()
 }
-"""The names of the handlers of each event type; each gets a job of its own, as `duties` says."""
+"""The names of the handlers of each event type. Each gets its own job, as `duties` says."""
 
 
 class Duty(NamedTuple):
-    """What an event owes a handler: its place among the event's handlers, its name, and the lane of the job.
+    """An event's job for a handler: the handler's place among the event's handlers, its name, and the lane of the job.
 
     The job is not done before `due` (Unix seconds).
     """
@@ -248,7 +248,7 @@ class Duty(NamedTuple):
 
 
 def duties(event: Event) -> tuple[Duty, ...]:
-    """The jobs that an event brings about."""
+    """The jobs that an event causes."""
     return tuple(
         Duty(place, route.handler, lane, route.due(event))
         for place, route in enumerate(_OF_EVENT[event.type])
@@ -262,9 +262,9 @@ def in_background(lane: str) -> bool:
 
 
 def decided_in_order_with(lane: str) -> str:
-    """The name that the lanes of a batch share whose jobs are decided one after another, each after what the last one did.
+    """The name shared by a batch's lanes whose jobs are decided one after another, each after what the last one did.
 
-    Principals act on one exchange: what one of them spends, another can't be paid with as well.
+    Principals act on one exchange: what one of them spends can't be paid to another as well.
     """
     return EXCHANGE if lane.startswith(EXCHANGE) else lane
 
@@ -274,7 +274,7 @@ class NoSuchHandler(LookupError):
 
 
 def decide(handler: str, event: Event, given: Given) -> Decision:
-    """Call the named handler. Raises `NoSuchHandler`, and whatever bug the handler has."""
+    """Call the named handler. Raises `NoSuchHandler`, and any bug of the handler."""
     route = _BY_NAME.get((handler, event.type))
     if route is None:
         raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")

@@ -1,6 +1,6 @@
-"""What must not stand in a log or a bundle: the values of keys that name a secret, and texts that look like one.
+"""What must not appear in a log or a bundle: the values of keys that name a secret, and texts that look like one.
 
-The expressions are RE2's: its time is linear in the text, whatever an agent wrote and an operator asked for.
+The expressions are RE2's: its time is linear in the text, whatever an agent wrote and an operator configured.
 """
 
 import json
@@ -18,7 +18,7 @@ _SUSPICIOUS: Final = re.compile(
     rb"sk-|gh[opsur]_|github_pat_|glpat-|xox|akia|asia|aiza|eyj|bearer|basic |private.?key|://|passw|passphrase"
     rb"|secret|token|api.?key|authorization|cookie|credential|access.?key"
 )
-"""Without one of these in its lowered text a line has nothing to hide; most lines end here."""
+"""A line whose lower-case text has none of these has nothing to hide. Most lines end here."""
 
 _SECRET_KEY: Final = re.compile(
     r"(?:password|passwd|passphrase|secrets?|token|api[-_]?key|authorization|cookies?|credentials?"
@@ -62,7 +62,7 @@ class Secrets:
         self._found = compiled_together((_SHAPES, _ADDRESS, _HEADER, _ASSIGNED, *own)).Match
 
     def without(self, text: str) -> str:
-        """The text, in which what looks like a secret is `[redacted]`: the same one where nothing does."""
+        """The text, with `[redacted]` for everything that looks like a secret. It is unchanged if nothing does."""
         if not self._found(text):
             return text
         for pattern, instead in self._in_turn:
@@ -85,7 +85,7 @@ def without_secrets(line: bytes) -> bytes:
 
 
 def text_without_secrets(text: str) -> str:
-    """A text in which what looks like a secret is `[redacted]`."""
+    """A text with `[redacted]` for everything that looks like a secret."""
     return _usual().without(text)
 
 
@@ -103,7 +103,7 @@ def _cleaned(value: JsonValue, without: Callable[[str], str]) -> JsonValue:
 
 
 def names_secret(key: str, value: JsonValue) -> bool:
-    """Whether the key says that its value is a secret; a number or none at all is a count or a switch."""
+    """Whether the key says that its value is a secret. A number, a boolean or null is only a count or a switch."""
     return isinstance(value, str | list | dict) and _is_secret_key(key)
 
 

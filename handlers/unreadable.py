@@ -1,4 +1,4 @@
-"""The answer where the world could not be read, which is never the same as nothing. It imports nothing of ours."""
+"""The answer when the world could not be read, which is never the same as nothing. It imports nothing of ours."""
 
 from typing import NamedTuple
 

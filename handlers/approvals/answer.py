@@ -13,7 +13,7 @@ from runward.handlers.chains.stepping import NotStarted
 from runward.handlers.effects import Deciding, Effects, Emit, Explain
 
 LINK: Final = "link"
-"""Who decided, where the link of a notice was used."""
+"""Who decided, when the link in a notice was used."""
 
 
 def decide(event: ApprovalRequested, given: Given) -> Deciding:
@@ -57,7 +57,7 @@ def approved(approval: ApprovalStanding, given: Given, note: str, by: str) -> As
 
 
 def decided(approval: ApprovalStanding, at: float, decision: Decision, note: str, by: str) -> Effects:
-    """Keep the decision, and have the chain run go on from it."""
+    """Keep the decision, and let the chain run continue from it."""
     said = ApprovalDecided(approval.id, approval.run, approval.step, at, decision, note, by)
     return (DecideApproval(approval.id, at, decision, note, by), Emit(said))
 

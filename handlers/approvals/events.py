@@ -9,13 +9,13 @@ Decision: TypeAlias = Literal["approved", "denied", "expired", "changed"]
 
 
 def lane_of(run: str) -> str:
-    """The lane in which whole files of a chain run's steps are read: in the background, when no verdict is on its way."""
+    """The lane that reads whole files of a chain run's steps: in the background, when no verdict is on its way."""
     return f"files:{run}"
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalWanted:
-    """A step of a chain run waits for a person. `number` tells apart that it is asked again."""
+    """A step of a chain run waits for a person. `number` tells repeated requests for the same step apart."""
 
     type: ClassVar[str] = "ApprovalWanted"
     version: ClassVar[int] = 1
@@ -49,7 +49,7 @@ class ApprovalRequested(Request):
     note: str = ""
     said_by: str = ""
     by_link: bool = False
-    """Whether it was answered by the link of a notice: nobody knows who holds that."""
+    """Whether it was answered through the link in a notice: nobody knows who holds that link."""
 
     @property
     def lane(self) -> str:
@@ -58,7 +58,7 @@ class ApprovalRequested(Request):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecided:
-    """An approval was decided once and for all; `changed` if it is void and the step is to be asked for again."""
+    """An approval was decided once and for all; `changed` means it is void and the step must be asked for again."""
 
     type: ClassVar[str] = "ApprovalDecided"
     version: ClassVar[int] = 1

@@ -1,4 +1,4 @@
-"""Nobody decided on an approval in time: its step is denied, or approved if that was written and nothing has changed."""
+"""Nobody decided on an approval in time: its step is denied, or approved if the file says so and nothing changed."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ BY: Final = "on_timeout"
 
 
 def decide(event: TimerRang, given: Given) -> Deciding:
-    """End the wait, if it still goes on."""
+    """End the wait, if it is still running."""
     approval = yield from ask(ApprovalOf(event.what.removeprefix(EXPIRES)))
     run = None if approval is None else (yield from ask(ChainRunOf(approval.run)))
     if approval is None or run is None or approval.status != "asked" or run.status != "waiting_approval":

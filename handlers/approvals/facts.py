@@ -7,7 +7,7 @@ from runward.handlers.asking import Question
 
 
 class ApprovalStanding(NamedTuple):
-    """An approval: for which step it is, the hash of what was shown, and whether it is decided."""
+    """An approval: which step it is for, the hash of what was shown, and whether it is decided."""
 
     id: str
     run: str
@@ -19,7 +19,7 @@ class ApprovalStanding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalOf(Question["ApprovalStanding | None"]):
-    """Question: how an approval stands. Answer: `ApprovalStanding`, or None where there is no such approval."""
+    """Question: the state of an approval. Answer: `ApprovalStanding`, or None if there is no such approval."""
 
     id: str
 

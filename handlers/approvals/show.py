@@ -1,4 +1,4 @@
-"""A step waits for a person: what there is to show is kept under an id, and the time it may wait begins."""
+"""A step waits for a person: what is shown is kept under an id, and the time it may wait begins."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ def approval_id(key: str) -> str:
 
 
 def decide(event: ApprovalWanted, given: Given) -> Deciding:
-    """Ask for it. What can't be shown, because it could not be started either, is decided anew by the chain run."""
+    """Ask for it. If it can't be shown, because it could not be started either, the chain run decides anew."""
     run = yield from ask(ChainRunOf(event.run))
     standing = None if run is None else run.steps.get(event.step)
     if (

@@ -1,4 +1,5 @@
-"""What a person is shown before a step runs: its command, the outcomes before it, and the hashes of what was produced."""
+"""What a person is shown before a step runs: its command, the outcomes before it, and the hashes of what was
+produced."""
 
 import hashlib
 import json
@@ -22,7 +23,7 @@ class Shown(NamedTuple):
 
 
 def shown(position: Position, step: int) -> Asking[Shown | NotStarted]:
-    """What there is to show now."""
+    """What would be shown now."""
     command = yield from command_at(position, step)
     if isinstance(command, NotStarted):
         return command
@@ -48,8 +49,8 @@ def shown(position: Position, step: int) -> Asking[Shown | NotStarted]:
 
 
 def _left(session_key: str, attempt: int) -> Asking[tuple[JsonValue, list[dict[str, JsonValue]]]]:
-    """The files of outcomes that a step's run holds now, and a hash, or what is the matter, for each file that
-    it produced or that holds the large content of an artifact."""
+    """What the files of a step's outcomes hold now: a hash or a problem for each file that its run produced, or
+    that holds the large content of an artifact."""
     session = yield from ask(SessionOf(session_key))
     if session is None:
         return None, []

@@ -6,7 +6,7 @@ from runward.config.problem import Severity
 
 
 class BundleProblem(NamedTuple):
-    """What is wrong, in which part, on which line, in which field; None where it is not a single one."""
+    """What is wrong, in which part, on which line, in which field. None where there is no single one."""
 
     part: str
     line: int | None

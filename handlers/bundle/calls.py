@@ -1,6 +1,6 @@
 """What a session's files tell of its calls, in the order of the files: the input of a replay.
 
-Times are Unix seconds, or None where the line has none. `line` is the number of the line that tells it, from 1, and
+Times are Unix seconds, or None where the line has none. `line` is the number of the line, counted from 1, and
 `source` the path of its file below the session's own directory, as the reader names it.
 """
 
@@ -10,7 +10,7 @@ from runward.config.json_value import JsonValue
 
 
 class Place(NamedTuple):
-    """Where something is told: the file, its line from 1, and the bytes of that line."""
+    """Where a record was read: the file, the line (counted from 1), and the bytes of that line."""
 
     source: str
     line: int
@@ -21,7 +21,7 @@ class Place(NamedTuple):
 class Called(NamedTuple):
     """A tool was called. `tokens` are those of the reply that made the call, at the reply's first call, else None.
 
-    `problem` says why the params can't be hashed, where what stands in the file is only nearly what they are.
+    `problem` says why the params can't be hashed, when the file holds only nearly what they are.
     """
 
     place: Place
@@ -35,9 +35,10 @@ class Called(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """A call came back. `content` is what the tool's record holds; for a failed call `error` holds it and `content` is None.
+    """A call came back. `content` is what the tool's record holds; for a failed call `error` holds it and `content` is
+    None.
 
-    `tokens` are those of the reply that made the call, where they are told after the call. `problem` says why the
+    `tokens` are those of the reply that made the call, if they are told after the call. `problem` says why the
     output can't be hashed.
     """
 
@@ -54,7 +55,7 @@ class Returned(NamedTuple):
 
 
 class PlanTold(NamedTuple):
-    """The session told its plan: all steps, in order, as the tool wrote them."""
+    """The session reported its plan: all steps, in order, as the tool wrote them."""
 
     place: Place
     at: float | None
@@ -63,7 +64,7 @@ class PlanTold(NamedTuple):
 
 
 class StepDone(NamedTuple):
-    """The session called a step done."""
+    """The session reported a step as done."""
 
     place: Place
     at: float | None
@@ -73,7 +74,7 @@ class StepDone(NamedTuple):
 
 
 class Stated(NamedTuple):
-    """What a native run says of itself in its trace: None for what it does not say."""
+    """What a native run says about itself in its trace. None for what it does not say."""
 
     place: Place
     issue_number: int | None = None
@@ -82,7 +83,7 @@ class Stated(NamedTuple):
 
 
 class Unusable(NamedTuple):
-    """A line that tells of a call and cannot be used, and why. It becomes a problem with its line."""
+    """A line that describes a call and cannot be used, and why. It becomes a problem with its line."""
 
     place: Place
     problem: str

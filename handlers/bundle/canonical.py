@@ -1,7 +1,7 @@
 """Canonical JSON: the one text of a value, and its hash. See docs/bundle.md.
 
 The form `seed` is serde_json's: keys in the order of their code points, no blanks, `1.0` stays `1.0`, whole
-numbers beyond 64 bits are floats. The form `rfc8785` is RFC 8785. What has no canonical form is refused.
+numbers beyond 64 bits are floats. The form `rfc8785` is RFC 8785. A value without a canonical form is refused.
 """
 
 import json
@@ -29,11 +29,11 @@ Form: TypeAlias = CanonicalForm
 FORMS: Final[tuple[Form, ...]] = ("seed", "rfc8785")
 LEAST: Final = -(2**63)
 MOST: Final = 2**64 - 1
-"""The whole numbers that serde_json keeps as such."""
+"""The whole numbers that serde_json keeps as whole numbers."""
 MOST_EXACT: Final = 2**53 - 1
 """The largest whole number of RFC 8785."""
 LONGEST_SEARCHED: Final = 4 << 20
-"""Characters of a text in which the place of what is refused is looked for."""
+"""The longest text, in characters, that is searched for the place of a refused value."""
 _SHORT_NUMBER: Final = 24
 _NUMBERS_KEPT: Final = 4096
 _Number = TypeVar("_Number")
@@ -60,7 +60,7 @@ def hash_of(value: JsonValue, form: Form = "seed") -> str:
 
 
 def hash_of_text(text: bytes | memoryview) -> str:
-    """The hash of a value whose canonical text this is."""
+    """The hash of a value, given its canonical text."""
     return f"sha256:{sha256(text).hexdigest()}"
 
 
@@ -83,7 +83,7 @@ def canonical_bytes(value: JsonValue, form: Form = "seed") -> bytes:
 
 
 def parse(text: str | bytes, max_depth: int = MAX_DEPTH) -> JsonValue:
-    """The value of a JSON text. Raises `NotCanonical` for what JSON does not define or readers disagree on.
+    """The value of a JSON text. Raises `NotCanonical` for what JSON does not define or readers disagree about.
 
     That is: a key that appears twice, NaN, infinities, half of a surrogate pair, bytes that are not UTF-8.
     """
@@ -114,7 +114,7 @@ def parse(text: str | bytes, max_depth: int = MAX_DEPTH) -> JsonValue:
 
 
 def _refusal(text: str, max_depth: int, message: str) -> NotCanonical:
-    """What is refused, with its place where the text is short enough to look for it."""
+    """What is refused, with its place if the text is short enough to search."""
     fault = first_fault(text, max_depth) if len(text) <= LONGEST_SEARCHED else None
     return NotCanonical(message) if fault is None else _at(text, fault.at, fault.message)
 
@@ -135,7 +135,7 @@ def _is_too_deep(text: str, value: JsonValue, max_depth: int) -> bool:
 
 
 def is_deeper_than(value: JsonValue, max_depth: int) -> bool:
-    """Whether more than so many objects and lists are inside each other."""
+    """Whether objects and lists are nested more deeply than this."""
     level = [value]
     for _ in range(max_depth):
         level = [
@@ -173,7 +173,7 @@ def _constant(text: str) -> JsonValue:
 
 
 class _Read(dict[str, _Number]):
-    """Short numbers that were read, by their text: a long list of the same ones is read without a call for each."""
+    """Short numbers that were read, by their text: a long list of equal numbers is read without a call for each."""
 
     def __init__(self, read: Callable[[str], _Number]) -> None:
         self._read = read
@@ -195,7 +195,7 @@ _SEED: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 def _seed(value: JsonValue) -> bytes:
-    """As serde_json prints it: msgspec prints all that is left once the numbers are serde_json's, too."""
+    """As serde_json prints it. Once the numbers are serde_json's, msgspec prints the rest the same way."""
     return _SEED(value if has_plain_numbers(value) else _with_serde_numbers(value, ()))
 
 
@@ -267,7 +267,7 @@ def _outside_rfc8785(value: JsonValue, loc: Location) -> NotCanonical | None:
 
 
 def _where_half_a_pair(value: JsonValue) -> Location:
-    """Where the first text or key is that UTF-8 cannot hold."""
+    """The place of the first text or key that UTF-8 cannot hold."""
     waiting: list[tuple[Location, JsonValue]] = [((), value)]
     while waiting:
         loc, item = waiting.pop()

@@ -1,7 +1,7 @@
-"""A line that is canonical already, as Runward writes them: read at once, and each value's text is a piece of it.
+"""A line that is already canonical, as Runward writes it: read at once, and each value's text is a piece of the line.
 
-If writing what was read gives the line again, reading lost nothing: no key stands there twice and no number was
-written otherwise. So no strict reader is needed, and nothing has to be written again for its hash.
+If writing what was read gives the line again, reading lost nothing: no key is there twice and no number was
+written differently. So no strict reader is needed, and nothing has to be written again for its hash.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ def canonical_object(line: bytes, max_depth: int) -> dict[str, JsonValue] | None
         if not isinstance(value, dict) or _ENCODE(value) != line:
             return None
     except (ValueError, RecursionError):
-        return None  # what is wrong with it is said by the strict reader
+        return None  # the strict reader reports what is wrong with it
     return value if has_plain_numbers(value) and not is_deeper_than(value, max_depth) else None
 
 
@@ -31,7 +31,7 @@ def piece_of(line: bytes, event: dict[str, JsonValue], key: str) -> memoryview:
     before = {each: value for each, value in event.items() if each < key}
     after = {each: value for each, value in event.items() if each > key}
     name = _ENCODE(key)
-    # without their closing or opening brace, both end or begin with a comma if there is anything in them
+    # without its closing or opening brace, each ends or begins with a comma if it has any content
     begins = len(_ENCODE(before)) - 1 + bool(before) + len(name) + 1
     ends = len(line) - (len(_ENCODE(after)) - 1 + bool(after))
     return memoryview(line)[begins:ends]

@@ -1,4 +1,4 @@
-"""Two sessions side by side: where their calls part, and how many they have in common."""
+"""Two sessions side by side: where their calls diverge, and how many they have in common."""
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -16,7 +16,7 @@ class Divergence(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """How many calls are the same, were made in the same way and came back otherwise, or were made on one side only."""
+    """How many calls are the same, how many were made alike but came back otherwise, how many only one side made."""
 
     same: int
     changed: int
@@ -25,7 +25,7 @@ class Alignment(NamedTuple):
 
 
 def first_divergence(left: Sequence[ToldCall], right: Sequence[ToldCall]) -> Divergence | None:
-    """Where the calls part; None where they are the same."""
+    """Where the calls diverge. None if they are the same."""
     for index in range(max(len(left), len(right))):
         ours = left[index] if index < len(left) else None
         theirs = right[index] if index < len(right) else None

@@ -1,15 +1,15 @@
-"""How many tests passed and failed, as the output of a test runner says. Another output says nothing."""
+"""How many tests passed and failed, according to a test runner's output. Any other output gives no counts."""
 
 import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 _SEARCHED: Final = 65_536
-"""Characters at the end of an output in which the counts are looked for: runners sum up last."""
+"""Characters at the end of an output that are searched for the counts: runners print their summary last."""
 
 
 class CountedTests(NamedTuple):
-    """What a runner counted. `failed` are those that failed or had an error; `total` leaves out what was skipped."""
+    """What a runner counted. `failed` are those that failed or had an error; `total` leaves out skipped tests."""
 
     runner: str
     passed: int
@@ -38,7 +38,7 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def counted_tests(output: str) -> CountedTests | None:
-    """What the output of a command counted last; None where it is that of no runner that is known."""
+    """The last counts in the output of a command. None if it is not the output of a known runner."""
     text = _COLOURS.sub("", output[-_SEARCHED:])
     for read in _READERS:
         found = read(text)

@@ -1,4 +1,4 @@
-"""Cutting long texts: a bundle keeps the beginning and the end of a text, and names how long it was."""
+"""Cutting long texts: a bundle keeps the beginning and the end of a text, and records how long it was."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ ELLIPSIS: Final = "…"
 
 
 def cut(text: str, longest: int) -> str:
-    """The text, or its first and last halves of `longest` characters where it has more."""
+    """The text, or its first and last halves of `longest` characters if it is longer."""
     if len(text) <= longest:
         return text
     half = longest // 2

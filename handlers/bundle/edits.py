@@ -1,4 +1,4 @@
-"""Which files a session changed by its own tools, and how many lines of each."""
+"""Which files a session changed with its own tools, and how many lines of each."""
 
 import difflib
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from runward.handlers.bundle.verification_runs import command_of
 
 MOST_FILES: Final = 1000
 _MOST_LINES: Final = 2000
-"""Lines of a text up to which it is compared line by line; of a longer one all lines count as changed."""
+"""Longest text, in lines, that is compared line by line. In a longer one all lines count as changed."""
 
 _PATHS: Final = ("file_path", "notebook_path", "path", "filename", "file")
 _EDITORS: Final = frozenset(
@@ -36,7 +36,7 @@ _PATCH_FILE: Final = ("*** Update File: ", "*** Add File: ", "*** Delete File: "
 
 
 class FileEdit(NamedTuple):
-    """A file that was changed, and how many lines in all; None where a change of it can't be counted."""
+    """A file that was changed, and how many lines in all. None if a change to it can't be counted."""
 
     path: str
     lines_changed: int | None
@@ -44,7 +44,7 @@ class FileEdit(NamedTuple):
 
 @dataclass(slots=True)
 class Edits:
-    """The changes of a session, each counted once its call came back well."""
+    """The changes of a session. Each counts once, when its call has succeeded."""
 
     _pending: dict[str, list[FileEdit]] = field(default_factory=dict)
     _files: dict[str, int | None] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Edits:
             self._files[each.path] = (before or 0) + (each.lines_changed or 0) if known else None
 
     def files(self) -> tuple[FileEdit, ...]:
-        """The changed files, in the order in which they were changed first."""
+        """The changed files, in the order of their first change."""
         return tuple(FileEdit(path, lines) for path, lines in self._files.items())
 
 
@@ -84,7 +84,7 @@ def _edits_of(tool: str, params: JsonValue) -> list[FileEdit]:
 
 
 def _lines_of(params: dict[str, JsonValue]) -> int | None:
-    """The lines that a call changes, by what it says itself; None where it doesn't say."""
+    """The lines that a call changes, by its own account. None if it doesn't say."""
     edits = params.get("edits")
     if isinstance(edits, list):
         counts = [_lines_of(each) if isinstance(each, dict) else None for each in edits]
@@ -103,7 +103,7 @@ def _lines_of(params: dict[str, JsonValue]) -> int | None:
 
 
 def _changed(old: list[str], new: list[str]) -> int:
-    """Lines that differ: of a line that was changed only the new one counts."""
+    """Lines that differ: of a changed line only the new one counts."""
     if max(len(old), len(new)) > _MOST_LINES:
         return max(len(old), len(new))
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
@@ -111,7 +111,7 @@ def _changed(old: list[str], new: list[str]) -> int:
 
 
 def _patch_of(name: str, params: JsonValue) -> str | None:
-    """The text of a patch that is applied by this call, by its own tool or through a shell."""
+    """The text of a patch that this call applies, with its own tool or through a shell."""
     if name == "apply_patch":
         said = params
         if isinstance(params, dict):

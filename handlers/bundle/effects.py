@@ -9,7 +9,7 @@ from runward.handlers.bundle.part import Part
 
 
 class Sealed(NamedTuple):
-    """A receipt that was made: its own hash, that of the receipt before it, and its file."""
+    """A receipt that was made: its own hash, the hash of the receipt before it, and its file."""
 
     receipt_hash: str
     prev: str | None
@@ -19,8 +19,8 @@ class Sealed(NamedTuple):
 class RecordReceipt(NamedTuple):
     """Record the receipt of an attempt as the next one of the chain, and have the bundle's parts put in place.
 
-    Without a `draft` there is no receipt, and `problem` says why. `sealed` is added where it is known which receipt
-    comes before it.
+    Without a `draft` there is no receipt, and `problem` says why. `sealed` is added once the previous receipt is
+    known.
     """
 
     order: BundleOrder
@@ -30,7 +30,7 @@ class RecordReceipt(NamedTuple):
 
 
 class SignReceipt(NamedTuple):
-    """Owe the receipt of an attempt a signature by our own key of this kind, in place of one that it may have."""
+    """Have an attempt's receipt signed with our own key of this kind, replacing any earlier signature."""
 
     key: str
     attempt: int

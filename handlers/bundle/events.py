@@ -1,4 +1,4 @@
-"""What can happen to bundles beside what happens to their sessions."""
+"""What can happen to bundles, apart from what happens to their sessions."""
 
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias

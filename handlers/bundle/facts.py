@@ -13,7 +13,7 @@ from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types 
 
 @dataclass(frozen=True, slots=True)
 class BundleRulesOf(Question["BundleRules | None"]):
-    """Question: how the bundle of a session at `path` is made by the settings. Answer: `BundleRules`, None without one."""
+    """Question: how the settings make the bundle of a session at `path`. Answer: `BundleRules`, or None."""
 
     layout: str
     path: str
@@ -21,7 +21,7 @@ class BundleRulesOf(Question["BundleRules | None"]):
 
 @dataclass(frozen=True, slots=True)
 class StretchOf(Question["Stretch | None"]):
-    """Question: from when to when an attempt went, and which calls are its own. Answer: `Stretch`, or None."""
+    """Question: the period of an attempt, and which calls are its own. Answer: `Stretch`, or None."""
 
     key: str
     attempt: int
@@ -37,14 +37,16 @@ class ReportedOf(Question["Reported"]):
 
 @dataclass(frozen=True, slots=True)
 class WorkTreeOf(Question["WorkTree | None"]):
-    """Question: what changed since then in the git work tree around a directory. Answer: `WorkTree`, or None. Only a background job may ask."""
+    """Question: what changed since then in the git work tree around a directory. Answer: `WorkTree`, or None.
+    Only a background job may ask."""
 
     cwd: str
     since: float
 
 
 class Reported(NamedTuple):
-    """What the store knows of an attempt: its reason in words, summaries of outcomes, tokens in and out, where it worked."""
+    """What the store knows of an attempt: its reason in words, summaries of outcomes, tokens in and out, where it
+    worked."""
 
     reason_summary: str = ""
     changes: tuple[str, ...] = ()
@@ -54,13 +56,14 @@ class Reported(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DraftOf(Question["Draft | NoDraft | Unreadable"]):
-    """Question: the bundle to this order. Answer: `Draft`, `NoDraft` or `Unreadable`. Only a background job may ask."""
+    """Question: the bundle for this order. Answer: `Draft`, `NoDraft` or `Unreadable`.
+    Only a background job may ask."""
 
     order: BundleOrder
 
 
 class Draft(NamedTuple):
-    """A bundle without its receipt, for that has to name the receipt before it.
+    """A bundle without its receipt, because the receipt has to name the one before it.
 
     `summary` is what its summary says, as JSON text. `problem` says what is wrong with the session's files, if
     anything is.
@@ -72,7 +75,7 @@ class Draft(NamedTuple):
 
 
 class NoDraft(NamedTuple):
-    """There can be no bundle, and why. With `may_pass` a later try may find otherwise."""
+    """There can be no bundle, and why. With `may_pass` a later try may succeed."""
 
     why: str
     may_pass: bool = False

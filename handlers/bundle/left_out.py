@@ -1,4 +1,4 @@
-"""Which values of a replay's line are not there in full: what was redacted or cut, as the line itself names it."""
+"""Which values of a replay's line are not complete: what was redacted or cut, as the line itself names it."""
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.cutting import ELLIPSIS
@@ -6,19 +6,19 @@ from runward.handlers.secrets import REDACTED
 
 
 def is_redacted(event: dict[str, JsonValue], key: str) -> bool:
-    """Whether the line names something below `key` as redacted, and it is."""
+    """Whether the line names something below `key` as redacted, and it really is."""
     named = event.get("redacted")
     return isinstance(named, list) and any(_stands(event, key, pointer, REDACTED) for pointer in named)
 
 
 def is_cut(event: dict[str, JsonValue], key: str) -> bool:
-    """Whether the line names a text below `key` as cut, and it is."""
+    """Whether the line names a text below `key` as cut, and it really is."""
     named = event.get("cut")
     return isinstance(named, dict) and any(_stands(event, key, pointer, ELLIPSIS) for pointer in named)
 
 
 def _stands(event: dict[str, JsonValue], key: str, pointer: JsonValue, mark: str) -> bool:
-    """Whether a JSON Pointer leads from `key` to a text in which the mark stands."""
+    """Whether a JSON Pointer leads from `key` to a text that contains the mark."""
     if not isinstance(pointer, str) or not pointer.startswith("/"):
         return False
     parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")]

@@ -12,7 +12,7 @@ _MOMENT: Final = re.compile(
 
 
 def moment_of(text: JsonValue) -> datetime | None:
-    """The time that a text names, to the microsecond; without an offset it is UTC. None if it names none."""
+    """The time that a text names, to the microsecond; without an offset it is UTC. None if it names no time."""
     if not isinstance(text, str) or len(text) > 64:
         return None
     if text[10:11] == "T" and text[-1:] == "Z":  # nearly all of them

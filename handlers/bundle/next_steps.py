@@ -1,4 +1,4 @@
-"""What to do about a session that did not complete, by the reason that it ended for."""
+"""What to do about a session that did not complete, by the reason why it ended."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -26,6 +26,6 @@ _BY_REASON: Final[Mapping[str, str]] = {
 
 
 def next_steps(status: Status, reason_code: str, session_id: str) -> tuple[str, ...]:
-    """The steps, the first one first; none for a session that completed or whose reason is not known."""
+    """The steps, in order. None for a session that completed, or whose reason is not known."""
     step = None if status == "completed" else _BY_REASON.get(reason_code)
     return () if step is None else (step.replace("{id}", session_id),)

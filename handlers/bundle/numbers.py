@@ -1,4 +1,4 @@
-"""Numbers of foreign JSON: true and false are none."""
+"""Numbers in foreign JSON: true and false are not numbers."""
 
 from typing import TypeGuard
 

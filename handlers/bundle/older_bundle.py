@@ -1,6 +1,7 @@
 """The older replay bundle, one JSON file: `{version "1.0", id, created_at, metadata, timeline, receipts}`, both ways.
 
-Each event of a replay is kept whole in the `data` of its entry, so what came from a replay becomes the same replay again.
+Each event of a replay is kept whole in the `data` of its entry. So a bundle that came from a replay gives the same
+replay again.
 """
 
 from collections import deque
@@ -32,7 +33,7 @@ class NotABundle(ValueError):
 
 
 def to_bundle(events: list[Event]) -> dict[str, JsonValue]:
-    """The older bundle of a replay. What it has a field for and the replay does not say is null."""
+    """The older bundle of a replay. Fields that the replay does not fill are null."""
     told = [event for event in events if not is_header(event)]
     moments = [moment for event in told if (moment := moment_of(event.get("t"))) is not None]
     began = moments[0] if moments else None
@@ -99,7 +100,7 @@ def to_events(bundle: JsonValue) -> list[Event]:
 
 
 class _Told:
-    """Events that are made from entries whose data is the older program's own."""
+    """Events made from entries whose data is the older program's own."""
 
     def __init__(self, bundle: dict[str, JsonValue]) -> None:
         self._began = moment_of(bundle.get("created_at"))
@@ -168,7 +169,7 @@ class _Told:
         }
 
     def _result(self, data: JsonValue, at: int) -> Event:
-        """The result of the call that has waited longest: the older form names none."""
+        """The result of the call that has waited longest: the older form does not name the call."""
         identifier = self._open.popleft()
         latency = max(0, at - self._called_at[identifier])
         self._latency += latency

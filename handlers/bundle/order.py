@@ -1,4 +1,4 @@
-"""What a bundle is made from beside the session's own files: everything that decides its bytes, as data."""
+"""What a bundle is made from, apart from the session's own files: everything that decides its bytes, as data."""
 
 from typing import NamedTuple
 
@@ -10,10 +10,10 @@ from runward.handlers.events import DeliveryState, Status
 
 
 class Stretch(NamedTuple):
-    """An attempt: when it began and ended, and from when to when the calls in its session's files are its own.
+    """An attempt: when it began and ended, and the period in which the calls in its session's files are its own.
 
-    Without `begins` it has all calls up to `ends`, without `ends` all from `begins` on (Unix seconds). `hash` is that of
-    the event that it began with.
+    Without `begins` it has all calls up to `ends`, without `ends` all from `begins` on (Unix seconds). `hash` is that
+    of the event that began it.
     """
 
     started_at: float
@@ -24,7 +24,7 @@ class Stretch(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """How an attempt ended. `hash` is that of the event of its verdict, None where it is not recorded any more."""
+    """How an attempt ended. `hash` is that of the event of its verdict, None if that is no longer recorded."""
 
     at: float
     status: Status
@@ -35,18 +35,18 @@ class Verdict(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What a session cost, as it says itself; `unit` is msats or usd."""
+    """What a session cost, by its own account; `unit` is msats or usd."""
 
     amount: float
     unit: str
 
 
 class BundleOrder(NamedTuple):
-    """One bundle. `path` is where the session's files are, `directory` where the parts are to lie.
+    """One bundle. `path` is where the session's files are, `directory` where the parts are put.
 
     `changes` are the summaries of the session's outcomes, `next_steps` what to do about a failure. `usage` are the
-    tokens that the session was given and made, `cwd` is where it worked, `work_tree` what git said
-    of that place when the attempt was over.
+    numbers of tokens that the session was given and made, `cwd` is where it worked, `work_tree` what git said
+    about that place when the attempt was over.
     """
 
     key: str

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Part(NamedTuple):
-    """A part of a bundle that lies under a `temporary` name, beside the place that its `name` is to have."""
+    """A part of a bundle that has a `temporary` name, in the directory where it will get its `name`."""
 
     name: str
     size: int
@@ -14,5 +14,5 @@ class Part(NamedTuple):
 
 
 def load_parts(text: str) -> tuple[Part, ...]:
-    """The parts of a bundle as a row of the store has them."""
+    """The parts of a bundle as a row of the store holds them."""
     return tuple(Part(*each) for each in json.loads(text))

@@ -1,4 +1,4 @@
-"""What the parts of a bundle are called."""
+"""The names of a bundle's parts."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ PARTS: Final = (REPLAY, SUMMARY, RECEIPT)
 
 
 def part_name(plain: str, attempt: int) -> str:
-    """The name of a part of an attempt's bundle: the plain one for the first attempt, later `REPLAY.2.jsonl` and so on."""
+    """The name of a part of an attempt's bundle: plain for the first attempt, later `REPLAY.2.jsonl` and so on."""
     if attempt == 1:
         return plain
     stem, _, ending = plain.rpartition(".")
@@ -24,5 +24,5 @@ def part_names(attempt: int) -> tuple[str, ...]:
 
 
 def is_part_or_temporary(name: str) -> bool:
-    """Whether a name is one that a part has, or has while it is written, or one under which is kept what had it before."""
+    """Whether a part has this name, or has it while it is written, or whether it keeps what had the name before."""
     return name.removeprefix(".").startswith(("REPLAY.", "RECEIPT.", "PR_SUMMARY."))

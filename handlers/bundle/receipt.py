@@ -1,4 +1,4 @@
-"""The receipt of an attempt: its fields, the one text that it has, and its hash."""
+"""The receipt of an attempt: its fields, its only valid text, and its hash."""
 
 import json
 import re
@@ -43,7 +43,7 @@ ADDED_FIELDS: Final = (
 """What Runward adds, so that every byte of a bundle can be proven."""
 
 TELLING_FIELDS: Final = frozenset({"schema", "event_hash", "canonical_form", "files", "prev", "receipt_hash"})
-"""A receipt with one of these is in Runward's form, and must have all that Runward adds."""
+"""A receipt with one of these is in Runward's form, and must have everything that Runward adds."""
 
 CALL_FIELDS: Final = (
     "id",
@@ -63,7 +63,7 @@ _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 
 
 def receipt_text(fields: Mapping[str, JsonValue]) -> bytes:
-    """The one text of a receipt: its fields in their order, then others by name; indented by two, a newline last."""
+    """The only valid text of a receipt: its fields in order, then others by name; indented by two, a newline last."""
     ordered = _ordered(fields, _ORDER)
     calls = ordered.get("tool_calls")
     if isinstance(calls, list):
@@ -89,14 +89,14 @@ def receipt_hash(fields: Mapping[str, JsonValue], form: Form) -> str:
 
 
 class SealedReceipt(NamedTuple):
-    """An unsigned receipt, whole, and its hash."""
+    """A complete, unsigned receipt, and its hash."""
 
     fields: dict[str, JsonValue]
     receipt_hash: str
 
     @property
     def text(self) -> bytes:
-        """Its one text."""
+        """Its only valid text."""
         return receipt_text(self.fields)
 
 

@@ -1,4 +1,4 @@
-"""A receipt held against the replay: the same session, the same calls in the same order, the same end."""
+"""A receipt compared with the replay: the same session, the same calls in the same order, the same end."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from runward.handlers.bundle.replay_facts import ReplayedCall, ReplayFacts
 TOLERANCE: Final = 1e-6
 """How far utilities may differ: some writers keep them in 32 bits."""
 _NAMED: Final = 100
-"""Calls that are named when they are missing or extra; more are counted."""
+"""Missing or extra calls that are named; the rest are counted."""
 
 
 def differences(fields: dict[str, JsonValue], facts: ReplayFacts) -> Iterator[BundleProblem]:
-    """Everything in which the two differ, with the line of the replay and the field of the receipt."""
+    """Every difference between the two, with the line of the replay and the field of the receipt."""
     start = facts.start or {}
     if facts.start is not None and fields.get("session_id") != start.get("session_id"):
         yield _differ(facts.start_line, "session_id", start.get("session_id"), fields.get("session_id"))
@@ -45,7 +45,7 @@ def _said(value: JsonValue) -> str:
 
 def _calls(stated: JsonValue, replayed: list[ReplayedCall]) -> Iterator[BundleProblem]:
     if not isinstance(stated, list) or not all(isinstance(each, dict) for each in stated):
-        return  # the fields' own check said so
+        return  # the check of the fields reported it
     calls = [each for each in stated if isinstance(each, dict)]
     ids = [_text(call.get("id")) for call in calls]
     in_replay = [call.id for call in replayed]
@@ -91,7 +91,7 @@ def _missing_or_extra(ids: list[str], replayed: list[ReplayedCall]) -> Iterator[
 def _matching(
     calls: list[dict[str, JsonValue]], ids: list[str], replayed: list[ReplayedCall]
 ) -> Iterator[BundleProblem]:
-    """The differences of the calls that both have, found by their ids."""
+    """The differences in the calls that both have, matched by their ids."""
     waiting: dict[str, list[int]] = {}
     for index in range(len(ids) - 1, -1, -1):
         waiting.setdefault(ids[index], []).append(index)

@@ -1,4 +1,4 @@
-"""Whether the fields of a receipt are what they must be, in the seed's form and in Runward's."""
+"""Whether the fields of a receipt are valid, in the seed's form and in Runward's."""
 
 from collections.abc import Callable, Iterator
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -100,7 +100,7 @@ assert _ADDED.keys() == set(ADDED_FIELDS)
 
 
 def form_of(fields: Fields) -> ReceiptForm:
-    """Runward's form where one of its additions tells so."""
+    """Runward's form if one of its additions is present."""
     return "runward" if TELLING_FIELDS & fields.keys() else "seed"
 
 
@@ -110,7 +110,7 @@ def hash_form_of(fields: Fields) -> Form:
 
 
 def field_problems(fields: Fields) -> Iterator[FieldProblem]:
-    """Everything that is wrong with the fields, each by itself."""
+    """Everything that is wrong with the fields, each checked by itself."""
     yield from _held(fields, _SEED, "")
     calls = fields.get("tool_calls")
     if isinstance(calls, list):

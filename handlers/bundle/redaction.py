@@ -1,6 +1,6 @@
-"""What a bundle doesn't show: values that are secrets by the name of their key or by their looks.
+"""What a bundle doesn't show: values that the name of their key, or their own form, marks as secrets.
 
-Hashes cover the values as they were; only what is written is redacted, and a JSON Pointer names each place.
+Hashes cover the original values. Only what is written is redacted, and a JSON Pointer names each place.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.secrets import REDACTED, Secrets, names_secret
 
 _SHORTEST: Final = 8
-"""Characters of the shortest text that may look like a secret; an operator's own pattern may match shorter ones."""
+"""Length of the shortest text that may look like a secret. An operator's own pattern may match shorter ones."""
 _KEYS_KEPT: Final = 1024
 
 
@@ -22,11 +22,11 @@ class Redaction:
         self._keys: dict[str, bool] = {}
 
     def text(self, text: str) -> str:
-        """The text without what looks like a secret: the same one where nothing does."""
+        """The text without what looks like a secret. It is unchanged if nothing does."""
         return text if len(text) < self._shortest else self._secrets.without(text)
 
     def is_secret(self, key: str) -> bool:
-        """Whether a key is a secret itself. Most keys are met again and again."""
+        """Whether a key is itself a secret. Cached, because most keys occur again and again."""
         known = self._keys.get(key)
         if known is None:
             if len(self._keys) >= _KEYS_KEPT:

@@ -1,4 +1,4 @@
-"""What a strict reader of JSON refuses, and where in the text it stands.
+"""What a strict reader of JSON refuses, and where in the text it is.
 
 The text is read a second time, token by token, only when something in it is suspect.
 """
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from runward.config.problem import quoted
 
 MAX_DEPTH: Final = 127
-"""How many objects and lists may be inside each other; serde_json reads no deeper."""
+"""How deeply objects and lists may be nested; serde_json reads no deeper."""
 TOO_DEEP: Final = "nested too deeply"
 HALF_A_PAIR: Final = "half of a surrogate pair is not a character"
 BEYOND_FLOATS: Final = "a number beyond the largest float"
@@ -35,7 +35,7 @@ class Fault(NamedTuple):
 
 
 def integer_text(text: str) -> int | float:
-    """A whole number as serde_json reads it: `-0` is a float, because no whole number is below zero and zero."""
+    """A whole number as serde_json reads it: `-0` is a float, because no whole number is both zero and negative."""
     if text == "-0":
         return -0.0
     if len(text) > _MOST_DIGITS + 1:
@@ -88,7 +88,7 @@ def first_fault(text: str, max_depth: int = MAX_DEPTH) -> Fault | None:
 
 
 def _content(literal: str) -> str | Fault:
-    """What a string literal says, or half of a surrogate pair in it."""
+    """The text that a string literal stands for, or half of a surrogate pair in it."""
     parts: list[str] = []
     end = 1
     high: tuple[int, str] | None = None  # the first half of a pair, and where it began
@@ -139,5 +139,5 @@ def _fault_of_word(word: str) -> str | None:
     except Refused:
         return BEYOND_FLOATS
     except ValueError:
-        return None  # not a number at all: the JSON reader says so
+        return None  # not a number at all: the JSON reader reports it
     return None

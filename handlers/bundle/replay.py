@@ -1,7 +1,7 @@
-"""The replay of an attempt: its lines, one by one, and what its receipt and its summary need of them.
+"""The replay of an attempt: its lines, one by one, and what its receipt and its summary need from them.
 
-A replay is a function of the session's files and of the order. A call belongs to the attempt in whose stretch it was
-made, and its result to the call. What can't be used becomes a problem and hides nothing else.
+A replay is a function of the session's files and of the order. A call belongs to the attempt in whose period it was
+made, and its result belongs to the call. What can't be used becomes a problem and hides nothing else.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ from runward.handlers.events import Status
 from runward.handlers.journal.lines import iso_time
 
 TOO_MANY: Final = f"has more than {MOST_VALUES - OF_A_LINE:,} values"
-"""The problem of a value that no reader of the replay would take."""
+"""The problem of a value that no reader of the replay would accept."""
 _MOST_SHOWN: Final = MOST_VALUES - OF_A_LINE
 
 MOST_PROBLEMS: Final = 20
@@ -66,7 +66,7 @@ class _Hashed(NamedTuple):
 
 @dataclass(slots=True)
 class Replay:
-    """One replay in the making: `lines` gives it, and what it was made of is known afterwards."""
+    """One replay being made. `lines` yields it; the facts about it are known afterwards."""
 
     order: BundleOrder
     calls: dict[str, CallRecord] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Replay:
     problems: list[str] = field(default_factory=list)
     more_problems: int = 0
     messages: int = 0
-    """Messages of the session, where its files tell of them."""
+    """Messages of the session, if its files tell of them."""
     _is_own: bool = True
     _has_plan: bool = False
     _showing: Showing = field(init=False)
@@ -92,14 +92,14 @@ class Replay:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the session's files, in one text; None where nothing is."""
+        """What is wrong with the session's files, in one text. None if nothing is."""
         if not self.problems:
             return None
         said = "; ".join(self.problems)
         return f"{said}; and {self.more_problems} more" if self.more_problems else said
 
     def lines(self, told: Iterable[Told], *, is_over: bool = True) -> Iterator[bytes]:
-        """The lines of the replay, each with its newline; those that tell of the end only if it `is_over`."""
+        """The lines of the replay, each with its newline. Those about the end come only if it `is_over`."""
         waiting = iter(told)
         first: Told | None = None
         for each in waiting:
@@ -138,7 +138,7 @@ class Replay:
                 self._wrong(told.place, told.problem)
 
     def _belongs(self, at: float | None) -> bool:
-        """Whether what was told at this time is of this attempt; without a time it is where the one before it is."""
+        """Whether a record of this time is of this attempt. Without a time it belongs where the one before it does."""
         if at is not None:
             stretch = self.order.stretch
             self._is_own = (stretch.begins is None or at >= stretch.begins) and (
@@ -198,7 +198,7 @@ class Replay:
     def _result(self, told: Returned) -> Iterator[bytes]:
         call = self.calls.get(told.id)
         if call is None:
-            return  # of a call of another attempt, or of one that can't be used, which was said
+            return  # of a call of another attempt, or of one that can't be used, which was reported
         if call.is_back:
             self._wrong(told.place, f"the call {told.id} comes back twice")
             return
@@ -272,7 +272,7 @@ class Replay:
         return _Hashed(None, problem)
 
     def _shown(self, fields: dict[str, JsonValue], key: str, problem: str | None) -> dict[str, JsonValue]:
-        """The fields as they are written. What can't be hashed is shown if it can, with the `problem`."""
+        """The fields as they are written. What can't be hashed is shown if possible, with the `problem`."""
         if problem is None:
             return self._showing.fields(fields)
         try:
@@ -285,7 +285,7 @@ class Replay:
         return {**shown, "problem": problem}
 
     def _spliced(self, shown: dict[str, JsonValue], key: str, hashed: _Hashed) -> dict[str, JsonValue]:
-        """The fields with the text that was hashed in the place of a value which is shown whole: it is written once."""
+        """The fields, with the hashed text in place of a value that is shown whole: so it is written only once."""
         is_whole = "redacted" not in shown and "cut" not in shown
         if hashed.text is None or not is_whole or self.order.rules.form != "seed":
             return shown

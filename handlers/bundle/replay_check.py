@@ -1,4 +1,4 @@
-"""`replay check`: whether the lines of a replay hold together. One bad line hides nothing of the others."""
+"""`replay check`: whether the lines of a replay are consistent. A bad line hides nothing about the others."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ from runward.handlers.bundle.replay_facts import ReplayedCall, ReplayFacts
 from runward.handlers.bundle.replay_lines import Event, ReplayLine, is_header
 
 MOST_PROBLEMS: Final = 1000
-"""More are counted, and not listed: a hostile replay has no end of them."""
+"""Problems that are listed. Further ones are only counted: a hostile replay can have any number of them."""
 
 SESSION_STATUS: Final = frozenset(
     {"Success", "Failed", "Cancelled", "Timeout", "TimedOut", "Aborted", "success", "failure", "cancelled"}
@@ -29,9 +29,9 @@ STEP_STATUS: Final = frozenset(
 
 
 class ReplayCheck:
-    """Takes the lines of a replay one by one, then says what is wrong; `facts` is what they told.
+    """Takes the lines of a replay one by one, then says what is wrong; `facts` is what they said.
 
-    Hashes are in one of the given forms: a replay alone does not say in which.
+    Hashes are in one of the given forms: a replay alone does not say which.
     """
 
     def __init__(self, forms: Iterable[Form] = FORMS) -> None:
@@ -172,7 +172,7 @@ class ReplayCheck:
         call.latency_ms = latency
 
     def _hash(self, number: int, event: Event, key: str, hash_key: str) -> JsonValue:
-        """The hash of a value: as stated, else as computed. Null where it is not known."""
+        """The hash of a value: as stated, else as computed. Null if it is not known."""
         stated = event.get(hash_key)
         counts = self.facts.hashes
         if is_redacted(event, key):
@@ -217,7 +217,7 @@ class ReplayCheck:
 
     def _session_end(self, number: int, event: Event) -> None:
         if self.facts.end is not None:
-            return  # it was said already that something comes after the first one
+            return  # it was already reported that something comes after the first one
         self.facts.end, self.facts.end_line = event, number
         self._status(number, event, SESSION_STATUS)
         self._total(number, event, "total_tool_calls", len(self.facts.calls), "calls")
@@ -232,5 +232,5 @@ class ReplayCheck:
 
 
 def quoted_hash(stated: JsonValue) -> str:
-    """A stated hash for a message, whole where it is one."""
+    """A stated hash for a message, in full if it can be one."""
     return stated if isinstance(stated, str) and len(stated) <= 80 else quoted(stated)

@@ -21,7 +21,7 @@ class ReplayedCall:
 
 @dataclass(slots=True)
 class HashCounts:
-    """What became of the hashes of params and outputs."""
+    """The result of checking the hashes of params and outputs."""
 
     recomputed: int = 0
     redacted: int = 0
@@ -39,7 +39,7 @@ class HashCounts:
 
 @dataclass(slots=True)
 class ReplayFacts:
-    """The facts of one replay, with the lines that they stand on."""
+    """The facts of one replay, with their line numbers."""
 
     events: int = 0
     start: dict[str, JsonValue] | None = None

@@ -1,4 +1,4 @@
-"""The lines of a replay, read tolerantly: a line that cannot be read is a problem, and the next one counts again."""
+"""The lines of a replay, read tolerantly: a line that cannot be read is a problem, and reading continues after it."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple

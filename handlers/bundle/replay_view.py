@@ -1,4 +1,4 @@
-"""A replay for people: one line an event, and where in it a person is who steps, searches and jumps."""
+"""A replay for people: one line an event, and the position of a person who steps, searches and jumps in it."""
 
 import json
 from datetime import datetime
@@ -21,7 +21,7 @@ class ShownEvent(NamedTuple):
 
 
 class ReplayView:
-    """Turns the lines of one replay into what is shown of them."""
+    """Turns the lines of one replay into the events that are shown."""
 
     def __init__(self) -> None:
         self._began: datetime | None = None
@@ -67,7 +67,7 @@ def _named(event: Event, *keys: str) -> str:
 
 
 def _output(output: JsonValue) -> str:
-    """What a call gave: its content, or its error."""
+    """What a call returned: its content, or its error."""
     if isinstance(output, dict):
         if output.get("success") is False:
             return f"failed: {_plain(output.get('error'))}"
@@ -89,7 +89,7 @@ def _compact(value: JsonValue) -> str:
 
 
 class Playback:
-    """Where a person is in a replay: the index of the next event, and whether time goes on."""
+    """A person's position in a replay: the index of the next event, and whether it is playing."""
 
     def __init__(self, events: list[ShownEvent], speed: float, *, is_paused: bool) -> None:
         self._events = events
@@ -106,7 +106,7 @@ class Playback:
         return self.position >= len(self._events)
 
     def wait(self, longest: float) -> float:
-        """Seconds until the next event is due after the one before it; at most `longest`."""
+        """Seconds from the previous event until the next one is due; at most `longest`."""
         if self.is_over or self.position == 0:
             return 0.0
         before, following = self._events[self.position - 1].at, self._events[self.position].at
@@ -115,7 +115,7 @@ class Playback:
         return min(max(following - before, 0.0) / self._speed, longest)
 
     def next(self) -> ShownEvent | None:
-        """The next event, which is passed; None behind the last one."""
+        """Return the next event and move past it. None at the end."""
         if self.is_over:
             return None
         found = self._events[self.position]
@@ -123,11 +123,11 @@ class Playback:
         return found
 
     def toggle(self) -> None:
-        """Pause, or go on."""
+        """Pause, or continue."""
         self.is_paused = not self.is_paused
 
     def jump(self, line: int) -> bool:
-        """Go to the first event on or behind a line of the replay; False if there is none."""
+        """Go to the first event at or after a line of the replay. False if there is none."""
         index = next((index for index, each in enumerate(self._events) if each.line >= line), None)
         if index is None:
             return False
@@ -135,7 +135,7 @@ class Playback:
         return True
 
     def search(self, text: str) -> bool:
-        """Go to the next event, from here on and then from the first one, that has the text in it."""
+        """Go to the next event that contains the text. The search wraps around at the end."""
         wanted = text.casefold()
         count = len(self._events)
         for step in range(count):

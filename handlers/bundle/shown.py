@@ -1,4 +1,4 @@
-"""What of a value a replay shows: without secrets, with long texts cut. What is missing is named by JSON Pointers."""
+"""What a replay shows of a value: no secrets, and long texts cut. JSON Pointers name what is missing."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,20 +12,20 @@ FREE: Final = frozenset({"params", "output", "step_id"})
 """The fields of a line in which an agent may have written anything; the others are ids, hashes and numbers."""
 
 DEEPEST: Final = 62
-"""Levels of a value that is shown: the line and the output around it are two more, and readers take 64."""
+"""Nesting levels of a shown value. The line and the output around it add two more, and readers accept 64."""
 
 _NO_CHARACTER: Final = "\ufffd"
 
 
 @dataclass(slots=True)
 class Missing:
-    """What isn't shown: pointers to what was redacted, and the characters that each text had which was cut."""
+    """What isn't shown: pointers to redacted values, and the original length (characters) of each text that was cut."""
 
     redacted: list[str] = field(default_factory=list)
     cut: dict[str, int] = field(default_factory=dict)
 
     def named(self) -> dict[str, JsonValue]:
-        """The keys of a line that name it."""
+        """The keys of a line that name what is missing."""
         named: dict[str, JsonValue] = {}
         if self.redacted:
             named["redacted"] = list(self.redacted)
@@ -35,14 +35,14 @@ class Missing:
 
 
 class Showing:
-    """Shows values: texts of at most `longest` characters, without what `redaction` takes out."""
+    """Shows values: texts of at most `longest` characters, without what `redaction` removes."""
 
     def __init__(self, redaction: Redaction, longest: int) -> None:
         self._redaction = redaction
         self._longest = longest
 
     def fields(self, fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        """The fields of a line with what of `FREE` is shown, and the keys that name what isn't."""
+        """The fields of a line with what is shown of those in `FREE`, and the keys that name what isn't."""
         missing = Missing()
         line = {
             key: self._value(each, pointer("", key), missing) if key in FREE else each
@@ -73,7 +73,7 @@ class Showing:
         if short is not clean:
             missing.cut[at] = len(text)
             if REDACTED in clean and REDACTED not in short and missing.redacted[-1:] == [at]:
-                missing.redacted.pop()  # it is in what was cut out
+                missing.redacted.pop()  # it is in the part that was cut out
         return short
 
     def _object(self, value: dict[str, JsonValue], at: str, missing: Missing) -> dict[str, JsonValue]:
@@ -95,7 +95,7 @@ class Showing:
 
 
 def is_deeper(value: JsonValue, levels: int) -> bool:
-    """Whether a value has more than so many levels of objects and lists inside each other."""
+    """Whether objects and lists are nested more deeply than this."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(levels):
         level = [
@@ -110,7 +110,7 @@ def is_deeper(value: JsonValue, levels: int) -> bool:
 
 
 def _whole(text: str) -> str:
-    """The text with a replacement for each half of a character, which UTF-8 can't hold."""
+    """The text with a replacement for each lone surrogate, which UTF-8 can't hold."""
     if text.isascii():
         return text
     try:

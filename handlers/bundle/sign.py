@@ -1,4 +1,4 @@
-"""A person wants a receipt signed: it is owed from then on, and what came of it is kept."""
+"""A person wants a receipt signed: from then on the signature is pending, and its result is kept."""
 
 from runward.handlers.asking import Given
 from runward.handlers.bundle.effects import SignReceipt
@@ -7,7 +7,7 @@ from runward.handlers.effects import Effects, Explain
 
 
 def decide(event: ReceiptSignRequested, given: Given) -> Effects:
-    """Owe the signature. Whether there is such a receipt is seen where it is signed."""
+    """Order the signature. Whether there is such a receipt is checked when it is signed."""
     return (
         SignReceipt(event.session_key, event.attempt, event.scheme, event.said_by),
         Explain(

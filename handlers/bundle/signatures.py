@@ -1,6 +1,6 @@
 """Signatures of receipts: Ed25519, and Nostr's (NIP-01, BIP-340). A signature counts only by an authorized key.
 
-The libraries are the extra `sign`, and loaded only where there is a signature.
+The libraries come with the extra `sign`, and are loaded only when there is a signature.
 """
 
 import json
@@ -35,7 +35,7 @@ class NotSignable(Exception):
 
 
 class SecretKey(NamedTuple):
-    """A key that signs: its 32 bytes, which are printed nowhere."""
+    """A key that signs: its 32 bytes, which are never printed."""
 
     scheme: Scheme
     secret: bytes

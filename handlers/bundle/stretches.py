@@ -1,6 +1,6 @@
-"""Which of the calls in a session's files belong to which of its attempts.
+"""Which calls in a session's files belong to which of its attempts.
 
-A correction begins and ends at one moment, for it only says better how the attempt before it ended: it has that
+A correction begins and ends at one moment, because it only corrects how the attempt before it ended. So it has that
 attempt's calls.
 """
 
@@ -11,7 +11,7 @@ from runward.handlers.bundle.order import Stretch
 
 
 class BeganAndEnded(NamedTuple):
-    """An attempt by its number, with the times of its begin and end (Unix seconds) and the hash of the event it began with."""
+    """An attempt's number, the times of its begin and end (Unix seconds), and the hash of the event that began it."""
 
     attempt: int
     started_at: float
@@ -25,7 +25,7 @@ class BeganAndEnded(NamedTuple):
 
 
 def stretch_of(attempts: Sequence[BeganAndEnded], attempt: int) -> Stretch | None:
-    """The stretch of one of a session's `attempts`, which are in order; None where it is not among them."""
+    """The stretch of one of a session's `attempts`, which are in order. None if it is not among them."""
     found = next((each for each in attempts if each.attempt == attempt), None)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""From a replay and its order to the facts of the summary."""
+"""Turns a replay and its order into the facts of the summary."""
 
 from runward.handlers.bundle.edits import FileEdit
 from runward.handlers.bundle.order import BundleOrder
@@ -8,7 +8,7 @@ from runward.handlers.bundle.work_tree import with_git
 
 
 def summary_of(replay: Replay) -> Summary:
-    """The facts of a replay whose lines were all made."""
+    """The facts of a replay, once all its lines were made."""
     order = replay.order
     duration_s = max(0.0, order.verdict.at - order.stretch.started_at)
     calls = len(replay.calls)
@@ -37,7 +37,7 @@ def _changes(order: BundleOrder) -> tuple[str, ...]:
 
 
 def _files(replay: Replay) -> tuple[FileEdit, ...]:
-    """The changed files; those in the directory in which the session worked by their paths below it."""
+    """The changed files. Those in the session's working directory are named by their paths below it."""
     cwd, tree = replay.order.cwd, replay.order.work_tree
     files = replay.edits.files()
     if tree is not None:

@@ -1,7 +1,7 @@
-"""PR_SUMMARY.md: what a session did, for people. The same facts are there as JSON.
+"""PR_SUMMARY.md: what a session did, for people. The same facts are also available as JSON.
 
-All of it comes from facts; what nobody knows is `unknown`. Values come from agents, so they are put on one line,
-without control characters, and nothing in them is Markdown or HTML.
+All of it comes from facts; what nobody knows is `unknown`. Values come from agents, so each is put on one line,
+without control characters, and nothing in them acts as Markdown or HTML.
 """
 
 import re
@@ -25,7 +25,7 @@ MOST_ITEMS: Final = 200
 UNKNOWN: Final = "unknown"
 
 _MARKUP: Final = re.compile(r"([\\`*{}\[\]<>#|~!&]|(?<![^\W_])_|_(?![^\W_]))")
-"""What Markdown or HTML may take for markup. An underscore inside a word is none."""
+"""Characters that Markdown or HTML may treat as markup. An underscore inside a word is not markup."""
 
 
 class Failure(NamedTuple):
@@ -36,7 +36,7 @@ class Failure(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """A verification command in its last run; what is not known is None."""
+    """The last run of a verification command. What is not known is None."""
 
     command: str
     exit_code: int | None
@@ -45,7 +45,7 @@ class Verified(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The facts. `tokens` are given and made."""
+    """The facts. `tokens` are those given and made."""
 
     session_id: str
     changes: tuple[str, ...]
@@ -88,7 +88,7 @@ def verified(runs: Sequence[VerificationRun]) -> tuple[Verified, ...]:
 
 
 def rates(actions: int, calls: int, succeeded: int, duration_s: float) -> tuple[float | None, float | None]:
-    """Actions a minute, and that times the share of calls that succeeded; None where there is no time or no call."""
+    """Actions a minute, and that times the share of calls that succeeded. None without a time or a call."""
     if duration_s <= 0:
         return None, None
     apm = round(actions * 60 / duration_s, 1)

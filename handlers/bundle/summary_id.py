@@ -18,6 +18,6 @@ def names_session(summary: str, session_id: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """A text without what Markdown and HTML add to it."""
+    """A text without the markup of Markdown and HTML."""
     shown = html.unescape(_ESCAPED.sub(r"\1", text)).strip("`")
     return "".join(each if each.isprintable() else " " for each in shown).strip()

@@ -1,4 +1,4 @@
-"""The calls that a replay shows, each with what came back: what sessions are compared by, and what is learnt from."""
+"""The calls that a replay shows, each with its result: the basis for comparing sessions and for learning from them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from runward.handlers.bundle.canonical import NotCanonical, canonical, parse
 
 @dataclass(slots=True)
 class ToldCall:
-    """A call of a replay. `output` is None as long as nothing came back."""
+    """A call of a replay. `output` is None until something came back."""
 
     id: str
     tool: str
@@ -26,12 +26,12 @@ class ToldCall:
 
     @property
     def made(self) -> tuple[str, str]:
-        """What was called, with what: by the hash of the whole where that is known."""
+        """What was called, and with what: by the hash of the whole if that is known."""
         return self.tool, _known(self.params_hash, self.params)
 
     @property
     def same(self) -> tuple[str, str, str]:
-        """What two calls have in common that are the same."""
+        """What two equal calls have in common."""
         return *self.made, _known(self.output_hash, self.output)
 
 
@@ -43,7 +43,7 @@ class ToldReplay(NamedTuple):
 
 
 def told_replay(lines: Iterable[bytes]) -> ToldReplay:
-    """What the lines of a replay tell of calls. Other lines, and what is ill-formed, are passed over."""
+    """What the lines of a replay tell of calls. Other lines, and malformed ones, are skipped."""
     calls: dict[str, ToldCall] = {}
     delta: JsonValue = None
     for line in _objects(lines):
@@ -79,7 +79,7 @@ def _known(digest: JsonValue, value: JsonValue) -> str:
 
 
 def costs_of(receipt: bytes) -> dict[str, JsonValue]:
-    """The tokens of each call, by its id, as a receipt has them; none where it can't be read."""
+    """The tokens of each call, by its id, as a receipt has them. Empty if the receipt can't be read."""
     try:
         fields = parse(receipt)
     except NotCanonical:

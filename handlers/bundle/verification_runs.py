@@ -1,6 +1,6 @@
-"""Which of a session's calls verified its work: commands that match the settings' globs, with what came of them.
+"""Which of a session's calls verified its work: commands that match the settings' globs, with their results.
 
-Runward runs no verification of its own. A command counts that the session itself ran through a tool.
+Runward runs no verification of its own. Only commands that the session itself ran through a tool count.
 """
 
 import fnmatch
@@ -14,20 +14,20 @@ from runward.config.json_value import JsonValue
 from runward.handlers.bundle.counted_tests import CountedTests, counted_tests
 
 MOST_COMMANDS: Final = 1000
-"""Different commands that are kept of one session."""
+"""Different commands that are kept per session."""
 
 _LEADING: Final = re.compile(r"^(?:cd [^&;|]+ && |(?:[A-Za-z_][A-Za-z0-9_]*=\S* )+)+")
-"""What often stands before a command: another directory, variables."""
+"""What often precedes a command: a change of directory, variables."""
 
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh"})
 
 
 _PARTS: Final = re.compile(r"\s*(?:&&|\|\||;|\n|\|)\s*")
-"""What stands between the commands of a compound one."""
+"""What separates the commands of a compound one."""
 
 
 class VerificationRun(NamedTuple):
-    """A command in its last run. `exit_code` is None where the tool reports none."""
+    """The last run of a command. `exit_code` is None if the tool reports none."""
 
     command: str
     exit_code: int | None
@@ -49,7 +49,7 @@ class VerificationRuns:
     _runs: dict[str, _Runs] = field(default_factory=dict)
     _running: dict[str, str] = field(default_factory=dict)
     _first: dict[str, int] = field(default_factory=dict)
-    """How many tests failed, by runner, when it first counted."""
+    """How many tests failed, by runner, at the first count."""
     _latest: dict[str, int] = field(default_factory=dict)
     _counted: dict[str, int] = field(default_factory=dict)
 
@@ -107,12 +107,12 @@ def is_verification(command: str, globs: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=16)
 def _any_of(globs: tuple[str, ...]) -> re.Pattern[str]:
-    """What matches one of the globs, and nothing where there are none."""
+    """Matches what one of the globs matches, and nothing if there are no globs."""
     return re.compile("|".join(fnmatch.translate(glob) for glob in globs) or r"(?!)")
 
 
 def command_of(params: JsonValue) -> str | None:
-    """The command that a call runs, on one line; None where its params name none."""
+    """The command that a call runs, on one line. None if its params name none."""
     if not isinstance(params, dict):
         return None
     said = params.get("command", params.get("cmd"))
@@ -125,7 +125,7 @@ def command_of(params: JsonValue) -> str | None:
 
 
 def text_of(value: JsonValue) -> str:
-    """The text in what a tool returned: itself, that of its blocks, or what it calls its output."""
+    """The text in what a tool returned: itself, that of its blocks, or the field that the tool uses for its output."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):

@@ -1,6 +1,6 @@
 """`receipt verify`: whether the three parts of a bundle belong together and nothing in them was changed.
 
-The caller reads the files; this says what follows from what it read.
+The caller reads the files; this module says what follows from them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,14 +31,14 @@ class Unread(NamedTuple):
 
 
 class FileFacts(NamedTuple):
-    """What a part is as a file; `sha256` is in hex, None where nobody hashes so much."""
+    """A part as a file. `sha256` is in hex, None if the file is too large to hash."""
 
     sha256: str | None
     size: int
 
 
 class Recorded(NamedTuple):
-    """What the store recorded of a bundle: the receipt's hash, and the other parts by their plain names."""
+    """What the store recorded about a bundle: the receipt's hash, and the other parts by their plain names."""
 
     receipt_hash: str
     files: dict[str, FileFacts]
@@ -46,7 +46,7 @@ class Recorded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadReceipt:
-    """A receipt as it was read, with what is wrong with it alone; `fields` is None if it cannot be read."""
+    """A receipt as it was read, with what is wrong with it by itself. `fields` is None if it cannot be read."""
 
     fields: dict[str, JsonValue] | None
     problems: tuple[BundleProblem, ...]
@@ -66,7 +66,7 @@ class Verified(NamedTuple):
     problems: tuple[BundleProblem, ...]
 
     def as_json(self) -> dict[str, JsonValue]:
-        """As `receipt verify --json` prints it."""
+        """The answer as `receipt verify --json` prints it."""
         return {
             "valid": self.valid,
             "form": self.form,
@@ -105,12 +105,12 @@ def read_receipt(content: bytes) -> ReadReceipt:
 
 
 def _with_its_one_text(content: bytes) -> dict[str, JsonValue] | None:
-    """The fields of a receipt that has the one text of its fields, so that no strict reader is needed; else None."""
+    """The fields of a receipt whose text is the only valid one, so that no strict reader is needed; else None."""
     try:
         value: JsonValue = msgspec.json.decode(content)
         is_own = isinstance(value, dict) and receipt_text(value) == content
     except (ValueError, RecursionError):
-        return None  # what is wrong with it is said by the strict reader
+        return None  # the strict reader reports what is wrong with it
     return value if isinstance(value, dict) and is_own and has_plain_numbers(value) else None
 
 
@@ -136,7 +136,7 @@ def _first_difference(content: bytes, expected: bytes) -> int:
 def replay_problems(
     receipt: ReadReceipt, facts: ReplayFacts, found: FileFacts, checked: Iterable[BundleProblem]
 ) -> Iterator[BundleProblem]:
-    """What is wrong with the replay by itself, and held against the receipt."""
+    """What is wrong with the replay by itself, and compared with the receipt."""
     yield from _file(receipt, REPLAY, found)
     yield from (each for each in checked if each.severity == "error")
     if receipt.fields is not None:
@@ -144,7 +144,7 @@ def replay_problems(
 
 
 def summary_problems(receipt: ReadReceipt, content: bytes, found: FileFacts) -> Iterator[BundleProblem]:
-    """What is wrong with the summary, held against the receipt."""
+    """What is wrong with the summary, compared with the receipt."""
     yield from _file(receipt, SUMMARY, found)
     if receipt.fields is None:
         return
@@ -161,7 +161,7 @@ def summary_problems(receipt: ReadReceipt, content: bytes, found: FileFacts) -> 
 
 
 def _file(receipt: ReadReceipt, part: str, found: FileFacts) -> Iterator[BundleProblem]:
-    """Whether a part is the file that a receipt in Runward's form has the hash and size of."""
+    """Whether a part is the file whose hash and size a receipt in Runward's form records."""
     files = receipt.fields.get("files") if receipt.fields is not None and receipt.form == "runward" else None
     entry = files.get(part) if isinstance(files, dict) else None
     if not isinstance(entry, dict):
@@ -176,9 +176,9 @@ def _file(receipt: ReadReceipt, part: str, found: FileFacts) -> Iterator[BundleP
 
 
 def record_problems(receipt: ReadReceipt, recorded: Recorded) -> Iterator[BundleProblem]:
-    """Whether a receipt is the one that the store recorded: one that was made anew is right by itself alone."""
+    """Whether a receipt is the one that the store recorded: one that was made anew is right only by itself."""
     if receipt.fields is None:
-        return  # it was said that it cannot be read
+        return  # it was reported that it cannot be read
     stated = receipt.fields.get("receipt_hash")
     if stated != recorded.receipt_hash:
         message = f"the store recorded {recorded.receipt_hash}, not {quoted_hash(stated)}"
@@ -212,7 +212,7 @@ def verdict(
     """The answer, from everything that was found."""
     said = [*receipt.problems, *problems]
     if any(each.field == "signature" for each in said):
-        pass  # it was said why the signature does not count
+        pass  # it was reported why the signature does not count
     elif signature == "invalid":
         said.append(BundleProblem(RECEIPT, None, "signature", "the signature is wrong"))
     elif require_signature and signature != "valid":

@@ -1,4 +1,4 @@
-"""What git says of the directory in which a session worked: commits and changed lines since the session's start."""
+"""What git says about the session's working directory: commits and changed lines since the session's start."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -18,12 +18,12 @@ class WorkTree(NamedTuple):
 
 
 def subjects(text: str) -> tuple[str, ...]:
-    """The subjects in what `git log -z --format=%s` printed, newest first there."""
+    """The subjects in the output of `git log -z --format=%s`, which has the newest first."""
     return tuple(reversed([each for each in text.split("\0") if each][:MOST_COMMITS]))
 
 
 def changed(text: str) -> tuple[FileEdit, ...]:
-    """The files in what `git diff --numstat -z` printed. The lines of a binary file are not counted."""
+    """The files in the output of `git diff --numstat -z`. The lines of a binary file are not counted."""
     found: list[FileEdit] = []
     for entry in text.split("\0")[:MOST_FILES]:
         counts = entry.split("\t", 2)

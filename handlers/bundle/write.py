@@ -1,7 +1,7 @@
-"""A verdict stands: the attempt gets its bundle, in the background.
+"""A verdict is recorded: the attempt gets its bundle, in the background.
 
-The parts are written under temporary names first. The receipt names the one before it, so it is made when it is
-recorded, and the parts get their names after that.
+The parts are first written under temporary names. The receipt names the one before it, so it is made when it is
+recorded. After that the parts get their names.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ from runward.handlers.journal.place import journal_directory
 from runward.handlers.unreadable import Unreadable
 
 TRIES: Final = 5
-"""How often a place that refuses the parts is tried before that is recorded instead."""
+"""How often writing is tried in a place that refuses the parts, before that is recorded instead."""
 
 
 def decide(event: SessionFinished, given: Given) -> Deciding:

@@ -1,4 +1,4 @@
-"""A step's run is judged, or can never begin: the chain run goes on, or ends as the step did."""
+"""A step's run is judged, or can never begin: the chain run continues, or ends as the step did."""
 
 from runward.config.json_value import JsonValue
 from runward.config.step import NOT_STARTED
@@ -20,7 +20,7 @@ from runward.handlers.timers.events import TimerSet
 
 
 def decide(event: SessionFinished | StartFailed, given: Given) -> Deciding:
-    """Read the outcome of the step, and go on from it. A session that no chain started changes nothing."""
+    """Read the outcome of the step, and continue from it. A session that no chain started changes nothing."""
     name = chain_run_of(event.session_key)
     run = None if name is None else (yield from ask(ChainRunOf(name)))
     if run is None:
@@ -72,7 +72,7 @@ def _cleared(position: Position, current: StepStanding, session: str, has_failed
 
 
 def _again(position: Position, over: StepStanding, at: float) -> tuple[Effect, ...]:
-    """The next try of a step, if there is one and its time comes before the end of the run's."""
+    """The next try of a step, if there is one and it would come before the end of the run's time."""
     step = position.step(over.step)
     if step.retry is None or over.status == "completed" or over.reason is None:
         return ()

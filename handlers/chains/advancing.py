@@ -1,4 +1,4 @@
-"""What follows in a chain run: from where it stands to its next step, or to its end."""
+"""How a chain run advances: from its current state to its next step, or to its end."""
 
 import hashlib
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ FAILED_BY: Final[Mapping[StepStatus, str]] = {
     "aborted": "chain.aborted.step_aborted",
     "cancelled": "chain.cancelled.step_cancelled",
 }
-"""What becomes of a run whose step did not complete."""
+"""How a run ends when a step did not complete."""
 
 
 class Ending(NamedTuple):
@@ -43,21 +43,21 @@ STARTED: Final = "chain.running.started"
 WAITS: Final = "chain.running.waits"
 ASKED: Final = "chain.waiting_approval.asked"
 OPEN: Final[tuple[StepStatus, ...]] = ("waiting", "waiting_approval", "running")
-"""How a step stands that is not over."""
+"""The statuses of a step that is not over."""
 
 LATE: Final = Ending("chain.timed_out.deadline", "the time for the whole run is over")
 BEGIN: Final = "begin "
-"""How the timers are called that end a step's wait to begin, for a slot."""
+"""The prefix of timers that end a step's wait for a slot."""
 
 TURN: Final = "turn "
-"""Likewise, for its run's turn: a person may be asked between the two waits, and then each has its own time."""
+"""Likewise, for the wait for its run's turn. A person may be asked between the two waits, so each has its own time."""
 
 
 class Position(NamedTuple):
-    """A chain run on its way: how its steps stand that have begun or were skipped.
+    """A chain run in progress: the states of the steps that have begun or were skipped.
 
-    `secret` is the hash of the event that brings it on. It is in the keys of starts, so that no earlier step can forge
-    a run directory that says that a later one has begun. With an `ending`, the steps of `on_failure` are what is left.
+    `secret` is the hash of the event that advances it. It is in the keys of starts, so that no earlier step can forge
+    a run directory that says that a later one has begun. With an `ending`, only the steps of `on_failure` are left.
     """
 
     run: str
@@ -71,12 +71,12 @@ class Position(NamedTuple):
     fired_at: float = 0.0
     cause: JsonValue = None
     freed: int | None = None
-    """The slots that are let go of on the way here; 0: one that was offered. None: there is no slot to pass on."""
+    """The slots that were released on the way here. 0: one that was offered. None: there is no slot to pass on."""
     has_waited: bool = False
-    """Whether the first step waited for the run's turn: the time in which it must begin is counted from then."""
+    """Whether the first step waited for the run's turn: its time to begin is counted from then."""
 
     def step(self, index: int) -> Step:
-        """The step of this number."""
+        """The step with this number."""
         return (*self.chain.steps, *self.chain.on_failure)[index]
 
     @property
@@ -87,12 +87,12 @@ class Position(NamedTuple):
 
 
 def run_id(key: str) -> str:
-    """The id of the chain run that a firing of this key begins."""
+    """The id of the chain run that a firing with this key begins."""
     return f"cr_{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 
 def position_of(run: ChainRunStanding, secret: str) -> Position:
-    """Where a chain run stands, for what the event with the hash `secret` brings about."""
+    """The current state of a chain run, for what the event with the hash `secret` brings about."""
     is_ending = run.reason_code not in (STARTED, WAITS, ASKED)
     ending = Ending(run.reason_code, run.reason_summary) if is_ending else None
     chain = chain_of(run.definition)
@@ -109,7 +109,7 @@ def without(position: Position, step: int) -> Position:
 
 
 def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
-    """What follows: steps are skipped, or can't be started, up to one that runs; after the last one the run ends."""
+    """Advance the run: skip steps, or fail to start them, until one runs. After the last step the run ends."""
     effects: list[Effect] = []
     position = _with_ending(position, at)
     while position.left:
@@ -147,7 +147,7 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
 def ended(
     position: Position, standing: StepStanding, status: StepStatus, code: str, why: str, at: float
 ) -> Asking[tuple[Effect, ...]]:
-    """End a step that has not begun, and go on from it."""
+    """End a step that has not begun, and continue from it."""
     over = standing._replace(status=status, reason=code)
     end = SetStep(position.run, standing.step, at, status, code, why, True, None, standing.attempt)
     followed = yield from onward(
@@ -159,7 +159,7 @@ def ended(
 def over(
     run: str, chain: str, at: float, status: ChainRunStatus, code: str, said: str, last: int
 ) -> tuple[Effect, ...]:
-    """End a chain run, and have it told; `last` is the number of the step that it came to."""
+    """End a chain run, and have that announced. `last` is the number of the step that it came to."""
     return SetChainRun(run, at, status, code, said, last), Emit(
         ChainRunFinished(run, chain, at, status, code)
     )
@@ -171,7 +171,7 @@ def _with(position: Position, step: Step, status: StepStatus, reason: str) -> Po
 
 
 def _with_ending(position: Position, at: float) -> Position:
-    """Where a step did not complete, or the time is over, only the steps of `on_failure` are left."""
+    """If a step did not complete, or the time is over, only the steps of `on_failure` are left."""
     if position.ending is not None:
         return position
     is_late = position.deadline is not None and at >= position.deadline
@@ -187,7 +187,7 @@ def _with_ending(position: Position, at: float) -> Position:
 
 
 class Startable(NamedTuple):
-    """A command, and what it belongs to: a playbook's or an action's."""
+    """A command, and the playbook or action that it belongs to."""
 
     ready: Ready
     play: Play
@@ -206,7 +206,7 @@ class Startable(NamedTuple):
 
 
 def command_at(position: Position, index: int) -> Asking[Startable | NotStarted]:
-    """What the step of this number would start now, given the steps before it."""
+    """What the step with this number would start now, given the steps before it."""
     step = position.step(index)
     given = given_to(position.trigger, _seen(without(position, index), step), _about(position))
     return (yield from _command(step, given))
@@ -221,7 +221,7 @@ def _command(step: Step, given: Mapping[str, object]) -> Asking[Startable | NotS
 def begin(
     position: Position, step: Step, command: Startable, attempt: int, at: float
 ) -> Asking[tuple[Effect, ...]]:
-    """Have a try of the step started, or wait for a slot. It asks nothing after this."""
+    """Have a try of the step started, or let it wait for a slot. It asks nothing after this."""
     here = yield from room(position.run, position.freed)
     if here.is_for(Waiter(position.fired_at, position.run, step.index, attempt)):
         return _start(position, step, command, attempt, at)
@@ -233,7 +233,7 @@ def begin(
 
 
 def _wait(position: Position, step: Step, attempt: int, at: float) -> tuple[Effect, ...]:
-    """Have a try of the step wait for a slot, at most as long as it may."""
+    """Let a try of the step wait for a slot, at most as long as it may."""
     said = f"step {step.id} waits for a slot: as many steps run as may (steps_at_once)"
     code, summary = position.ending or Ending(STARTED, said)
     is_timed = position.has_waited and step.index == position.chain.steps[0].index
@@ -250,7 +250,7 @@ def _wait(position: Position, step: Step, attempt: int, at: float) -> tuple[Effe
 
 
 def begin_within(run: str, step: Step, word: str, attempt: int, at: float) -> tuple[Effect, ...]:
-    """Set the time in which a step that waits must begin, for what this word says."""
+    """Set a timer for a waiting step: it must begin before then. `word` says what it waits for."""
     if step.start_within is None:
         return ()
     return (Emit(TimerSet(run, f"{word}{step.index} {attempt}", at, at + step.start_within)),)
@@ -334,7 +334,7 @@ def _ask(position: Position, step: Step, at: float) -> tuple[Effect, ...]:
 
 
 def _timeout(position: Position, own: float | None, at: float) -> float | None:
-    """The step's own timeout, and never longer than the run's time that is left. What follows a failure has its own."""
+    """The step's own timeout, but at most what is left of the run's time. Steps after a failure have their own time."""
     if position.deadline is None or position.ending is not None:
         return own
     left = max(position.deadline - at, 0.001)
@@ -342,7 +342,7 @@ def _timeout(position: Position, own: float | None, at: float) -> float | None:
 
 
 def _about(position: Position) -> dict[str, JsonValue]:
-    """What expressions see of the run itself; runs of an older Runward keep nothing of their cause."""
+    """What expressions see of the run itself. Runs of an older Runward keep nothing about their cause."""
     cause = position.cause if isinstance(position.cause, dict) else {"event": position.chain.trigger.event}
     return {
         **cause,
@@ -353,7 +353,7 @@ def _about(position: Position) -> dict[str, JsonValue]:
 
 
 def _seen(position: Position, step: Step) -> list[Mapping[str, object]]:
-    """What expressions see of the steps before this one; of those that were never reached, that they were not."""
+    """What expressions see of the steps before this one. Steps that were never reached say so."""
     steps = (*position.chain.steps, *position.chain.on_failure)
     return [_shown(each, position.steps.get(each.index)) for each in steps[: step.index]]
 

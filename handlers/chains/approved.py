@@ -14,7 +14,7 @@ EXPIRED = "chain.aborted.approval_expired"
 
 
 def decide(event: ApprovalDecided, given: Given) -> Deciding:
-    """Go on from the step that waited, if it still does."""
+    """Continue from the step that waited, if it still does."""
     run = yield from ask(ChainRunOf(event.run))
     standing = None if run is None else run.steps.get(event.step)
     if (

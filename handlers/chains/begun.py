@@ -1,4 +1,4 @@
-"""A session began: if it is a step whose start came too late to be withdrawn, it is told to end."""
+"""A session began: if it is a step whose start came too late to be withdrawn, it is ended."""
 
 from runward.handlers.asking import Given, ask
 from runward.handlers.chains.cancel import WITHDRAWN

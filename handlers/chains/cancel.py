@@ -1,4 +1,4 @@
-"""A person wants a chain run ended: it is over at once, and the step that runs is ended, or never begins."""
+"""A person wants a chain run ended: it is over at once, and its current step is ended or never begins."""
 
 from runward.handlers.asking import Given, ask
 from runward.handlers.chains.advancing import over
@@ -41,7 +41,7 @@ def decide(event: ChainRunCancelRequested, given: Given) -> Deciding:
                 if invocation is not None:
                     effects += yield from completed(invocation, given.at, "cancelled", "run.cancelled.user")
             if session is None or session.status == "running":
-                # Also where it is not a session yet: the job that opens it may be under way, and then comes before this.
+                # Even if it is not a session yet: the job that opens it may be in progress, and then comes before this.
                 attempt = 1 if session is None else session.attempt
                 effects.append(Emit(_order(event, f"{event.key}/step", step.session_key, attempt, given.at)))
     freed = sum(isinstance(each, WithdrawStart) for each in effects)

@@ -1,8 +1,8 @@
-"""Composite triggers: what is held of the events that a chain has seen, and which of them fire it together.
+"""Composite triggers: which events that a chain has seen are held, and which of them fire it together.
 
-An event counts once for each item that it is meant for. What is oldest is used first. All that a composite uses lies
-within its `within` of the event that completes it, and of that of the composites around it. A firing uses its events up
-for the whole trigger.
+An event counts once for each item that it is meant for. The oldest events are used first. All events that a composite
+uses lie within its `within` of the event that completes it, and within that of the composites around it. A firing uses
+up its events for the whole trigger.
 """
 
 import math
@@ -13,7 +13,8 @@ from runward.config.trigger import Trigger
 
 
 class Seen(NamedTuple):
-    """An event that a trigger waits for: its key, when it happened (Unix seconds), and the numbers of the leaves that it is meant for."""
+    """An event that a trigger waits for: its key, its time (Unix seconds), and the numbers of the leaves that it
+    is meant for."""
 
     key: str
     at: float
@@ -21,7 +22,7 @@ class Seen(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """What became of the events: those that fire the chain with the last one (none: empty), and those that still count."""
+    """The result: the events that fire the chain with the last one (empty if none), and those that still count."""
 
     fired: tuple[Seen, ...]
     held: tuple[Seen, ...]
@@ -33,7 +34,7 @@ _Used: TypeAlias = tuple[Seen, ...]
 def fold(trigger: Trigger, seen: Sequence[Seen]) -> Folded:
     """What follows from the last event, after those that were held. Both are in the order of their recording.
 
-    Only the last event fires the chain. Should earlier ones complete the trigger by themselves, they are dropped.
+    Only the last event fires the chain. If earlier ones complete the trigger by themselves, they are dropped.
     """
     left: list[Seen] = list(seen)
     fired: _Used = ()
@@ -41,7 +42,7 @@ def fold(trigger: Trigger, seen: Sequence[Seen]) -> Folded:
         root = _node(trigger, math.inf, _Numbers())
         used = _completed(root, left)
         if not used:
-            root.take(Seen("", seen[-1].at, ()))  # that is not an event: what is too old by now goes
+            root.take(Seen("", seen[-1].at, ()))  # not a real event: it drops what is too old by now
             keys = root.held()
             return Folded(fired, tuple(each for each in left if each.key in keys))
         if not fired and used[-1] == seen[-1]:
@@ -51,7 +52,7 @@ def fold(trigger: Trigger, seen: Sequence[Seen]) -> Folded:
 
 
 def _completed(root: "_Node", seen: Sequence[Seen]) -> _Used:
-    """The events that complete the trigger first; none if it is not completed."""
+    """The events that complete the trigger first. Empty if it is not completed."""
     for each in seen:
         used = root.take(each)
         if used:
@@ -64,13 +65,13 @@ class _Node(Protocol):
     """A trigger, or an item of one."""
 
     def take(self, seen: Seen) -> _Used:
-        """The events that complete it with this one; none if it goes on waiting."""
+        """The events that complete it with this one. Empty if it still waits."""
 
     def held(self) -> set[str]:
         """The keys of the events that it holds."""
 
     def forget(self, keys: Collection[str]) -> None:
-        """Hold nothing any more that these events are part of."""
+        """Drop everything that these events are part of."""
 
 
 class _Numbers:
@@ -96,7 +97,7 @@ def _node(trigger: Trigger, within: float, numbers: _Numbers) -> _Node:
 
 
 def _maker(trigger: Trigger, within: float, numbers: _Numbers) -> Callable[[], _Node]:
-    """Makes nodes of one item of a sequence: each partial match has its own."""
+    """Makes nodes for one item of a sequence: each partial match has its own."""
     first = numbers.following
     numbers.following += len(trigger.leaves)
     return lambda: _node(trigger, within, _Numbers(first))
@@ -167,7 +168,7 @@ class _AllOf:
 
 
 class _Partial(NamedTuple):
-    """A sequence on its way: the events of its items so far, the number of the next one, and what waits for that."""
+    """A sequence in progress: the events of its items so far, the number of the next one, and what waits for that."""
 
     used: _Used
     following: int
@@ -182,7 +183,7 @@ class _Sequence:
 
     def take(self, seen: Seen) -> _Used:
         self._partials = [each for each in self._partials if _is_near(each.used, seen, self._within)]
-        # From the last item to the first, so that an event takes no partial match two steps on.
+        # From the last item to the first, so that an event advances no partial match by two steps.
         used: _Used = ()
         for number in range(len(self._makers) - 1, 0, -1):
             used = used or self._advance(number, seen)
@@ -196,7 +197,7 @@ class _Sequence:
         return used
 
     def _advance(self, number: int, seen: Seen) -> _Used:
-        """Have the oldest partial match that waits for this item take the event; the events where that completes it."""
+        """Give the event to the oldest partial match that waits for this item; the events if that completes it."""
         for place, partial in enumerate(self._partials):
             if partial.following != number:
                 continue

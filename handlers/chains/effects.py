@@ -34,7 +34,7 @@ class SetChainStatus(NamedTuple):
 
 
 class OpenChainRun(NamedTuple):
-    """Insert a run of a chain, with the definition that it keeps to its end and the fields of what fired it."""
+    """Insert a run of a chain, with the definition that it keeps until its end and the fields of what fired it."""
 
     id: str
     chain: str
@@ -46,14 +46,14 @@ class OpenChainRun(NamedTuple):
     said_by: str = ""
     depth: int = 1
     turn: str | None = None
-    """Runs of a chain with the same one begin one after the other."""
+    """Runs of a chain with the same value begin one after the other."""
     waits: bool = False
     cause: JsonValue = None
     """What `chain` tells of the event that fired it: `event`, `event_id`, `due_at` and `events`."""
 
 
 class SetStep(NamedTuple):
-    """Keep how a step of a chain run stands: of its try, with its condition's value and the reason of its status."""
+    """Keep the state of a step of a chain run: its try, its condition's value and the reason of its status."""
 
     run: str
     step: int
@@ -66,7 +66,7 @@ class SetStep(NamedTuple):
     attempt: int = 0
     outcome: JsonValue = None
     fired_at: float = 0.0
-    """When its run was fired, of a step that waits for a slot."""
+    """When its run was fired, for a step that waits for a slot."""
 
 
 class SetChainRun(NamedTuple):
@@ -81,7 +81,7 @@ class SetChainRun(NamedTuple):
 
 
 class RecordFiring(NamedTuple):
-    """Keep what became of a firing: of the event `fired_by` of this name, for the reason `result`, and as which run."""
+    """Keep the result of a firing by the event `fired_by` of this name, with the reason `result`, and as which run."""
 
     chain: str
     at: float
@@ -111,7 +111,7 @@ class HoldEvent(NamedTuple):
 
 
 class ReleaseEvents(NamedTuple):
-    """Hold these events for the trigger of a chain no more: they were used, or are too old."""
+    """Stop holding these events for the trigger of a chain: they were used, or are too old."""
 
     chain: str
     keys: tuple[str, ...]

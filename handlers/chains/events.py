@@ -14,7 +14,7 @@ _STEP: Final = re.compile(r"(?:.*/)?(cr_[0-9a-f]{12})-[0-9]{1,3}-[0-9]{1,6}")
 
 @dataclass(frozen=True, slots=True)
 class EventOccurred(Request):
-    """Something happened outside that chains may be fired by. The same name and id is the same event.
+    """Something happened outside that may fire chains. The same name and id is the same event.
 
     `fields` are what a chain sees as `trigger`.
     """
@@ -57,7 +57,7 @@ class ChainFireRequested(Request):
 
 @dataclass(frozen=True, slots=True)
 class ChainStatusRequested(Request):
-    """A person wants a chain to fire again (`active`), or to fire no more: `paused` for a while, `disabled` for good."""
+    """A person wants a chain to fire again (`active`), or to stop firing: `paused` for a while, `disabled` for good."""
 
     type: ClassVar[str] = "ChainStatusRequested"
     version: ClassVar[int] = 1
@@ -76,7 +76,7 @@ class ChainStatusRequested(Request):
 
 @dataclass(frozen=True, slots=True)
 class ChainRunCancelRequested(Request):
-    """A person wants a chain run ended, with the step that runs."""
+    """A person wants a chain run ended, together with its current step."""
 
     type: ClassVar[str] = "ChainRunCancelRequested"
     version: ClassVar[int] = 1
@@ -87,7 +87,7 @@ class ChainRunCancelRequested(Request):
     reason: str = ""
     said_by: str = ""
     superseded: bool = False
-    """Whether a later run takes its place, and nobody asked."""
+    """Whether a later run takes its place, without anybody's request."""
 
     @property
     def lane(self) -> str:
@@ -117,7 +117,7 @@ class ChainFired:
     result: str = "firing.fired.event"
     due_at: float | None = None
     events: list[JsonValue] = field(default_factory=list)
-    """All events that fired it together, where its trigger is a composite; the last one is this one."""
+    """All events that fired it together, if its trigger is a composite. The last one is this event."""
 
     @property
     def key(self) -> str:
@@ -133,7 +133,7 @@ class TriggerMatched(AfterTime):
     """Something happened that the composite trigger of a chain waits for: an event, or the time of a schedule.
 
     `items` are the numbers of the events and schedules in the trigger that it is meant for. The other fields are those
-    of `ChainFired`. It begins a new line of causes: what comes of it lies behind a chain run, and those count their own depth.
+    of `ChainFired`. It begins a new line of causes: a chain run lies between, and chain runs count their own depth.
     """
 
     type: ClassVar[str] = "TriggerMatched"
@@ -207,7 +207,7 @@ class ChainRunTurn:
 class SlotOffered(AfterTime):
     """There is a slot for a try of a step that waits for one; `by` tells one offer from the next.
 
-    Where it does not wait any more, the slot is offered to the next. So each offer begins a new line of causes.
+    If the step does not wait any more, the slot is offered to the next. So each offer begins a new line of causes.
     """
 
     type: ClassVar[str] = "SlotOffered"
@@ -242,6 +242,6 @@ ChainEvent: TypeAlias = (
 
 
 def chain_run_of(session_key: str) -> str | None:
-    """The chain run whose step a session would be by its name; whether it is one is said by the store."""
+    """The chain run whose step a session would be, judging by its name. The store says whether it really is one."""
     found = _STEP.fullmatch(session_key) if "cr_" in session_key else None
     return None if found is None else found[1]

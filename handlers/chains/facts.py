@@ -13,7 +13,7 @@ from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types 
 
 @dataclass(frozen=True, slots=True)
 class ListenersTo(Question["tuple[Chain, ...]"]):
-    """Question: which right chains an event of this name may fire. Answer: the chains, by name."""
+    """Question: which valid chains an event of this name may fire. Answer: the chains, by name."""
 
     event: str
 
@@ -36,13 +36,13 @@ class ChainFires(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChainFiresNow(Question["ChainFires | None"]):
-    """Question: whether a chain fires. Answer: `ChainFires`, or None where nobody ever paused or disabled it."""
+    """Question: whether a chain fires. Answer: `ChainFires`, or None if nobody ever paused or disabled it."""
 
     chain: str
 
 
 class StepStanding(NamedTuple):
-    """How a step of a chain run stands."""
+    """The state of a step of a chain run."""
 
     step: int
     status: StepStatus
@@ -53,7 +53,7 @@ class StepStanding(NamedTuple):
 
 
 class ChainRunStanding(NamedTuple):
-    """How a chain run stands, with its steps by their number."""
+    """The state of a chain run, with its steps by their number."""
 
     id: str
     chain: str
@@ -74,13 +74,13 @@ class ChainRunStanding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChainRunOf(Question["ChainRunStanding | None"]):
-    """Question: how a chain run stands. Answer: `ChainRunStanding`, or None where there is no such run."""
+    """Question: the state of a chain run. Answer: `ChainRunStanding`, or None if there is no such run."""
 
     run: str
 
 
 class OpenRun(NamedTuple):
-    """A chain run that is not over: what it takes turns by, and whether it waits for its turn."""
+    """A chain run that is not over: its key for taking turns, and whether it waits for its turn."""
 
     id: str
     turn: str | None
@@ -100,13 +100,14 @@ MOST_FIRINGS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class FiringsOf(Question["tuple[float, ...]"]):
-    """Question: when events fired a chain lately. Answer: the last `MOST_FIRINGS` moments (Unix seconds), the newest first."""
+    """Question: when events fired a chain lately. Answer: the last `MOST_FIRINGS` moments (Unix seconds), the newest
+    first."""
 
     chain: str
 
 
 class Held(NamedTuple):
-    """An event that is held for the composite trigger of a chain, but for what it tells; the fields are those of `HoldEvent`."""
+    """An event held for the composite trigger of a chain, without its content. The fields are those of `HoldEvent`."""
 
     key: str
     at: float
@@ -126,17 +127,17 @@ class HeldFor(Question["tuple[Held, ...]"]):
 
 @dataclass(frozen=True, slots=True)
 class ToldBy(Question["Mapping[str, JsonValue]"]):
-    """Question: what the events tell that are held for a chain. Answer: their fields, by the keys of the events."""
+    """Question: the content of the events held for a chain. Answer: their fields, by the keys of the events."""
 
     chain: str
 
 
 WAITS_FOR_SLOT: Final = "step.waiting.slot"
-"""The reason of a step that waits because as many steps run as may."""
+"""The reason of a step that waits because the most steps allowed are running."""
 
 
 class Waiter(NamedTuple):
-    """A step that waits for a slot. Their order is the one in which their runs were fired."""
+    """A step that waits for a slot. They are ordered by when their runs were fired."""
 
     fired_at: float
     run: str
@@ -147,7 +148,7 @@ class Waiter(NamedTuple):
 class SlotsStanding(NamedTuple):
     """The steps that have a slot, by run and number, and those that wait for one, in order.
 
-    Of those that wait, the first are named, as many as can matter in a batch.
+    Only the first of the waiting steps are named, as many as can matter in a batch.
     """
 
     running: frozenset[tuple[str, int]] = frozenset()
@@ -158,7 +159,7 @@ class SlotsStanding(NamedTuple):
 class SlotsNow(Question[SlotsStanding]):
     """Question: which steps of all chains run or wait for a slot. Answer: `SlotsStanding`.
 
-    It is asked last. What is decided by the answer is seen by anyone who asks next, so no slot is taken twice.
+    It is asked last. Anyone who asks next sees what is decided by the answer, so no slot is taken twice.
     """
 
 

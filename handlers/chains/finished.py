@@ -1,4 +1,4 @@
-"""A chain run is over: others are told, its chain is paused if it failed and its file says so, and the next one begins."""
+"""A chain run is over: others are told, its chain is paused if it failed and its file says so, and the next begins."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ CHAIN: Final = "chain"
 
 
 def decide(event: ChainRunFinished, given: Given) -> Deciding:
-    """Say who begins next: the oldest of each turn that nobody has."""
+    """Say who begins next: the oldest run waiting for each turn that nobody has."""
     effects: list[Effect] = []
     open_runs = yield from ask(OpenRunsOf(event.chain))
     taken = {run.turn for run in open_runs if not run.waits and run.id != event.run}

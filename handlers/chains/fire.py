@@ -1,4 +1,4 @@
-"""A chain was fired: its run begins, waits for its turn, or the firing is skipped; each with its reason."""
+"""A chain was fired: its run begins or waits for its turn, or the firing is skipped; each with its reason."""
 
 from typing import Final, NamedTuple
 
@@ -28,7 +28,7 @@ from runward.handlers.timers.events import TimerSet
 from runward.handlers.timestamps import in_utc
 
 MOST_DEEP: Final = 8
-"""Chain runs that may fire one another."""
+"""How many chain runs may fire one another in a row."""
 
 BY_EVENT: Final = "firing.fired.event"
 SCHEDULED: Final = "schedule"
@@ -42,7 +42,7 @@ class Skipped(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What a run takes turns by (None: nothing), the runs that it waits for, and those that it ends."""
+    """The key by which a run takes turns (None: no turns), the runs that it waits for, and those that it ends."""
 
     by: str | None = None
     waits_for: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ def _skipped(event: ChainFired, run: str, at: float) -> Asking[Skipped | None]:
     if (yield from ask(ChainRunOf(run))) is not None:
         return Skipped("firing.skipped.duplicate", f"it was fired by this before, as {run}")
     parent = None if event.by_run is None else (yield from ask(ChainRunOf(event.by_run)))
-    if parent is not None and parent.depth > MOST_DEEP:  # what it tells must not begin a row without end
+    if parent is not None and parent.depth > MOST_DEEP:  # its events must not begin an endless loop
         return Skipped("firing.skipped.depth", f"{parent.id} was too deep itself ({parent.reason_code})")
     if event.result == BY_EVENT:
         lately = yield from ask(FiringsOf(event.chain))
@@ -132,7 +132,7 @@ def _skipped(event: ChainFired, run: str, at: float) -> Asking[Skipped | None]:
 
 
 def _turn(chain: Chain, event: ChainFired, others: tuple[OpenRun, ...]) -> Turn | str:
-    """Which runs this one has to wait for; a text where its key can't be found."""
+    """Which runs this one has to wait for. A text if its key can't be found."""
     rule, schedule = chain.concurrency, chain.trigger.schedule
     if rule is not None:
         try:

@@ -1,4 +1,4 @@
-"""How a chain run stands once an effect that is decided is applied: what the next job of its lane sees."""
+"""The state of a chain run after a decided effect is applied: what the next job of its lane sees."""
 
 from typing import assert_never
 
@@ -15,7 +15,7 @@ from runward.handlers.chains.facts import (
 def folded(
     run: ChainRunStanding | None, effect: OpenChainRun | SetStep | SetChainRun
 ) -> ChainRunStanding | None:
-    """The run after the effect; None where there is none and the effect opens none."""
+    """The run after the effect. None if there is none and the effect opens none."""
     if isinstance(effect, OpenChainRun):
         trigger = effect.trigger if isinstance(effect.trigger, dict) else {}
         return ChainRunStanding(

@@ -1,4 +1,4 @@
-"""Something happened that the composite trigger of a chain waits for: it fires the chain, or is held for the rest of it."""
+"""Something happened that a chain's composite trigger waits for: it fires the chain, or is held for the rest."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from runward.handlers.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.timestamps import in_utc
 
 MOST_HELD: Final = 100
-"""Events that are held for a chain; with one more the oldest one counts no longer."""
+"""Events that are held for a chain. When one more comes, the oldest stops counting."""
 
 
 def decide(event: TriggerMatched, given: Given) -> Deciding:
@@ -55,7 +55,7 @@ def decide(event: TriggerMatched, given: Given) -> Deciding:
 
 
 def digest(definition: JsonValue) -> str:
-    """What tells one trigger from another: what was seen for another one does not count."""
+    """Tells one trigger from another: what was seen for another trigger does not count."""
     trigger = definition.get("trigger") if isinstance(definition, dict) else None
     return hashlib.sha256(json.dumps(trigger, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -103,7 +103,7 @@ def _about(name: str, identifier: str, at: float, fields: JsonValue) -> JsonValu
 
 
 def _deepest(runs: Sequence[str | None]) -> Asking[str | None]:
-    """The chain run that the most others fired one another up to."""
+    """The deepest of these chain runs: the one at the end of the longest row of runs that fired one another."""
     deepest: tuple[int, str] | None = None
     for run in dict.fromkeys(each for each in runs if each is not None):
         standing = yield from ask(ChainRunOf(run))

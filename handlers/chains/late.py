@@ -1,4 +1,4 @@
-"""The time for a whole chain run is over: what waits to begin ends, and only the steps of `on_failure` follow."""
+"""The time for a whole chain run is over: a waiting step ends, and only the steps of `on_failure` follow."""
 
 from runward.handlers.asking import Asking, Given
 from runward.handlers.chains.advancing import ASKED, LATE, STARTED, WAITS, onward, position_of
@@ -14,7 +14,7 @@ def is_late(run: ChainRunStanding, at: float) -> bool:
 
 
 def end(run: ChainRunStanding, given: Given, freed: int | None = None) -> Asking[tuple[Effect, ...]]:
-    """End the step that waits. One that runs has a launcher, which keeps the deadline itself."""
+    """End the step that waits. A running step has a launcher, which enforces the deadline itself."""
     waits = [each for each in run.steps.values() if each.status in ("waiting", "waiting_approval")]
     position = position_of(run, given.event_hash)
     if not waits or position.ending is not None:

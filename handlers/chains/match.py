@@ -12,7 +12,7 @@ from runward.handlers.effects import Deciding, Effect, Emit, Explain
 
 
 def decide(event: EventOccurred, given: Given) -> Deciding:
-    """Fire what listens; a chain whose filter the event does not pass is kept as a refusal with its reason."""
+    """Fire what listens. If an event does not pass a chain's filter, that is kept as a refusal with its reason."""
     chains = yield from ask(ListenersTo(event.name))
     effects: list[Effect] = []
     for chain in chains:
@@ -32,7 +32,7 @@ def decide(event: EventOccurred, given: Given) -> Deciding:
 
 
 def _meant(chain: Chain, event: EventOccurred) -> tuple[tuple[int, ...], str | None]:
-    """The numbers of the events in the trigger that this one is; if it is none of them, why not."""
+    """The numbers of the events in the trigger that this one matches, or why it matches none."""
     found: list[int] = []
     reason: str | None = None
     for number, leaf in enumerate(chain.trigger.leaves):
@@ -45,7 +45,7 @@ def _meant(chain: Chain, event: EventOccurred) -> tuple[tuple[int, ...], str | N
 
 
 def _elsewhere(leaf: Trigger, event: EventOccurred) -> str | None:
-    """Why a changed file is none of those that this trigger is about."""
+    """Why a changed file is not one that this trigger is about."""
     path = event.fields.get("path")
     if leaf.path is None or (isinstance(path, str) and path_matches(path, leaf.path)):
         return None

@@ -1,4 +1,4 @@
-"""There is a slot for a step: it begins, or the slot is offered to the next."""
+"""There is a slot for a step: it begins, or the slot is offered to the next step."""
 
 from runward.config.step import NOT_STARTED
 from runward.handlers.asking import Given, ask

@@ -1,4 +1,4 @@
-"""A timer of a chain run rang: a step is tried again, it waited too long, or the time for the whole run is over."""
+"""A timer of a chain run rang: a step is tried again or waited too long, or the time for the whole run is over."""
 
 from typing import Final
 
@@ -28,7 +28,7 @@ WAITED: Final = "step.timed_out.start_within"
 
 
 def decide(event: TimerRang, given: Given) -> Deciding:
-    """Go on where the timer still matters. A step that runs has a launcher, which keeps the deadline itself."""
+    """Act if the timer still matters. A running step has a launcher, which enforces the deadline itself."""
     run = yield from ask(ChainRunOf(event.subject))
     if run is None or run.status not in ("running", "waiting_approval"):
         return ()
@@ -59,7 +59,7 @@ def _waited(
     position = position_of(run, given.event_hash)
     step = position.step(standing.step)
     if word == TURN and run.reason_code != WAITS and step.approval is not None:
-        return ()  # since it was its turn a person was asked, and the wait for a slot has a timer of its own
+        return ()  # a person was asked after the turn came, and the wait for a slot has its own timer
     why = f"step {step.id} could not begin within {step.start_within or 0.0:g} s (start_within)"
     if run.reason_code == WAITS:  # it is not the run's turn, so no other step may begin either
         position = position._replace(ending=Ending(FAILED_BY["timed_out"], why))

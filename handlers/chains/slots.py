@@ -20,7 +20,7 @@ class Room(NamedTuple):
 
 
 def room(run: str, freed: int | None) -> Asking[Room]:
-    """What is free for a run, or for others once it has let go of `freed` slots. It asks nothing after this."""
+    """What is free for a run, or for others once it has released `freed` slots. It asks nothing after this."""
     limit = yield from ask(StepsAtOnce())
     slots = yield from ask(SlotsNow())
     others = tuple(each for each in slots.waiters if each.run != run)
@@ -28,9 +28,9 @@ def room(run: str, freed: int | None) -> Asking[Room]:
 
 
 def offer(room: Room, at: float, by: str) -> tuple[Effect, ...]:
-    """Offer a free slot, where somebody waits.
+    """Offer a free slot, if anybody waits.
 
-    Each of several ends at the same time offers its own: the first slot goes to the first, the second to the second.
+    If several steps end at the same time, each offers its own slot: the first slot goes to the first waiter, and so on.
     """
     number = min(room.free, len(room.waiters))
     if number <= 0:
@@ -40,5 +40,5 @@ def offer(room: Room, at: float, by: str) -> tuple[Effect, ...]:
 
 
 def let_go(run: str, freed: int | None, at: float, by: str) -> Asking[tuple[Effect, ...]]:
-    """Offer what a run lets go of (None: nothing) and does not take again. It asks nothing after this."""
+    """Offer what a run releases (None: nothing) and does not take again. It asks nothing after this."""
     return () if freed is None else offer((yield from room(run, freed)), at, by)

@@ -1,6 +1,6 @@
-"""Which status of a chain run and of a step may follow which.
+"""Which statuses of a chain run and of a step may follow each other.
 
-The store executes these tables: a change that they do not name is refused. The page of chains draws them.
+The store enforces these tables: a change that they do not name is refused. The page about chains draws them.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ RUN: Final[Mapping[ChainRunStatus, tuple[ChainRunStatus, ...]]] = {
     "running": ("running", "waiting_approval", "completed", *_ENDS),
     "waiting_approval": ("waiting_approval", "running", "completed", *_ENDS),
 }
-"""The status of a chain run, with those that may follow it. Nothing follows one that is not here."""
+"""The status of a chain run, with those that may follow it. Nothing follows a status that is not here."""
 
 STEP: Final[Mapping[StepStatus, tuple[StepStatus, ...]]] = {
     "waiting": ("waiting", "waiting_approval", "skipped", "running", *_ENDS),
     "waiting_approval": ("waiting_approval", "waiting", "skipped", "running", *_ENDS),
     "running": ("running", "completed", *_ENDS),
 }
-"""The status of a try of a step, with those that may follow it. A further try begins with a row of its own."""
+"""The status of a try of a step, with those that may follow it. A further try begins with its own row."""
 
 Status = TypeVar("Status", bound=str)
 

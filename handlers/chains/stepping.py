@@ -1,4 +1,4 @@
-"""Whether a step of a chain runs, and with which command: from what happened before it."""
+"""Whether a step of a chain runs, and with which command, given what happened before it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ SkipReason: TypeAlias = Literal["step.skipped.condition_false", "step.skipped.un
 
 
 class Judged(NamedTuple):
-    """What became of a condition: its value, and if it is not true, why."""
+    """The result of a condition: its value, and if it is not true, why."""
 
     value: JsonValue
     reason: SkipReason | None = None
@@ -25,7 +25,8 @@ class Judged(NamedTuple):
 class Ready(NamedTuple):
     """The step runs this command, with these variables, in this directory (None: where its artifacts go).
 
-    With a `worktree` (a git repository, and what is checked out) it starts there. `values` are those of `with`; `unused` are the ones that the command takes no notice of.
+    With a `worktree` (a git repository, and what is checked out) it starts there. `values` are those of `with`;
+    `unused` are the ones that the command does not use.
     """
 
     argv: tuple[str, ...]
@@ -37,7 +38,7 @@ class Ready(NamedTuple):
 
 
 class NotStarted(NamedTuple):
-    """The step would run and can't: `run.failed.not_started`."""
+    """The step should run and can't: `run.failed.not_started`."""
 
     why: str
 
@@ -56,7 +57,7 @@ def given_to(
 
 
 def judge(step: Step, given: Given) -> Judged:
-    """What the step's condition says."""
+    """The result of the step's condition."""
     if step.condition is None:
         return Judged(True)
     value = Value(step.condition, NAMES)
@@ -189,7 +190,7 @@ def _datum(part: JsonValue | Missing) -> JsonValue:
 
 
 def _would_be_an_option(playbook: Playbook, given: Mapping[str, JsonValue]) -> str | None:
-    """Why a value at the beginning of a word would be read as an option; None where none would."""
+    """Why a value at the beginning of a word would be read as an option. None if none would."""
     for word in playbook.command or ():
         if word == "--":
             return None

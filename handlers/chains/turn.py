@@ -1,4 +1,4 @@
-"""It is the turn of a chain run that waited for another one: its first step begins."""
+"""A chain run that waited for another one has its turn: its first step begins."""
 
 from runward.handlers.asking import Given, ask
 from runward.handlers.chains import late

@@ -1,1 +1,1 @@
-"""Contracts: what a session must leave behind, held against what it left."""
+"""Contracts: what a session must leave behind, compared with what it left."""

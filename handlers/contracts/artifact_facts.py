@@ -1,4 +1,4 @@
-"""What lies where artifacts are expected. A leaf of the imports, for commands and launchers start with it."""
+"""What is found where artifacts are expected. It imports little, because commands and launchers start with it."""
 
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
@@ -11,7 +11,7 @@ RULES: Final = "rules"
 FileState: TypeAlias = Literal[
     "file", "absent", "empty", "not_regular", "outside", "denied", "unfit", "excused"
 ]
-"""`unfit` is there, and breaks a rule of its entry. `excused` is absent, and may be."""
+"""`unfit` means present, but breaking a rule of its entry. `excused` means absent, and allowed to be."""
 
 
 class RuleFact(NamedTuple):
@@ -36,9 +36,9 @@ class Match(NamedTuple):
 
 
 class FileFact(NamedTuple):
-    """What lies at one path: its size in bytes and modification time (ns) where it is a file.
+    """What was found at one path: its size in bytes and modification time (ns) if it is a file.
 
-    An entry with rules also has what came of them, and of a glob the files that it found.
+    An entry with rules also has their results, and an entry with a glob the files that it found.
     """
 
     state: FileState
@@ -49,7 +49,7 @@ class FileFact(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing is wanting."""
+        """Whether nothing is missing."""
         return self.state in ("file", "excused")
 
 
@@ -69,7 +69,7 @@ class RootFacts(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """An expected artifact that was there: a regular file with `size` bytes, more than none; its time in ns."""
+    """An expected artifact that was there: a regular file with `size` bytes (at least one); its time in ns."""
 
     id: str
     path: str

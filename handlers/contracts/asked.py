@@ -8,7 +8,7 @@ from runward.handlers.contracts.artifact_facts import FileFact, RootFacts, Ruled
 from runward.handlers.outcomes.reading import ReadOutcome
 
 COARSE_NS: Final = 20_000_000
-"""How far a file's time may lag behind the clock that the start was told by: the kernel stamps files by its tick."""
+"""How far a file's time may lag behind the clock that timed the start: the kernel stamps files by its tick."""
 
 
 def paths_asked(contract: Contract, started_at: float) -> tuple[str | RuledPath, ...]:
@@ -21,7 +21,7 @@ def paths_asked(contract: Contract, started_at: float) -> tuple[str | RuledPath,
 
 
 def outcome_paths(contract: Contract) -> tuple[str, ...]:
-    """The files of a contract that are read as outcomes, beside those in their usual places."""
+    """The files of a contract that are read as outcomes, in addition to those in their usual places."""
     return tuple(
         entry.path
         for entry in contract.expected

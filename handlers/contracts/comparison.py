@@ -1,4 +1,4 @@
-"""A verification held against the one before it: what is the same, and exactly what changed or went since.
+"""A verification compared with the one before it: what is the same, and exactly what has changed or gone since.
 
 Pure, like the verification itself: the caller read the disk.
 """
@@ -26,8 +26,8 @@ ArtifactState: TypeAlias = Literal[
     "too_large",
     "unfit",
 ]
-"""`new` was missing and is there now, `missing` was and is; the words after `gone` say why it doesn't count any more,
-or why nothing can be said of its content."""
+"""`new` was missing and is there now, `missing` was missing and still is. The words after `gone` say why it doesn't
+count any more, or why nothing can be said about its content."""
 
 Difference: TypeAlias = Literal["size", "modified", "sha256"]
 
@@ -57,7 +57,7 @@ class Compared(NamedTuple):
 def compare(
     contract: Contract, then: Mapping[str, Look], facts: RootFacts, hashes: Mapping[str, FileHash]
 ) -> tuple[Compared, ...]:
-    """Each entry of the contract, compared. `hashes` has, by id, those that were taken now."""
+    """Each entry of the contract, compared. `hashes` has, by id, the hashes that were taken now."""
     found = facts.files if facts.exists else (FileFact("absent"),) * len(contract.expected)
     return tuple(
         _compare(entry, then.get(entry.id), fact, hashes.get(entry.id))

@@ -11,7 +11,7 @@ from runward.handlers.layouts.native import LAYOUT
 
 
 class DeclaredNow(NamedTuple):
-    """The contract that a session gets, and the playbook that it is by; `rule` is the place of the rule that says so."""
+    """The contract that a session gets, and its playbook. `rule` is the place of the rule that says so."""
 
     snapshot: Snapshot
     playbook: str | None
@@ -27,9 +27,9 @@ def declared_now(declaration: SessionDeclaration) -> Asking[DeclaredNow]:
 
 
 def _ruled(declaration: SessionDeclaration) -> Asking[Ruled]:
-    """What the session's contract is to be made of: what it names, or what the settings' rules do.
+    """What the session's contract is made from: what it names, or what the settings' rules name.
 
-    The playbook that another tool's session names goes before any rule; its agent counts where it has a profile.
+    A playbook that another tool's session names takes precedence over any rule. Its agent counts if it has a profile.
     """
     if declaration.layout == LAYOUT:
         return Ruled(declaration.playbook, declaration.agent)
@@ -40,7 +40,7 @@ def _ruled(declaration: SessionDeclaration) -> Asking[Ruled]:
 
 
 def _declared(ruled: Ruled) -> Asking[Snapshot]:
-    """What playbook and agent declare now, or the operator's problem."""
+    """What the playbook and the agent declare now, or the operator's problem."""
     if ruled.playbook is None and ruled.agent is None:
         return NO_CONTRACT
     answer = yield from ask(DeclaredContract(ruled.playbook, ruled.agent))

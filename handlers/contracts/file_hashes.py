@@ -1,4 +1,4 @@
-"""What came of hashing files. A leaf of the imports, for commands start with it."""
+"""The results of hashing files. It imports little, because commands start with it."""
 
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -8,10 +8,10 @@ HashState: TypeAlias = Literal[
 
 
 class FileHash(NamedTuple):
-    """What came of hashing one file.
+    """The result of hashing one file.
 
-    `size` in bytes and `modified_ns` are of what was hashed, `sha256` is in hex; `changing` means that it was
-    written to meanwhile.
+    `size` in bytes and `modified_ns` are those of what was hashed, `sha256` is in hex. `changing` means that the file
+    was written to meanwhile.
     """
 
     state: HashState
@@ -21,7 +21,7 @@ class FileHash(NamedTuple):
 
 
 class RootHashes(NamedTuple):
-    """The answer to `HashesOf`: whether the root is a directory, and what came of each path."""
+    """The answer to `HashesOf`: whether the root is a directory, and the result for each path."""
 
     exists: bool
     files: tuple[FileHash, ...] = ()

@@ -1,4 +1,4 @@
-"""What may be the matter with a produced file when it is hashed, in a word and in words."""
+"""Problems with a produced file when it is hashed, as a code word and in words."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
@@ -14,7 +14,7 @@ FileProblem: TypeAlias = Literal[
     "changed",
     "too_large",
 ]
-"""A `changed` file has a hash, though not of what was verified; the others have none."""
+"""A `changed` file has a hash, but not that of what was verified. The others have none."""
 
 MEANINGS: Final[Mapping[str, str]] = {
     "gone": "is gone",

@@ -1,6 +1,6 @@
 """The fold of a flow's legs into its session's contract (ADR-0029, DAG-flow extension).
 
-What each leg's agent profile declares as usual is expected of the leg, under the leg's own id and directory. It
+What each leg's agent profile declares as usual is expected of the leg, under the leg's own id and directory. Folding
 adds entries and changes none. The daemon's handler and the launcher's own verification use the same functions.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Folded(NamedTuple):
-    """The contract with the legs in it, None where there is none even then, and the entries that were added."""
+    """The contract with the legs in it (None if there is still none), and the entries that were added."""
 
     contract: Contract | None
     added: tuple[ContractEntry, ...]
@@ -39,7 +39,7 @@ class Unfoldable(NamedTuple):
 def fold_legs(
     contract: Contract | None, legs: Sequence[Leg], declared: Mapping[str, Declarations]
 ) -> Folded | Unfoldable:
-    """The contract of a session with what its legs are to leave. `declared` is by the agents' names."""
+    """The contract of a session with what its legs must leave behind. `declared` is by the agents' names."""
     added: list[ContractEntry] = []
     declares = False
     for leg in legs:
@@ -69,7 +69,7 @@ def fold_legs(
         return Folded(contract, ())
     before = contract.expected if contract is not None else ()
     folded = Contract((*before, *added))
-    parsed = contract_from_json(contract_to_json(folded), "")  # ids may collide, and paths become too long
+    parsed = contract_from_json(contract_to_json(folded), "")  # ids may collide, paths may be too long
     if parsed.value is None:
         return Unfoldable(f"no contract results: {'; '.join(each.message for each in parsed.errors[:3])}")
     return Folded(folded, tuple(added))
@@ -82,9 +82,9 @@ def _below(leg: Leg, artifact: ExpectedArtifact) -> "ArtifactRules | None":
 
 
 def why_too_late(legs: Sequence[Leg], early: EarlyLegs, filled: Sequence[str]) -> str | None:
-    """Why a plan came after a leg worked, which is too late; None where nothing tells that.
+    """Why a plan came after a leg worked, which is too late. None if nothing shows that.
 
-    `filled` are directories that were seen with something in them when there was no plan.
+    `filled` are directories in which something was seen while there was no plan.
     """
     if early.found:
         directory, thing = early.found[0]

@@ -1,4 +1,4 @@
-"""A verdict stands: take the hashes of what the attempt produced, and say what is the matter where there is none.
+"""A verdict is recorded: take the hashes of what the attempt produced, or say what is wrong where there is none.
 
 Done in the background: a verdict never waits for it, and nothing that follows a verdict does either.
 """
@@ -17,7 +17,7 @@ from runward.handlers.facts import HashesOf, ProducedBy, ProducedFiles
 from runward.handlers.unreadable import Unreadable
 
 TRIES: Final = 5
-"""How often a file that is written to, or can't be read, is hashed anew before that is recorded instead."""
+"""How often a file that is being written or can't be read is hashed again before that is recorded instead."""
 
 PROBLEMS: Final[Mapping[HashState, FileProblem]] = {
     "absent": "gone",
@@ -55,7 +55,7 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
 
 
 def _all(answer: RootHashes, produced: ProducedFiles) -> tuple[FileHash, ...]:
-    """What came of each file; with their root all of them are gone."""
+    """The result for each file. If their root is gone, all of them are."""
     return answer.files if answer.exists else (FileHash("absent"),) * len(produced.files)
 
 
@@ -69,6 +69,6 @@ def _record(verified: Produced, found: FileHash) -> RecordedFile:
 
 
 def _summary(wrong: Mapping[str, str]) -> str:
-    """One line that names what is the matter with which files."""
+    """One line that names the files with problems, and what they are."""
     named = ", ".join(f"{path} {problem}" for path, problem in list(wrong.items())[:5])
     return f"{named} and {len(wrong) - 5} more" if len(wrong) > 5 else named

@@ -1,7 +1,7 @@
-"""A flow was planned: what its legs are to leave is folded into the session's contract, once, before a leg works.
+"""A flow was planned: what its legs must leave behind is folded into the session's contract, once, before a leg works.
 
-ADR-0029 (DAG-flow extension) allows this one further write of a contract. A plan that comes too late or again, or
-can't be folded, is refused: the contract stays as it is, and the session keeps why.
+ADR-0029 (DAG-flow extension) allows this one further write of a contract. A plan that is too late, comes again or
+can't be folded is refused: the contract stays as it is, and the session keeps the reason.
 """
 
 from runward.config.counting import counted
@@ -57,7 +57,7 @@ def decide(event: FlowPlanned, given: Given) -> Deciding:
 
 
 def _why_never(event: FlowPlanned, session: Session) -> str | None:
-    """Why a session takes no plan, whatever is in it."""
+    """Why a session accepts no plan, whatever is in it."""
     if session.origin == "history":
         return "what ended before its root was first seen has no contract"
     if session.folded:

@@ -1,6 +1,6 @@
 """Snapshots: a contract as the text that is kept, and back.
 
-Thousands of runs have the same contract, so what was read once is remembered, as long as it is small:
+Thousands of runs have the same contract, so a snapshot is remembered once it was read, if it is small:
 a snapshot in a run directory is hostile and may be a megabyte.
 """
 
@@ -64,7 +64,7 @@ def _read(text: str) -> Contract:
 
 
 class BrokenSnapshot(ValueError):
-    """The store holds a contract that isn't one: our own mistake, for it was checked when it came in."""
+    """The store holds an invalid contract. That is our own mistake, because it was checked when it came in."""
 
 
 _checked = lru_cache(maxsize=256)(_check)

@@ -1,6 +1,6 @@
-"""Verification: a contract held against the facts of the disk (ADR-0029, sections 6 and 7).
+"""Verification: a contract compared with the facts of the disk (ADR-0029, sections 6 and 7).
 
-Pure: the caller read the facts. Verification never raises and never guesses; what
+Pure: the caller read the facts. Verification never raises and never guesses. What
 can't be confirmed as a non-empty regular file inside the root was not delivered.
 """
 
@@ -21,10 +21,10 @@ _NO_ROOT: Final = "the artifacts' directory is missing"
 
 
 class Verification(NamedTuple):
-    """What became of a contract at one moment (`checked_at`, Unix seconds).
+    """The result of verifying a contract at one moment (`checked_at`, Unix seconds).
 
-    `reasons` say of each of `missing_required` why it doesn't count as delivered, as `describe` does. `has_root` is
-    whether the artifacts' directory is there. `rules` have what came of each rule, with its entry's id.
+    `reasons` say for each of `missing_required` why it doesn't count as delivered, as `describe` does. `has_root` is
+    whether the artifacts' directory is there. `rules` have the result of each rule, with its entry's id.
     """
 
     status: VerificationStatus
@@ -39,7 +39,7 @@ class Verification(NamedTuple):
 
 
 def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verification:
-    """Hold `contract` against what was found. `facts.files` answers its entries in order."""
+    """Compare `contract` with what was found. `facts.files` answers its entries in order."""
     if not facts.exists:
         required = tuple(entry for entry in contract.expected if entry.required)
         return Verification(
@@ -88,19 +88,19 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
 
 
 def _produced(entry: ContractEntry, fact: FileFact) -> list[Produced]:
-    """The files of a delivered entry. Those of a glob are told apart by their paths; an outcome is not a file."""
+    """The files of a delivered entry. A glob's files are told apart by their paths; an outcome is not a file."""
     if entry.rules is None or entry.rules.path is None:
         return [Produced(entry.id, entry.path, fact.size, fact.modified_ns)]
     return [Produced(id_of(entry, each), each.path, each.size, each.modified_ns) for each in fact.matches]
 
 
 def id_of(entry: ContractEntry, match: Match) -> str:
-    """What one file of a glob is called beside its entry's id, which has no colon in it."""
+    """The id of one file of a glob. The entry's own id has no colon in it."""
     return f"{entry.id}:{match.path}"
 
 
 def boundary(artifacts_path: str, run_directory: str) -> str:
-    """The directory that the artifacts' root may not leave: the run's own where it lies in it, else "" for none."""
+    """The directory that the artifacts' root may not leave: the run's own if the root lies in it, else "" for none."""
     return run_directory if artifacts_path.startswith(run_directory + "/") else ""
 
 
@@ -137,7 +137,7 @@ def entry_as_json(entry: ContractEntry) -> JsonValue:
 
 
 def rules_as_json(verification: Verification) -> list[JsonValue]:
-    """What came of each rule of the contract."""
+    """The result of each rule of the contract."""
     return [{"id": identifier, **rule._asdict()} for identifier, rule in verification.rules]
 
 
@@ -155,7 +155,7 @@ def missing_summary(verification: Verification) -> str:
 
 
 def failure_summary(verification: Verification, artifacts: str, session_id: str) -> str:
-    """What a person reads after a run that failed for its contract alone (ADR-0029, section 9); safe for a terminal.
+    """What a person reads after a run that failed only because of its contract (ADR-0029, section 9); terminal-safe.
 
     `artifacts` is the directory that was searched.
     """
@@ -200,7 +200,7 @@ def describe(fact: FileFact) -> str:
 
 
 def dump_verification(verification: Verification) -> str:
-    """The verification object as the store keeps it, as JSON text: with the `rules`, where the contract has some."""
+    """The verification object as the store keeps it, as JSON text: with the `rules`, if the contract has some."""
     kept = verification_as_json(verification)
     if verification.rules:
         kept[RULES] = rules_as_json(verification)

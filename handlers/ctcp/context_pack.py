@@ -16,7 +16,7 @@ _LATER_REASONS: Final = ("not_found", "invalid_request", "budget_exceeded")
 
 
 def check(documents: Documents, report: Report) -> None:
-    """Check the pack, also against the request where that can be read."""
+    """Check the pack, also against the request if that can be read."""
     fields = fields_of(documents, PATH, SCHEMA, report)
     if fields is None:
         return
@@ -76,7 +76,7 @@ def _omitted(file: Fields) -> str | None:
 
 
 def _plain(path: str) -> str:
-    """The path without what doesn't lead anywhere, so that two ways to write it compare equal."""
+    """The path without redundant parts, so that two ways to write it compare equal."""
     way: list[str] = []
     for part in path.split("/"):
         if part == ".." and way and way[-1] != "..":

@@ -22,7 +22,7 @@ from runward.handlers.ctcp.report import Report
 class Contract(NamedTuple):
     """One contract. `path` is its first file.
 
-    `needs` are the files to read with the most bytes of each; 0 where only its existence counts.
+    `needs` are the files to read, with the most bytes of each; 0 means that only its existence counts.
     """
 
     path: str
@@ -62,7 +62,7 @@ ABSENT_IS_RIGHT: Final = "E"
 
 
 def further_needs(letter: str, documents: Documents) -> Iterable[str]:
-    """Files whose existence counts, by what those that were read say."""
+    """Files whose existence counts, according to the files that were read."""
     named = verify_report.named_bundle(documents) if CONTRACTS[letter].reads_bundle else None
     return () if named is None else (named,)
 

@@ -1,7 +1,7 @@
 """A patch, file by file: a strict reading of git's unified diffs.
 
-`unidiff` reads the hunks; it passes over what it doesn't know, so every line outside of them is held against git's
-grammar here. The patch may be hostile and large: it is gone through line by line, and nothing of its content is kept
+`unidiff` reads the hunks. It skips what it doesn't know, so every line outside of them is checked against git's
+grammar here. The patch may be hostile and large: it is read line by line, and nothing of its content is kept
 but the targets of links.
 """
 
@@ -40,7 +40,7 @@ class DiffFault(NamedTuple):
 
 @dataclass(slots=True)
 class FileDiff:
-    """What a patch does to one file. `old` and `new` are without the prefixes; None where there is no such side."""
+    """What a patch does to one file. `old` and `new` are without the prefixes; None if there is no such side."""
 
     line: int
     old: str | None = None
@@ -63,7 +63,7 @@ class FileDiff:
 
 
 class _Lines:
-    """The lines of a patch, one ahead. A character stands for a byte."""
+    """The lines of a patch, with one line of lookahead. A character stands for a byte."""
 
     def __init__(self, content: bytes | bytearray) -> None:
         self._content, self._start = content, 0
@@ -73,7 +73,7 @@ class _Lines:
         self.advance()
 
     def advance(self) -> str | None:
-        """Go on to the next line; None behind the last."""
+        """Advance to the next line. None after the last."""
         start, content = self._start, self._content
         if start >= len(content):
             self.line = None
@@ -89,7 +89,7 @@ class _Lines:
 
 
 def read_diff(content: bytes | bytearray) -> Iterator[FileDiff | DiffFault]:
-    """What the patch does to each file, and what is wrong with it. After a fault the next file is gone on with."""
+    """What the patch does to each file, and what is wrong with it. After a fault, reading goes on at the next file."""
     lines = _Lines(content)
     while lines.line is not None and not lines.line.strip():
         lines.advance()
@@ -123,7 +123,7 @@ def _section(lines: _Lines) -> FileDiff | DiffFault:
 
 
 def _extended(lines: _Lines, diff: FileDiff) -> tuple[list[str], DiffFault | None]:
-    """The lines between the header and the first hunk. The texts behind `---` and `+++`, if they are there."""
+    """The lines between the header and the first hunk: the texts after `---` and `+++`, if they are there."""
     while (line := lines.line) is not None:
         if mode := _MODE.fullmatch(line):
             diff.modes[mode[1]] = mode[2]
@@ -158,7 +158,7 @@ def _extended(lines: _Lines, diff: FileDiff) -> tuple[list[str], DiffFault | Non
 
 
 def _name(header: str, sides: list[str], diff: FileDiff) -> DiffFault | None:
-    """Settle which file it is: all lines must say the same."""
+    """Determine which file it is: all lines must agree."""
     moves, fault = diff.moves, DiffFault("names", "its lines name different files", diff.line)
     if moves and len(moves) != 2:
         return DiffFault("names", "has one end of a rename or copy only", diff.line)
@@ -241,12 +241,12 @@ def _binary(lines: _Lines) -> DiffFault | None:
 
 
 def _stray(line: str, number: int, diff: FileDiff) -> DiffFault:
-    """A line that is left over behind a file's part."""
+    """A line that is left over after a file's part."""
     if diff.added and line[:1] in ("+", "-", " "):
         return DiffFault("hunk", "the hunk above is longer than it states", number)
     return DiffFault("not_a_diff", "the line is not part of a diff", number)
 
 
 def _text(line: str) -> str:
-    """A line whose characters stand for bytes, as the text that it is."""
+    """A line whose characters stand for bytes, as text."""
     return line.encode("latin-1").decode(errors="surrogateescape")

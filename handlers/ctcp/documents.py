@@ -1,4 +1,4 @@
-"""The files of a run directory as the contracts are given them: already read, within bounds."""
+"""The files of a run directory as the contracts get them: already read, within bounds."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from runward.handlers.ctcp.report import Report
 
 MOST_BYTES: Final = 16 << 20
-"""Bytes of any file but the patch and the journal, and of one line of those."""
+"""Bytes of any file except the patch and the journal, and of one line of those."""
 
 MOST_OF_LINES: Final = 256 << 20
 """Bytes of the patch and of the journal."""
@@ -18,7 +18,7 @@ State: TypeAlias = Literal["file", "absent", "not_regular", "denied", "too_large
 
 
 class Document(NamedTuple):
-    """One file. Its content is there where its state is `file`, unless only its existence was asked for."""
+    """One file. If its state is `file`, its content is there, unless only its existence was asked for."""
 
     state: State
     content: bytes | bytearray = b""
@@ -28,14 +28,14 @@ ABSENT: Final = Document("absent")
 
 
 class Entry(NamedTuple):
-    """A name in a zip file's directory, and its size unpacked as the directory states it."""
+    """A name in a zip file's directory, and its unpacked size as the directory states it."""
 
     name: str
     size: int
 
 
 class ZipDirectory(NamedTuple):
-    """The directory of a zip file. `problem` says why it can't be read; `is_too_large` that nobody should."""
+    """The directory of a zip file. `problem` says why it can't be read; `is_too_large` that nobody should read it."""
 
     entries: tuple[Entry, ...] = ()
     problem: str | None = None
@@ -43,7 +43,7 @@ class ZipDirectory(NamedTuple):
 
 
 class Documents(NamedTuple):
-    """The files that a contract needs, by their paths, and the failure bundle's directory where there is one."""
+    """The files that a contract needs, by their paths, and the failure bundle's directory if there is one."""
 
     files: Mapping[str, Document]
     bundle: ZipDirectory | None = None
@@ -56,7 +56,7 @@ class Documents(NamedTuple):
 
 
 def content_of(documents: Documents, path: str, report: Report) -> bytes | bytearray | None:
-    """The file's content; None, with a finding, where there is none."""
+    """The file's content. None, with a finding, if there is none."""
     document = documents.document(path)
     why = why_unread(document)
     if why is None:
@@ -68,7 +68,7 @@ def content_of(documents: Documents, path: str, report: Report) -> bytes | bytea
 
 
 def lined_content_of(documents: Documents, path: str, report: Report) -> bytes | bytearray | None:
-    """As `content_of`, for a file that is gone through line by line."""
+    """Like `content_of`, for a file that is read line by line."""
     content = content_of(documents, path, report)
     if content is not None and content.count(b"\n") > MOST_LINES:
         report.add("too_large", f"has more than {MOST_LINES:,} lines", path=path)

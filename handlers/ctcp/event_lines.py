@@ -1,4 +1,4 @@
-"""One line of a CTCP run's `events.jsonl`, held against contract J."""
+"""One line of a CTCP run's `events.jsonl`, checked against contract J."""
 
 from typing import Final, NamedTuple
 

@@ -18,7 +18,7 @@ _ENDS: Final = {"pass": "PASS", "fail": "FAIL"}
 
 
 def check(documents: Documents, report: Report) -> None:
-    """Check every line, and that the run's own end and its report's agree."""
+    """Check every line, and that the run's own end and its report agree."""
     _check_end(documents, report)
     content = lined_content_of(documents, PATH, report)
     if content is None:
@@ -42,7 +42,7 @@ def check(documents: Documents, report: Report) -> None:
 
 
 def _lines(content: bytes | bytearray) -> Iterator[tuple[int, bytes | None]]:
-    """The lines with their numbers; None for one that is too long."""
+    """The lines with their numbers. None for a line that is too long."""
     start = number = 0
     while start < len(content):
         end = content.find(b"\n", start)

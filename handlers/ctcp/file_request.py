@@ -15,7 +15,7 @@ _MODES: Final = ("full", "snippets")
 
 
 class Request(NamedTuple):
-    """What was asked for, and the budget; None is what the file doesn't say rightly."""
+    """What was asked for, and the budget. None is what the file doesn't state correctly."""
 
     paths: tuple[str, ...] | None
     max_files: int | None
@@ -23,7 +23,7 @@ class Request(NamedTuple):
 
 
 def check(documents: Documents, report: Report) -> Request | None:
-    """The request; None where there is no such file that can be read."""
+    """The request. None if there is no such file that can be read."""
     fields = fields_of(documents, PATH, SCHEMA, report)
     if fields is None:
         return None

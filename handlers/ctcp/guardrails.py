@@ -18,7 +18,7 @@ _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,400}")
 
 
 class Guardrails(NamedTuple):
-    """What the guardrails say; None is what they don't."""
+    """What the guardrails say. None is what they don't say."""
 
     find_mode: str | None
     allow_domains: tuple[str, ...] | None
@@ -27,7 +27,7 @@ class Guardrails(NamedTuple):
 
 
 def check(documents: Documents, report: Report) -> Guardrails | None:
-    """The guardrails; None where there is no such file."""
+    """The guardrails. None if there is no such file."""
     content = content_of(documents, PATH, report)
     if content is None:
         return None

@@ -11,11 +11,11 @@ from runward.handlers.json_places import line_of
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 
 _LARGEST_WITH_LINES: Final = 256 << 10
-"""Bytes of a document whose lines are looked for: each costs a walk through it."""
+"""The largest document, in bytes, in which lines are looked up: each look-up walks through the document."""
 
 
 class Fields:
-    """One object of a document. What is asked for and is not there, or is of another type, is reported."""
+    """One object of a document. A field that is asked for and missing, or of another type, is reported."""
 
     def __init__(
         self, value: dict[str, JsonValue], report: Report, text: str, place: tuple[str | int, ...] = ()
@@ -58,7 +58,7 @@ class Fields:
         return None
 
     def texts(self, key: str) -> list[str] | None:
-        """A list of texts, without what is none."""
+        """A list of texts, without items that are not texts."""
         found = self.items(key)
         if found is None:
             return None
@@ -68,7 +68,7 @@ class Fields:
         return [each for each in found if isinstance(each, str)]
 
     def tables(self, key: str) -> "Iterator[Fields]":
-        """The objects of a list; what else is in it is reported."""
+        """The objects of a list; anything else in it is reported."""
         for index, each in enumerate(self.items(key) or ()):
             if isinstance(each, dict):
                 yield self._below(each, key, index)
@@ -76,11 +76,11 @@ class Fields:
                 self.report("field", f"must be an object, not {kind(each)}", key, index)
 
     def optional(self, key: str) -> JsonValue:
-        """What stands there, None where nothing does."""
+        """The value there, None if there is none."""
         return self._value.get(key)
 
     def report(self, rule: str, message: str, *below: str | int) -> None:
-        """A finding about what stands at `below`, from this object."""
+        """A finding about the value at `below`, relative to this object."""
         place = (*self._place, *below)
         self._report.add(rule, f"{_named(place)} {message}" if place else message, self._line(place))
 
@@ -99,7 +99,7 @@ class Fields:
 
 
 def fields_of(documents: Documents, path: str, schema: str | None, report: Report) -> Fields | None:
-    """The document at `path`, whose `schema_version` must be `schema`; None, with a finding, where it is not an object."""
+    """The document at `path`, whose `schema_version` must be `schema`. None, with a finding, if it is not an object."""
     content = content_of(documents, path, report)
     if content is None:
         return None

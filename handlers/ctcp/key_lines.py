@@ -1,7 +1,7 @@
 """Key lines: `Key: value`, as the contracts' Markdown files have them.
 
-A key's case and leading blanks are ignored, lines that begin with `#` are not key lines, bullets are not either, and
-the last repetition wins. A key without a value has the bullets below it as its value.
+A key's case and leading blanks are ignored. Lines that begin with `#` are not key lines, and neither are bullets.
+The last repetition wins. A key without a value has the bullets below it as its value.
 """
 
 import re
@@ -15,7 +15,7 @@ _LONGEST_KEY: Final = 200
 
 
 class KeyLine(NamedTuple):
-    """What stands behind a key, and on which line the key stands."""
+    """The text after a key, and the line of the key."""
 
     value: str
     bullets: tuple[str, ...]

@@ -20,7 +20,7 @@ _GIT: Final = frozenset({".git", "git~1"})
 
 
 def check(documents: Documents, report: Report) -> None:
-    """Check the patch, also against the plan's scope where that can be read."""
+    """Check the patch, also against the plan's scope if that can be read."""
     content = lined_content_of(documents, PATH, report)
     if content is None:
         return
@@ -64,7 +64,7 @@ def _check_file(
 
 
 def why_not_a_path(path: str) -> str | None:
-    """Why a patch must not touch this path; None where it may."""
+    """Why a patch must not touch this path. None if it may."""
     parts = path.split("/")
     if path.startswith("/"):
         return "is absolute"
@@ -95,7 +95,7 @@ def _why_out(path: str, target: str | None) -> str | None:
     depth, goes_down = path.count("/"), False
     for part in target.split("/"):
         if part == "..":
-            # Behind a name it may start from anywhere: the name may be a link, too.
+            # After a name it may start from anywhere: the name may be a link, too.
             depth -= 1
             if depth < 0 or goes_down:
                 return f"leads to {quoted(target)}, which may be outside the tree"

@@ -16,14 +16,14 @@ _LATER_GATES: Final = ("plan_check", "patch_check", "behavior_catalog_check")
 
 
 class Scope(NamedTuple):
-    """The path prefixes that a patch may touch, and may not; None is what the plan doesn't say."""
+    """The path prefixes that a patch may touch, and may not. None is what the plan doesn't say."""
 
     allow: tuple[str, ...] | None
     deny: tuple[str, ...] | None
 
 
 def check(documents: Documents, report: Report) -> Scope | None:
-    """The plan's scope; None where there is no plan."""
+    """The plan's scope. None if there is no plan."""
     content_of(documents, DRAFT, report)
     content = content_of(documents, PATH, report)
     if content is None:

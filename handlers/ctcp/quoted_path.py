@@ -11,7 +11,7 @@ _MEANINGS: Final = dict(zip('abtnvfr"\\', '\a\b\t\n\v\f\r"\\', strict=True))
 
 
 def one_path(text: str) -> str | None:
-    """The path that the text says, quoted or not; None where its quoting is broken. A time after a tab is left out."""
+    """The path in the text, quoted or not. None if its quoting is broken. A time after a tab is dropped."""
     if not text.startswith('"'):
         return text.partition("\t")[0]
     quoted = _QUOTED.match(text)
@@ -42,5 +42,5 @@ def _unquoted(inside: str) -> str:
 
 
 def _as_bytes(text: str) -> str:
-    """The text's bytes, a character for each."""
+    """The text's bytes, one character for each."""
     return text.encode(errors="surrogateescape").decode("latin-1")

@@ -9,7 +9,7 @@ MOST: Final = 200
 """Findings of one contract that are listed; the others are counted."""
 
 MOST_COUNTED: Final = 100_000
-"""Findings of one contract that are counted; a patch or a journal isn't read on then."""
+"""Findings of one contract that are counted. After that many, a patch or a journal is not read further."""
 
 
 class Finding(NamedTuple):
@@ -24,7 +24,7 @@ class Finding(NamedTuple):
 
 
 class Report:
-    """What is found of one contract. With `allow_missing`, files that don't exist are passed over."""
+    """The findings about one contract. With `allow_missing`, files that don't exist are ignored."""
 
     def __init__(self, letter: str, path: str, allow_missing: bool = False) -> None:
         self._letter, self._path, self.allows_missing = letter, path, allow_missing
@@ -46,7 +46,7 @@ class Report:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing is gained by looking for more."""
+        """Whether looking for more findings is pointless."""
         return sum(self._further.values()) >= MOST_COUNTED
 
     def findings(self) -> tuple[Finding, ...]:

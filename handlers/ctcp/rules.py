@@ -1,7 +1,7 @@
 """Every rule of the CTCP contracts: its name, whether breaking it is an error, and what breaks it.
 
-`docs/ctcp.md` is checked against this table. Rules of the contracts' first version are errors; what only later versions
-ask for, and what is well-formed but should be seen, are warnings.
+`docs/ctcp.md` is checked against this table. Rules of the contracts' first version are errors. Rules that only later
+versions have, and rules about what is well-formed but should be noticed, are warnings.
 """
 
 from collections.abc import Mapping
@@ -117,4 +117,4 @@ _ALL: Final = (
 RULES: Final[Mapping[str, Rule]] = {rule.name: rule for rule in _ALL}
 
 FURTHER: Final = "further"
-"""The name that stands for what a letter has beyond its listed findings; as severe as the worst of it."""
+"""The name of the finding that counts a contract's findings beyond those listed; as severe as the worst of them."""

@@ -30,20 +30,20 @@ _DRIVE: Final = re.compile(r"[A-Za-z]:")
 
 
 class Verified(NamedTuple):
-    """What the report says: its result if that is one, and the bundle that it names."""
+    """What the report says: its result if it is a valid one, and the bundle that it names."""
 
     result: str | None
     bundle: str | None
 
 
 def named_bundle(documents: Documents) -> str | None:
-    """The file that the report names as its bundle, for anyone who has to look whether it is there."""
+    """The file that the report names as its bundle, for callers that have to check whether it is there."""
     found = check(documents, Report("I", PATH))
     return None if found is None else found.bundle
 
 
 def check(documents: Documents, report: Report) -> Verified | None:
-    """What the report says; None where there is no such file that can be read."""
+    """What the report says. None if there is no such file that can be read."""
     _check_beside(documents, report)
     fields = fields_of(documents, PATH, None, report)
     if fields is None:

@@ -1,4 +1,4 @@
-"""Contract E: `artifacts/find_web.json`, what was found in the web. It may be absent."""
+"""Contract E: `artifacts/find_web.json`, what was found on the web. It may be absent."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,7 +21,7 @@ _TEXTS: Final = ("fetched_at", "excerpt", "why_relevant")
 
 
 def check(documents: Documents, report: Report) -> None:
-    """Check the findings, also against the guardrails where those can be read."""
+    """Check the findings, also against the guardrails if those can be read."""
     document = documents.document(PATH)
     if document.state == "absent":
         return
@@ -98,7 +98,7 @@ def _check_flags(flags: list[JsonValue] | None, result: Fields) -> None:
 
 
 def _host(url: str) -> str | None:
-    """The host of a URL; None where there is none, or where readers may disagree about it."""
+    """The host of a URL. None if there is none, or if readers may disagree about it."""
     if "\\" in url or not url.isprintable() or " " in url:
         return None
     try:

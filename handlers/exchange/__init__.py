@@ -1,1 +1,1 @@
-"""The exchange: artifacts that outlive their sessions, principals who own and pay, and what each may do."""
+"""The exchange: artifacts that outlive their sessions, the principals that own them and pay, and what each may do."""

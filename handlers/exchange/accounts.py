@@ -1,6 +1,6 @@
-"""An action as it is worked out: what it asks of the exchange, and what it changes.
+"""An action while it is worked out: what it asks the exchange, and what it changes.
 
-What was changed earlier in the same action is seen by what follows in it.
+Later steps of the same action see what earlier ones changed.
 """
 
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class NeedsCode(Exception):
 
 
 class Savepoint(NamedTuple):
-    """How far an action had come."""
+    """The state of an action at some point."""
 
     effects: int
     known: dict[Question[Any], Any]
@@ -59,21 +59,21 @@ class Accounts:
     runs_code: bool = False
     effects: list[ExchangeEffect] = field(default_factory=list)
     read: dict[Question[Any], Any] = field(default_factory=dict)
-    """What was asked, with its answers: as it was before this action."""
+    """What was asked, with the answers: the state before this action."""
     payer: str | None = None
     budget: int | None = None
-    """The most scrip that the action may cost its payer; None for no limit but the balance."""
+    """The most scrip that the action may cost its payer. None for no limit except the balance."""
     _known: dict[Question[Any], Any] = field(default_factory=dict)
     _spent: int = 0
     _reserved: int = 0
     _cpu_left: float | None = None
 
     def savepoint(self) -> Savepoint:
-        """Where `roll_back` comes back to."""
+        """The point to which `roll_back` returns."""
         return Savepoint(len(self.effects), dict(self._known), self._spent, self._reserved)
 
     def roll_back(self, to: Savepoint) -> None:
-        """Nothing is changed that was changed since."""
+        """Undo everything that was changed since."""
         del self.effects[to.effects :]
         self._known, self._spent, self._reserved = dict(to.known), to.spent, to.reserved
 
@@ -97,11 +97,11 @@ class Accounts:
         return (yield from self._ask(PrincipalOf(principal_id)))
 
     def balance(self, account: str, resource: str = SCRIP) -> Asking[int]:
-        """What an account holds."""
+        """The units that an account has."""
         return (yield from self._ask(BalanceOf(account, resource)))
 
     def resources(self, account: str) -> Asking[tuple[str, ...]]:
-        """The names of what an account holds or has held, scrip aside."""
+        """The names of the resources that an account has or has had, without scrip."""
         names = yield from self._ask(ResourcesOf(account))
         posted = (
             each for each in self.effects if isinstance(each, Post) and account in (each.giver, each.taker)
@@ -109,16 +109,16 @@ class Accounts:
         return tuple(sorted({*names, *(each.resource for each in posted)} - {SCRIP}))
 
     def existing(self) -> Asking[Existing]:
-        """All that there is."""
+        """Everything in the exchange."""
         existing = yield from self._ask(ExistingInExchange())
         for effect in self.effects:
             existing = existing_with(existing, effect)
         return existing
 
     def cpu_left(self) -> Asking[float | None]:
-        """The CPU time (seconds) that the payer may use, as it was before any code ran; None for no limit.
+        """The CPU time (seconds) that the payer may use, as it was before any code ran. None for no limit.
 
-        Raises `Refused` where nothing is left.
+        Raises `Refused` if nothing is left.
         """
         principal = None if self.payer is None else (yield from self.principal(self.payer))
         if principal is None or principal.cpu_seconds is None:
@@ -142,7 +142,7 @@ class Accounts:
         )
 
     def run(self, code: CodeRun) -> Asking[Ran]:
-        """What code comes to. Raises `NeedsCode` where it can't run."""
+        """The result of running code. Raises `NeedsCode` if it can't run."""
         if not self.runs_code:
             raise NeedsCode
         return (yield from ask(code))
@@ -179,7 +179,7 @@ class Accounts:
         self.effects.append(KeepPrincipal(principal))
 
     def create_principal(self, principal: Principal, artifact: SharedArtifact) -> Asking[None]:
-        """Keep a principal, and the artifact that it is unless there is one with its id."""
+        """Keep a principal, and the artifact that it is, unless there is already one with its id."""
         self.keep_principal(principal)
         if (yield from self.artifact(artifact.id)) is None:
             yield from self.keep(artifact)
@@ -191,16 +191,16 @@ class Accounts:
         yield from self.create_principal(principal, principal_artifact(name, owner, self.at))
 
     def reserve(self, payer: str, amount: int, what: str) -> Asking[None]:
-        """Keep units of the payer's scrip for what costs them when it succeeds. Raises `Refused`."""
+        """Reserve units of the payer's scrip for something that costs them when it succeeds. Raises `Refused`."""
         yield from self._check_means(payer, amount, SCRIP, what)
         self._reserved += amount
 
     def release(self, amount: int) -> None:
-        """What was reserved can be spent."""
+        """Release what was reserved, so that it can be spent."""
         self._reserved -= amount
 
     def pay(self, giver: str, taker: str, amount: int, reason: str, resource: str = SCRIP) -> Asking[None]:
-        """Move units from one account to another; 0 moves nothing. Raises `Refused` where the giver has too little."""
+        """Move units from one account to another; 0 moves nothing. Raises `Refused` if the giver has too little."""
         if amount == 0:
             return
         yield from self._check_means(giver, amount, resource, reason)

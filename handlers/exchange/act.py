@@ -1,7 +1,8 @@
 """An intent is carried out: it becomes an action, with exactly one result.
 
-Where code must run, the same action is worked out beside the worker, over the exchange as it was. It counts only if what it
-read has not changed; otherwise it is worked out again. So code may run more than once, but its effects happen once.
+If code must run, the same action is worked out in parallel with the worker, over the exchange as it was. It counts
+only if what it read has not changed; otherwise it is worked out again. So code may run more than once, but its effects
+happen once.
 """
 
 from collections.abc import Callable
@@ -28,10 +29,10 @@ from runward.handlers.exchange.intent import Intent, NotAnIntent, parse_intent, 
 from runward.handlers.journal.lines import iso_time
 
 _SHOWN_TEXT: Final = 100
-"""Characters of a line that is not an intent, in its result."""
+"""Characters of a line that is not an intent, as shown in its result."""
 
 SOON: Final = 0.01
-"""Seconds until it is asked again what became of code, at first; later after a quarter of the time that it runs."""
+"""Seconds until the first check for the result of code. Later checks wait a quarter of the time that it has run."""
 
 LATEST: Final = 0.5
 
@@ -58,7 +59,7 @@ def decide(event: IntentMade | ActionRequested, given: Given) -> Deciding:
 
 
 def _ran_in_vain(event: IntentMade | ActionRequested, given: Given) -> Asking[float]:
-    """The CPU time of code that began for this action, before others made it one that needs none."""
+    """The CPU time of code that started for this action before other actions made the code unnecessary."""
     ran = yield from ask(CodeOf(event.key))
     if isinstance(ran, Running):
         raise NotYet(given.at + min(LATEST, max(SOON, ran.seconds / 4)))
@@ -66,7 +67,7 @@ def _ran_in_vain(event: IntentMade | ActionRequested, given: Given) -> Asking[fl
 
 
 def _with_code(event: IntentMade | ActionRequested, given: Given) -> Asking[Acted]:
-    """What the action comes to, where nothing that it read has changed since."""
+    """The result of the action, if nothing that it read has changed since."""
     used = () if event.principal is None else (yield from ask(CpuUsedBy(event.principal)))
     acted = yield from ask(ActedWithCode(event, given, used=used))
     if isinstance(acted, Acted) and not (yield from _holds(acted)):
@@ -85,7 +86,7 @@ def _holds(acted: Acted) -> Asking[bool]:
 
 
 def _charged(decided: Decided, who: str, cpu_s: float, sandbox: str | None) -> Decided:
-    """The CPU time is charged, whatever became of the action."""
+    """Charge the CPU time, whatever the result of the action."""
     result = decided.result
     consumed = {**(result.resources_consumed or {}), "cpu_seconds": cpu_s}
     charged_to = result.charged_to or who
@@ -95,7 +96,7 @@ def _charged(decided: Decided, who: str, cpu_s: float, sandbox: str | None) -> D
 
 
 def worked_out(accounts: Accounts, event: IntentMade | ActionRequested) -> Asking[Decided]:
-    """What becomes of an action, with its effects in `accounts`. Raises `NeedsCode`."""
+    """The result of an action, with its effects in `accounts`. Raises `NeedsCode`."""
     intent = None
     who = event.principal
     try:
@@ -128,7 +129,7 @@ def _named(accounts: Accounts, who: str) -> Asking[str]:
 
 
 def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]:
-    """The principal that a run acts as, who becomes one with the first intent. Raises `Refused`."""
+    """The principal that a run acts as. It becomes one with its first intent. Raises `Refused`."""
     who = event.principal
     if who is None:
         raise Refused(
@@ -152,7 +153,7 @@ def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]
 
 
 def _acted(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
-    """What becomes of an intent. Nothing is changed where it raises `Refused`."""
+    """The result of an intent. Nothing is changed if it raises `Refused`."""
     before = accounts.savepoint()
     accounts.payer = who
     try:

@@ -1,4 +1,4 @@
-"""An action for which code must run: it is worked out beside the worker, over the exchange as it was when it began."""
+"""An action for which code must run: worked out in parallel with the worker, over the exchange as it was at first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from runward.handlers.exchange.intent import Intent
 
 
 class Decided(NamedTuple):
-    """What becomes of an action. `scrip_after` is what its principal has then."""
+    """The result of an action. `scrip_after` is what its principal has then."""
 
     intent: Intent | None
     result: ActionResult
@@ -20,15 +20,15 @@ class Decided(NamedTuple):
 
 
 class Running(NamedTuple):
-    """Code runs, or waits for a worker, since so many seconds."""
+    """Code has been running, or waiting for a worker, for this many seconds."""
 
     seconds: float
 
 
 class Worked(NamedTuple):
-    """An action as it was worked out. It holds if `read`, what was asked with its answers, holds still.
+    """An action as it was worked out. It is valid if the answers in `read` to what was asked are still the same.
 
-    `cpu_s` is what the kernel counted; `sandbox` are the means that shut the code off, None where no code ran.
+    `cpu_s` is what the kernel counted; `sandbox` are the means that isolated the code, None if no code ran.
     """
 
     decided: Decided
@@ -39,7 +39,7 @@ class Worked(NamedTuple):
 
 
 class Acted(NamedTuple):
-    """An action as it was worked out the time `number`, which counts from 1. `cpu_s` counts all times together."""
+    """The result of working an action out for time `number`, counted from 1. `cpu_s` is the total of all times."""
 
     number: int
     cpu_s: float
@@ -48,9 +48,9 @@ class Acted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ActedWithCode(Question["Running | Acted"]):
-    """Question: what became of an action that is worked out beside the worker. Answer: `Running` or `Acted`.
+    """Question: the result of an action worked out in parallel with the worker. Answer: `Running` or `Acted`.
 
-    It begins when it is asked first, and the action may ask again as often as it likes. It is worked out once more if the
+    The first question starts it, and the action may ask again as often as it likes. It is worked out once more if the
     time `after` is the last one. `used` is the CPU time that its principal has used, each time with its seconds.
     """
 
@@ -62,14 +62,14 @@ class ActedWithCode(Question["Running | Acted"]):
 
 @dataclass(frozen=True, slots=True)
 class TurnOf(Question[bool]):
-    """Question: whether this action may be decided now. Answer: false while another one needs the exchange for itself."""
+    """Question: whether this action may be decided now. Answer: false while another needs the exchange to itself."""
 
     action: str
 
 
 @dataclass(frozen=True, slots=True)
 class CodeOf(Question["Running | float"]):
-    """Question: what code has run for this action. Answer: `Running`, or its CPU time (seconds), 0 where none ran."""
+    """Question: what code has run for this action. Answer: `Running`, or its CPU time (seconds), 0 if none ran."""
 
     action: str
 

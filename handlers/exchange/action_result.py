@@ -1,4 +1,4 @@
-"""What became of an action, with the code, category and retriability of what failed."""
+"""The result of an action, with the code, category and retriability of any failure."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -7,7 +7,7 @@ from runward.config.json_value import JsonValue
 
 
 class Kind(NamedTuple):
-    """How an error is to be understood, and whether the same action may succeed later."""
+    """The kind of an error, and whether the same action may succeed later."""
 
     category: str
     retriable: bool
@@ -30,11 +30,11 @@ CODES: Final[Mapping[str, Kind]] = {
     "not_configured": Kind("system", False),
     "internal_error": Kind("system", True),
 }
-"""All codes of errors (the seed's table, and those of the exchange's own)."""
+"""All error codes (the seed's table, and the exchange's own)."""
 
 
 class ActionResult(NamedTuple):
-    """What became of an action. `resources_consumed` was charged to `charged_to`."""
+    """The result of an action. `resources_consumed` was charged to `charged_to`."""
 
     success: bool
     message: str
@@ -44,11 +44,11 @@ class ActionResult(NamedTuple):
     error_code: str | None = None
     error_details: Mapping[str, JsonValue] | None = None
     sandbox: str | None = None
-    """The means that shut the code off, where some ran; not a part of the ActionResult itself."""
+    """The means that isolated the code, if some ran. Not a part of the ActionResult itself."""
 
 
 class Refused(Exception):
-    """An action fails: with one of `CODES`, and the message for the one who acts."""
+    """An action fails: with one of `CODES`, and a message for the actor."""
 
     def __init__(self, code: str, message: str, **details: JsonValue) -> None:
         super().__init__(message)
@@ -57,14 +57,14 @@ class Refused(Exception):
         self.details = details
 
     def result(self) -> ActionResult:
-        """What becomes of the action."""
+        """The result of the action."""
         return ActionResult(
             False, self.message, error_code=self.code, error_details=dict(self.details) or None
         )
 
 
 def result_to_json(result: ActionResult) -> dict[str, JsonValue]:
-    """The ActionResult of the seed: what there is none of is left out, `success`, `message` and `data` aside."""
+    """The ActionResult of the seed: absent fields are left out, except `success`, `message` and `data`."""
     told: dict[str, JsonValue] = {"success": result.success, "message": result.message, "data": result.data}
     if result.resources_consumed is not None:
         told["resources_consumed"] = dict(result.resources_consumed)

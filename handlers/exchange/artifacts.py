@@ -14,7 +14,7 @@ from runward.handlers.journal.lines import iso_time
 
 
 def artifact_to_json(artifact: SharedArtifact) -> dict[str, JsonValue]:
-    """An artifact with all its fields (the seed's, and those of the exchange's own)."""
+    """An artifact with all its fields (the seed's, and the exchange's own)."""
     return {
         "id": artifact.id,
         "type": artifact.type,
@@ -40,7 +40,7 @@ def artifact_to_json(artifact: SharedArtifact) -> dict[str, JsonValue]:
 
 
 def metadata_of(artifact: SharedArtifact) -> dict[str, JsonValue]:
-    """An artifact without content and code, which only a read returns; of a deleted one its tombstone."""
+    """An artifact without content and code, which only a read returns; the tombstone of a deleted one."""
     told = tombstone(artifact) if artifact.deleted_at is not None else artifact_to_json(artifact)
     return {key: value for key, value in told.items() if key not in ("content", "code")}
 
@@ -82,7 +82,7 @@ def read(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
 def bought(
     accounts: Accounts, who: str, artifact_id: str, frame: Frame | None = None
 ) -> Asking[tuple[SharedArtifact, int]]:
-    """An artifact that was paid for to be read, and what it cost. Raises `Refused`."""
+    """An artifact whose reading was paid for, and what it cost. Raises `Refused`."""
     artifact = yield from existing(accounts, artifact_id)
     cost = yield from permitted(accounts, artifact, "read", who, frame)
     cost += price(artifact, "read", who)
@@ -91,7 +91,7 @@ def bought(
 
 
 def broken_dependencies(accounts: Accounts, artifact: SharedArtifact) -> Asking[tuple[str, ...]]:
-    """What an artifact depends on that was deleted since."""
+    """The deleted artifacts that an artifact depends on."""
     broken: list[str] = []
     for name in artifact.depends_on:
         if name.startswith(GENESIS):
@@ -160,7 +160,7 @@ def _check_policy(policy: dict[str, JsonValue] | None) -> None:
 
 
 def delete(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
-    """Leave a tombstone in the place of an artifact. Raises `Refused`."""
+    """Replace an artifact by a tombstone. Raises `Refused`."""
     _refuse_reserved(intent.artifact_id, "deleted")
     artifact = yield from existing(accounts, intent.artifact_id)
     cost = yield from permitted(accounts, artifact, "delete", who)

@@ -10,7 +10,7 @@ from runward.handlers.exchange.facts import GENESIS, SharedArtifact
 from runward.handlers.exchange.running_code import CodeRun, Frame
 
 CONTRACT: Final = f"{GENESIS}contract_"
-"""How the ids of the genesis contracts begin."""
+"""The prefix of the ids of the genesis contracts."""
 
 FUNCTION: Final = "check_permission"
 ACTIONS: Final = ("read", "write", "execute", "invoke", "delete", "transfer")
@@ -50,7 +50,7 @@ def evaluated(
     frame: Frame | None,
     context: Mapping[str, JsonValue] | None = None,
 ) -> Asking[Verdict]:
-    """What a contract says of an action. `context` replaces what the target would give. In doubt it denies."""
+    """What a contract says about an action. `context` replaces what the target would give. In doubt it denies."""
     if contract.startswith(CONTRACT):
         return _of_genesis(contract, caller, action, target)
     found = yield from accounts.artifact(contract)
@@ -71,7 +71,7 @@ def run_contract(
     target: str,
     context: Mapping[str, JsonValue],
 ) -> Asking[Verdict]:
-    """What this code says of an action."""
+    """What this code says about an action."""
     left = yield from accounts.cpu_left()
     ran = yield from accounts.run(
         CodeRun(contract, code, FUNCTION, (caller, action, target, dict(context)), left)
@@ -82,7 +82,7 @@ def run_contract(
 
 
 def context_of(accounts: Accounts, target: SharedArtifact, frame: Frame | None) -> dict[str, JsonValue]:
-    """What a contract is told of its target. There are no ticks: `now` (Unix seconds) replaces them."""
+    """What a contract is given about its target. There are no ticks: `now` (Unix seconds) replaces them."""
     return {
         "owner": target.owner_id,
         "artifact_type": target.type,
@@ -94,7 +94,7 @@ def context_of(accounts: Accounts, target: SharedArtifact, frame: Frame | None) 
 
 
 def read_verdict(said: JsonValue) -> Verdict:
-    """What a contract returned. What is not an object with a boolean `allowed` denies."""
+    """What a contract returned. Anything but an object with a boolean `allowed` denies."""
     if not isinstance(said, dict) or not isinstance(said.get("allowed"), bool):
         return Verdict(False, "the contract returned no object with a boolean allowed", is_sound=False)
     reason = said.get("reason", "No reason provided")

@@ -1,4 +1,4 @@
-"""A person creates a principal, with its artifact and what it begins with."""
+"""A person creates a principal, with its artifact and its initial resources."""
 
 from typing import Final
 
@@ -16,14 +16,14 @@ from runward.handlers.exchange.events import PrincipalCreateRequested
 from runward.handlers.exchange.facts import MINT, Principal
 
 MEMORY: Final = "_memory"
-"""How the id of a principal's memory ends."""
+"""The suffix of the id of a principal's memory."""
 
 SUBJECT: Final = "principal:"
-"""How `why` calls a principal."""
+"""How `why` names a principal."""
 
 
 def decide(event: PrincipalCreateRequested, given: Given) -> Deciding:
-    """Create a principal with its artifact and what it begins with."""
+    """Create a principal with its artifact and its initial resources."""
     accounts = accounts_of(event.key, given)
     try:
         yield from _create(accounts, event)

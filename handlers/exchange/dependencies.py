@@ -12,7 +12,7 @@ FROM_THE_BEGINNING: Final = frozenset({LEDGER, STORE, *CONTRACTS})
 """The genesis artifacts, which depend on nothing."""
 
 MOST: Final = 500
-"""Artifacts that are looked at for one write; a larger net counts as too deep."""
+"""Artifacts that are examined for one write. A larger graph counts as too deep."""
 
 
 def check_dependencies(
@@ -46,7 +46,7 @@ def check_dependencies(
 
 
 def _depth(net: dict[str, tuple[str, ...]], artifact: str) -> int:
-    """The artifacts on the longest path from this one, itself included. The net has no cycle through it."""
+    """The number of artifacts on the longest path from this one, including itself. No cycle contains this one."""
     depths: dict[str, int] = {}
     stack: list[tuple[str, bool]] = [(artifact, False)]
     while stack:
@@ -54,7 +54,7 @@ def _depth(net: dict[str, tuple[str, ...]], artifact: str) -> int:
         if is_left:
             depths[name] = 1 + max((depths.get(each, 1) for each in net.get(name, ())), default=0)
         elif name not in depths:
-            depths[name] = 1  # also what a cycle among others would come back to
+            depths[name] = 1  # also for a cycle among others, which would come back to it
             stack.append((name, True))
             stack += [(each, False) for each in net.get(name, ()) if each not in depths]
     return depths[artifact]

@@ -7,19 +7,20 @@ from runward.handlers.exchange.facts import Principal, SharedArtifact
 
 
 class KeepArtifact(NamedTuple):
-    """Keep this version of an artifact. It is refused unless it follows the version that is kept."""
+    """Keep this version of an artifact. Refused unless it follows the version that is kept."""
 
     artifact: SharedArtifact
 
 
 class KeepPrincipal(NamedTuple):
-    """Keep this version of a principal. It is refused unless it follows the version that is kept."""
+    """Keep this version of a principal. Refused unless it follows the version that is kept."""
 
     principal: Principal
 
 
 class Post(NamedTuple):
-    """An entry of the ledger: `amount` units of a resource from one account to another. No balance may fall below zero."""
+    """An entry of the ledger: `amount` units of a resource from one account to another. No balance may fall below
+    zero."""
 
     at: float
     action: str
@@ -31,7 +32,7 @@ class Post(NamedTuple):
 
 
 class UseCpu(NamedTuple):
-    """A principal used CPU time (seconds) at a moment (Unix seconds). Older times than `kept` count no more."""
+    """A principal used CPU time (seconds) at a moment (Unix seconds). Times before `kept` no longer count."""
 
     principal: str
     at: float

@@ -8,15 +8,15 @@ from pydantic import JsonValue
 from runward.handlers.event_kinds import Request
 
 LANES: Final = "exchange:"
-"""How the lanes of principals begin. What waits in them is decided one after another."""
+"""The prefix of the principals' lanes. What waits in them is decided one after another."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntentMade:
-    """A run wrote a line into its `intents.jsonl`. `principal` is the run's agent, None where it has none.
+    """A run wrote a line into its `intents.jsonl`. `principal` is the run's agent, None if it has none.
 
-    `text` is the line; `complaint` says why it can't be read as text at all. `owner` is the user whom the run directory
-    belongs to, None for the daemon's own.
+    `text` is the line; `complaint` says why it can't be read as text at all. `owner` is the user who owns the run
+    directory, None for the daemon's own user.
     """
 
     type: ClassVar[str] = "IntentMade"
@@ -60,9 +60,10 @@ class ActionRequested(Request):
 
 @dataclass(frozen=True, slots=True)
 class PrincipalCreateRequested(Request):
-    """A person wants a principal. `disk_quota` (bytes) and `cpu_seconds` are the settings' unless given here.
+    """A person wants a principal. `disk_quota` (bytes) and `cpu_seconds` are those of the settings unless given here.
 
-    `is_agent`: it acts on its own, and `config` is the content of its artifact. `has_memory`: with a memory artifact.
+    `is_agent` means that it acts on its own; `config` is the content of its artifact. `has_memory` gives it a memory
+    artifact.
     """
 
     type: ClassVar[str] = "PrincipalCreateRequested"
@@ -89,7 +90,8 @@ class PrincipalCreateRequested(Request):
 
 @dataclass(frozen=True, slots=True)
 class MintRequested(Request):
-    """A person creates `amount` units of a resource (millionths where it is not scrip); a negative amount takes them back."""
+    """A person creates `amount` units of a resource (millionths unless it is scrip); a negative amount takes them
+    back."""
 
     type: ClassVar[str] = "MintRequested"
     version: ClassVar[int] = 1
@@ -109,10 +111,10 @@ class MintRequested(Request):
 
 @dataclass(frozen=True, slots=True)
 class ActionTaken:
-    """An action has its result: a fact that the run's journals tell, and that chains may follow.
+    """An action has its result: the run's journals tell this fact, and chains may follow it.
 
-    `told` is the line of `results.jsonl` but for its hash. `action` is the key of what asked for it; `subject` is that,
-    too, or the attempt of a run and the number of the line.
+    `told` is the line of `results.jsonl` without its hash. `action` is the key of what asked for it. `subject` is the
+    same, or the attempt of a run and the number of the line.
     """
 
     type: ClassVar[str] = "ActionTaken"
@@ -139,7 +141,7 @@ class ActionTaken:
 
 
 def lane_of(principal: str) -> str:
-    """Where the intents of a principal wait."""
+    """The lane where the intents of a principal wait."""
     return f"{LANES}{principal}"
 
 

@@ -1,11 +1,11 @@
-"""All that there is in the exchange, and how an effect changes it."""
+"""Everything in the exchange, and how an effect changes it."""
 
 from runward.handlers.exchange.effects import ExchangeEffect, KeepArtifact, KeepPrincipal, Post
 from runward.handlers.exchange.facts import SCRIP, Existing, described
 
 
 def existing_with(existing: Existing, effect: ExchangeEffect) -> Existing:
-    """What there is once the effect is applied."""
+    """What exists after the effect is applied."""
     match effect:
         case KeepArtifact(artifact=artifact):
             kept = described(artifact)

@@ -12,10 +12,10 @@ MILLIONTHS: Final = 1_000_000
 """Units of a resource that is not scrip."""
 
 MINT: Final = "mint"
-"""The other side of what is minted; the only account that may be below zero."""
+"""The other side of minting: the only account that may be below zero."""
 
 SYSTEM: Final = "system"
-"""Who owns the genesis artifacts."""
+"""The owner of the genesis artifacts."""
 
 GENESIS: Final = "genesis_"
 LEDGER: Final = f"{GENESIS}ledger"
@@ -45,7 +45,7 @@ class SharedArtifact(NamedTuple):
     access_contract_id: str | None = None
     version: int = 1
     bare_size: int | None = None
-    """Its size, where content and code are left out."""
+    """Its size, if content and code are left out."""
 
     @property
     def size(self) -> int:
@@ -61,7 +61,7 @@ def described(artifact: SharedArtifact) -> SharedArtifact:
 
 
 class Principal(NamedTuple):
-    """A principal: the users that may act as it beside the daemon's, its quota and use of the disk (bytes), its
+    """A principal: the users that may act as it in addition to the daemon's, its quota and use of the disk (bytes), its
     allocation of CPU (seconds in a window; None for no limit)."""
 
     id: str
@@ -97,7 +97,7 @@ class PrincipalOf(Question["Principal | None"]):
 
 @dataclass(frozen=True, slots=True)
 class BalanceOf(Question[int]):
-    """Question: what an account holds of a resource. Answer: units of scrip, or millionths of other resources."""
+    """Question: what an account has of a resource. Answer: units of scrip, or millionths of other resources."""
 
     account: str
     resource: str = SCRIP
@@ -112,12 +112,12 @@ class ResourcesOf(Question["tuple[str, ...]"]):
 
 @dataclass(frozen=True, slots=True)
 class ExistingInExchange(Question["Existing"]):
-    """Question: what there is in the exchange. Answer: `Existing`."""
+    """Question: everything in the exchange. Answer: `Existing`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeRulesNow(Question[ExchangeRules]):
-    """Question: what the settings say of the exchange. Answer: `ExchangeRules`."""
+    """Question: what the settings say about the exchange. Answer: `ExchangeRules`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The artifacts that are there from the beginning: the ledger, the store and the four contracts."""
+"""The artifacts that exist from the beginning: the ledger, the store and the four contracts."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -21,7 +21,7 @@ Arguments = tuple[JsonValue, ...]
 Method = Callable[[Accounts, str, Arguments], Asking[JsonValue]]
 
 CHANGING: Final = ("transfer", "transfer_ownership", "spawn_principal")
-"""Methods of the ledger that change what is the caller's."""
+"""Methods of the ledger that change what belongs to the caller."""
 
 _SPAWNED: Final = "principal_"
 
@@ -45,7 +45,7 @@ def call(
 ) -> Asking[JsonValue]:
     """What a method of a genesis artifact returns. Raises `Refused`.
 
-    `may_change` is false where code asks to whom the caller lent nothing.
+    `may_change` is false if the asking code was lent nothing by the caller.
     """
     found = METHODS.get(artifact_id, {}).get(method)
     if found is None:
@@ -84,7 +84,7 @@ def _transfer(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonVa
 
 
 def check_account(accounts: Accounts, account: str) -> Asking[None]:
-    """Raises `Refused` where there is nobody and nothing of this id to pay."""
+    """Raises `Refused` if no principal or artifact with this id can be paid."""
     if (yield from accounts.principal(account)) is None:
         artifact = yield from accounts.artifact(account)
         if artifact is None or artifact.deleted_at is not None:
@@ -103,7 +103,7 @@ def _spawn_principal(accounts: Accounts, caller: str, args: Arguments) -> Asking
 
 
 def create_principal(accounts: Accounts, name: str, owner: str) -> Asking[None]:
-    """A principal with the default quotas and no scrip. Raises `Refused`."""
+    """Create a principal with the default quotas and no scrip. Raises `Refused`."""
     why = why_no_principal(name)
     if why is not None:
         raise Refused("invalid_argument", f"{name!r} can't be a principal: it {why}")

@@ -1,4 +1,4 @@
-"""An intent: what a principal wants done, as one line of JSON says it, with its reasoning."""
+"""An intent: what a principal wants done, with its reasoning, as one line of JSON."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
@@ -20,9 +20,9 @@ DEFAULT_METHOD: Final = "run"
 
 
 class Intent(NamedTuple):
-    """An intent with omitted fields filled in. What its action doesn't have stays as it is here.
+    """An intent with omitted fields filled in. Fields that its action doesn't have keep their defaults.
 
-    `named` are the keys that a write names, of those that it keeps otherwise.
+    `named` are the keys that a write names, among those that it otherwise keeps.
     """
 
     action_type: str
@@ -77,13 +77,13 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delete_artifact": ("artifact_id",),
     "transfer_artifact": ("artifact_id", "to"),
 }
-"""The keys of an intent by its action, beside those that every intent has."""
+"""The keys of an intent by its action, in addition to those that every intent has."""
 
 ACTION_TYPES: Final = tuple(FIELDS)
 
 
 class NotAnIntent(Exception):
-    """What a line says is not an intent; the message says why."""
+    """A line does not hold an intent; the message says why."""
 
 
 def parse_intent(content: bytes) -> Intent:
@@ -119,7 +119,7 @@ def read_intent(said: Mapping[str, JsonValue]) -> Intent:
     }
     for name in FIELDS[kind]:
         fields[name] = _READERS[name](said, name)
-    intent = Intent(kind, **fields)  # type: ignore[arg-type] # each reader gives what its field is
+    intent = Intent(kind, **fields)  # type: ignore[arg-type] # each reader returns its field's type
     if kind == "write_artifact" and intent.executable and ("price" not in said or not intent.code):
         raise NotAnIntent("an executable artifact needs code, and a price of 0 or more")
     return intent
@@ -140,7 +140,7 @@ def intent_to_json(intent: Intent) -> dict[str, JsonValue]:
 
 
 def as_intent(intent: Intent) -> dict[str, JsonValue]:
-    """The intent as a line that is parsed to it again."""
+    """The intent as a line that parses to the same intent."""
     told = intent_to_json(intent)
     return {key: value for key, value in told.items() if value is not None or key in intent.named}
 
@@ -156,7 +156,7 @@ def shown(intent: Intent) -> dict[str, JsonValue]:
 
 
 def why_no_id(value: str) -> str | None:
-    """What keeps a text from being an id of the exchange."""
+    """Why a text can't be an id of the exchange."""
     if not 1 <= len(value) <= LONGEST_ID:
         return f"must have 1 to {LONGEST_ID} characters"
     return None if value.isprintable() else "must not have control characters"

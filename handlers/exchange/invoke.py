@@ -1,7 +1,7 @@
 """An artifact is invoked: a genesis artifact at once, the code of others in the sandbox.
 
-The price is reserved before code runs, and paid when it has succeeded. Code that runs may invoke further artifacts, for the
-same caller and from the same budget.
+The price is reserved before code runs, and paid once it has succeeded. Running code may invoke further artifacts,
+for the same caller and from the same budget.
 """
 
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class Returned(NamedTuple):
 
 
 def invoke(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
-    """Invoke a method of an artifact at its price. Raises `Refused`, and `NeedsCode` where code can't run."""
+    """Invoke a method of an artifact at its price. Raises `Refused`, and `NeedsCode` if code can't run."""
     delegates = intent.delegate
     if delegates is None:
         delegates = (yield from accounts.rules()).delegate
@@ -88,7 +88,7 @@ def invoked(
 
 
 def _frame(artifact: SharedArtifact, caller: str, outer: Frame | None, *, delegates: bool) -> Frame:
-    """On whose behalf the code of an artifact runs: the caller's, if it is the caller's own or the intent delegates it."""
+    """On whose behalf an artifact's code runs: the caller's, if the caller owns it or the intent delegates to it."""
     is_lent = delegates or ((outer is None or outer.is_lent) and artifact.owner_id == caller)
     owners = () if outer is None else outer.owners
     if not is_lent and artifact.owner_id not in (*owners, caller):

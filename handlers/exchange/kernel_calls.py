@@ -1,6 +1,6 @@
 """What running code may ask of the exchange, and what its calls do.
 
-Each function gets the frame of the code that asks, and arguments whose shapes were checked. What fails changes nothing.
+Each function gets the frame of the code that asks, and arguments whose shapes were checked. A failure changes nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ class UnknownCall(Exception):
 
 
 def answered(accounts: Accounts, frame: Frame | None, name: str, args: Arguments) -> Asking[JsonValue]:
-    """What a call returns. A contract, which has no frame, only looks. Raises `UnknownCall`."""
+    """The result of a call. A contract, which has no frame, only looks. Raises `UnknownCall`."""
     if frame is None:
         look = CALLS_OF_CONTRACTS.get(name)
         if look is None:
@@ -38,7 +38,7 @@ def answered(accounts: Accounts, frame: Frame | None, name: str, args: Arguments
 
 
 def _attempted(accounts: Accounts, change: Asking[None]) -> Asking[Refused | None]:
-    """Why a change was refused, of which nothing is left then."""
+    """Why a change was refused. Nothing is left of a refused change."""
     before = accounts.savepoint()
     try:
         yield from change
@@ -108,7 +108,7 @@ def _invoke(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonVal
 
 
 def _read(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
-    """The content of an artifact, at its price; None where it may not be read."""
+    """The content of an artifact, at its price. None if it may not be read."""
     name, reader = str(args[0]), str(args[1])
     if reader not in (frame.caller, frame.artifact):
         return None
@@ -159,7 +159,7 @@ def _written(accounts: Accounts, frame: Frame, writer: str, intent: Intent) -> A
 
 
 def _may_take(frame: Frame, whose: str) -> bool:
-    """Whether code may take or write what is somebody's: its own, and the caller's if the caller lent it."""
+    """Whether code may take or write what belongs to `whose`: its own, and the caller's if the caller lent it."""
     return whose == frame.artifact or (whose == frame.caller and frame.is_lent)
 
 

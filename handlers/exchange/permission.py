@@ -1,4 +1,4 @@
-"""Whether a principal may do something with an artifact, and what a contract wants for it."""
+"""Whether a principal may do something with an artifact, and what a contract charges for it."""
 
 from typing import Final, Literal, TypeAlias
 
@@ -21,15 +21,15 @@ _DONE: Final[dict[Use, str]] = {
 }
 _BY_POLICY: Final = ("read", "write", "invoke")
 _TO_CORRECT: Final = ("write", "delete", "transfer")
-"""What owners may do though a contract can't be evaluated."""
+"""What owners may do even if a contract can't be evaluated."""
 
 
 def permitted(
     accounts: Accounts, artifact: SharedArtifact, use: Use, who: str, frame: Frame | None = None
 ) -> Asking[int]:
-    """What a contract wants for this use, in scrip for the owner. Raises `Refused` where the use is not allowed.
+    """What a contract charges for this use, in scrip for the owner. Raises `Refused` if the use is not allowed.
 
-    Where the code of `frame` asks, all must be allowed to on whose behalf it does not act.
+    If the code of `frame` asks, the use must also be allowed to everyone on whose behalf it does not act.
     """
     for owner in () if frame is None else frame.owners:
         if owner != who:

@@ -16,16 +16,16 @@ DEFAULTS: Final[Mapping[str, JsonValue]] = {
     "allow_write": [],
     "allow_invoke": [EVERYONE],
 }
-"""The policy of an artifact that has none; one that has some of the keys has these for the others."""
+"""The policy of an artifact that has none. A policy with some of the keys gets the others from here."""
 
 
 def policy_of(artifact: SharedArtifact) -> dict[str, JsonValue]:
-    """The whole policy of an artifact. Its price is its `invoke_price`, unless the policy names one."""
+    """The complete policy of an artifact. Its price is its `invoke_price`, unless the policy names one."""
     return {**DEFAULTS, "invoke_price": artifact.price, **(artifact.policy or {})}
 
 
 def price(artifact: SharedArtifact, use: Literal["read", "invoke"], who: str) -> int:
-    """What this use costs; the owner pays nothing, and a price that is not a whole number above 0 is none."""
+    """The price of this use. The owner pays nothing, and a price that is not a whole number above 0 counts as none."""
     value = policy_of(artifact).get(f"{use}_price")
     if who == artifact.owner_id or not isinstance(value, int) or isinstance(value, bool):
         return 0

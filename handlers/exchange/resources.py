@@ -1,4 +1,4 @@
-"""Resources beside scrip. CPU time and disk space are what a principal is allocated; all others are balances."""
+"""Resources other than scrip. CPU time and disk space are allocated to a principal; all others are balances."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ ALLOCATED: Final = (CPU, DISK)
 
 
 def amount(accounts: Accounts, account: str, name: str) -> Asking[float | None]:
-    """How much of a resource somebody has, in its units; None for no limit."""
+    """How much of a resource somebody has, in its units. None for no limit."""
     if name not in ALLOCATED:
         held = yield from accounts.balance(account, name)
         return held if name == SCRIP else held / MILLIONTHS
@@ -23,7 +23,7 @@ def amount(accounts: Accounts, account: str, name: str) -> Asking[float | None]:
 
 
 def all_of(accounts: Accounts, account: str) -> Asking[dict[str, float | None]]:
-    """All resources of somebody, scrip aside, by their names."""
+    """All resources of somebody, without scrip, by their names."""
     names = yield from accounts.resources(account)
     principal = yield from accounts.principal(account)
     found: dict[str, float | None] = {}
@@ -61,7 +61,7 @@ def _transfer_allocation(accounts: Accounts, giver: str, taker: str, name: str, 
 
 
 def _allocated(principal: Principal, name: str) -> float | None:
-    """What can be given away: the CPU time in each window, the disk space that is not used."""
+    """What can be given away: the CPU time in each window, and the unused disk space."""
     return principal.cpu_seconds if name == CPU else principal.disk_quota - principal.disk_used
 
 

@@ -1,4 +1,4 @@
-"""Code that runs: on whose behalf, and what it came to."""
+"""Running code: on whose behalf it runs, and its result."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,8 +10,9 @@ from runward.handlers.asking import Question
 class Frame(NamedTuple):
     """An invocation whose code runs. The intent's own has depth 0.
 
-    `caller` is the principal of the intent, who pays for everything below. `is_lent` is whether the code may take and write
-    what is the caller's. If not, it reads and invokes only what all `owners` of such code above it may, too.
+    `caller` is the principal of the intent, who pays for everything below. `is_lent` is whether the code may take and
+    write what belongs to the caller. If not, it reads and invokes only what all `owners` of such code above it may,
+    too.
     """
 
     artifact: str
@@ -23,7 +24,7 @@ class Frame(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What code came to. `code` is None where it succeeded, else the code of the error."""
+    """The result of code. `code` is None if it succeeded, else the code of the error."""
 
     code: str | None
     result: JsonValue
@@ -32,10 +33,10 @@ class Ran(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CodeRun(Question[Ran]):
-    """Question: what this code comes to. Answer: `Ran`. It is only asked where code runs, beside the worker.
+    """Question: the result of this code. Answer: `Ran`. Only asked where code runs, in parallel with the worker.
 
-    `cpu_s` are the seconds of CPU time that everything below the action may use, None for no limit. A contract's code has
-    no `frame`: it acts for nobody.
+    `cpu_s` are the seconds of CPU time that everything below the action may use, None for no limit. A contract's code
+    has no `frame`: it acts for nobody.
     """
 
     artifact: str

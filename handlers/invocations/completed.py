@@ -18,7 +18,7 @@ COMPLETED: Final = "invocation.completed"
 def completed(
     invocation: Invocation, at: float, status: EndStatus, reason_code: str, outcome: JsonValue = None
 ) -> Asking[Effects]:
-    """End it, and tell who listens."""
+    """End it, and tell its listeners."""
     end = EndInvocation(invocation.id, at, status, reason_code)
     if not (yield from ask(ListenersTo(COMPLETED))):
         return (end,)
@@ -36,7 +36,7 @@ def completed(
 
 
 def with_session(session: Session, judged: Effects, outcomes: Effects) -> Asking[Effects]:
-    """What the verdict on a session, which is among `judged`, means for the invocation that it was ordered for."""
+    """What the verdict on a session, found among `judged`, means for the invocation that ordered the session."""
     verdict = verdict_among(judged)
     if session.invocation_id is None or verdict is None or verdict.status == "running":
         return ()

@@ -1,8 +1,8 @@
-"""The state of a session, made again from the lines of its journal alone: as the effects that made it.
+"""The state of a session, rebuilt from the lines of its journal alone, as the effects that made it.
 
-Each line says of which attempt it is, so their order in the file tells nothing: a repair appends what was lost behind
-what came later. Where two lines tell of the same event, the later one counts. What lines of earlier versions lack is
-named, for nothing can be said of it.
+Each line names its attempt, so their order in the file means nothing: a repair appends lost lines after
+later ones. If two lines describe the same event, the later one counts. What lines of earlier versions lack is
+named, because nothing can be said about it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,11 +38,11 @@ from runward.handlers.sessions.opened import why_started
 Lacking: TypeAlias = frozenset[str]
 
 _UNKNOWN: Final = "?"
-"""Stands where a line of an earlier version says nothing."""
+"""The value where a line of an earlier version says nothing."""
 
 
 class Folded(NamedTuple):
-    """The effects that make a session's state, and the names of the fields that its lines say nothing of.
+    """The effects that make a session's state, and the names of the fields that its lines say nothing about.
 
     A field is a column of the session, or `attempts/2/produced`, or `status_history/2/ended/source`.
     """
@@ -250,7 +250,7 @@ class _Folding:
             yield HoldToLaunch(self.key, self._contract_text(), held.problem)
 
     def _resumed(self, line: _Resumed, replaces: Status) -> OpenAttempt:
-        self.lacking -= _OF_THE_END  # those of the session are of its running attempt now
+        self.lacking -= _OF_THE_END  # the session's fields now describe its running attempt
         return OpenAttempt(
             self.key, line.attempt, line.at, replaces, self._why_started(line.attempt), "daemon"
         )
@@ -282,7 +282,7 @@ class _Folding:
         )
 
     def _verification(self, line: _Verified) -> str | None:
-        """The verification as the store keeps it; None where the lines don't say all of it."""
+        """The verification as the store keeps it. None if the lines don't give all of it."""
         entries = {} if self._contract is None else {entry.id: entry for entry in self._contract.expected}
         missing = (*line.missing_required, *line.missing_optional)
         if line.checked_at is msgspec.UNSET or not all(each in entries for each in missing):
@@ -311,7 +311,7 @@ class _Folding:
         return why_started(event.key, is_first=attempt == 1)
 
     def _take_contract(self, value: object) -> None:
-        """What the contract is from here on."""
+        """The contract from here on."""
         self._contract, self._is_known = None, value is not msgspec.UNSET
         if self._is_known and value is not None:
             try:
@@ -327,7 +327,7 @@ class _Folding:
         return snapshot_of(self._contract).text
 
     def _known(self, name: str, value: _Value | msgspec.UnsetType, otherwise: _Value) -> _Value:
-        """What the line says; where it says nothing, that is noted, and `otherwise` stands for it."""
+        """What the line says. If it says nothing, that is noted, and `otherwise` is used instead."""
         if isinstance(value, msgspec.UnsetType):
             self.lacking.add(name)
             return otherwise

@@ -1,4 +1,4 @@
-"""What lines of journals tell since they tell all of a session's state. A leaf of the imports, for commands start with it."""
+"""What journal lines say since they hold all of a session's state. It imports little: commands start with it."""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
 """The lines that Runward writes into a session's journal, as bytes.
 
 `events.jsonl` has `{"ts","role","event","path"}` first in every line (the CTCP contracts, J). `ts` is the fact's own
-time, not that of the writing, and `hash` is the hash of the event that the line follows from. Together the lines of a
-session say all that `folding` needs to make its state again.
+time, not that of the writing, and `hash` is the hash of the event that the line follows from. Together the lines of
+a session say everything that `folding` needs to rebuild its state.
 """
 
 from datetime import UTC, datetime
@@ -78,7 +78,7 @@ def contract_snapshotted(
 def contract_held(
     event: AttemptStarted | AttemptEnded, event_hash: str, contract: Contract | None, problem: str
 ) -> bytes:
-    """The contract of the launch holds in place of what the run's files said."""
+    """The contract of the launch applies instead of what the run's files said."""
     whole = None if contract is None else contract_to_json(contract)
     return _line(
         event.at, "contract_held", "", event_hash, attempt=event.attempt, contract=whole, problem=problem
@@ -96,7 +96,7 @@ def contract_folded(
     basis: ContractBasis,
     contract: Contract | None,
 ) -> bytes:
-    """What the legs of a flow added to the contract, and what it is with them."""
+    """What the legs of a flow added to the contract, and the resulting contract."""
     legs: list[JsonValue] = [{"id": leg.id, "agent": leg.agent, "path": leg.path} for leg in event.legs]
     return _line(
         event.at,
@@ -173,7 +173,7 @@ def session_finished(
 
 
 def journal_repaired(event: JournalDamaged, event_hash: str) -> bytes:
-    """What was done to the journal `path`: it stands behind the lines that were written again."""
+    """What was done to the journal `path`. This line comes after the lines that were written again."""
     return _line(
         event.at,
         "journal_repaired",

@@ -1,6 +1,6 @@
-"""A journal of ours was found damaged: what is gone is owed again, and the repair is told.
+"""A journal of ours was found damaged: missing lines are written again, and the repair is recorded.
 
-Lines are never rewritten in place. What a crash took back is appended again; where somebody changed a
+Lines are never rewritten in place. Lines that a crash lost are appended again. If somebody changed a
 line, the changed one stays as a foreign one, the true one is appended, and the problem is kept.
 """
 
@@ -12,7 +12,7 @@ from runward.handlers.journal import lines
 
 
 def decide(event: JournalDamaged, given: Given) -> Deciding:
-    """Owe the lines again, in their order and before any later one."""
+    """Have the lines written again, in their order and before any later one."""
     session = yield from ask(SessionOf(event.session_key))
     live = session is not None and session.status == "running"
     repair = RepairJournal(event.directory, event.name, event.rows, live, _problem(event))

@@ -9,8 +9,8 @@ the service's, whose records have `type` and `ts` for `event` and `t` in the ear
   replay of a run that is not over, so from it that pair ends nothing.
 - `Failed`, `failure`: `failed`, `run.failed.exception`; `run.failed.limit_reached` where no step failed otherwise than
   by running out of iterations (`MaxIterationsReached`).
-- `Timeout`, `timed_out`: `timed_out`, `run.timed_out.deadline`: the deadline was Adjutant's, its meaning is the same.
-- `Cancelled`: `cancelled`, `run.cancelled.user`: it was told to stop, by whom is not said.
+- `Timeout`, `timed_out`: `timed_out`, `run.timed_out.deadline`: the deadline was Adjutant's, but means the same.
+- `Cancelled`: `cancelled`, `run.cancelled.user`: it was told to stop; who did so is not recorded.
 - any other word: an open turn, and a complaint.
 
 Only `SessionEnd` ends a session. A receipt doesn't say how it ended: a step may have failed with every check good.
@@ -37,7 +37,7 @@ LOGS: Final = (REPLAY,)
 MARKERS: Final = (REPLAY, RECEIPT)
 
 _OF_NATIVE: Final = frozenset({"run.json", "exit.json", "process.json"})
-"""Runward writes a bundle of the same form into native runs: who has one of these files is not a Adjutant session."""
+"""Runward writes a bundle of the same form into native runs: a directory with one of these files is not Adjutant's."""
 
 _RECEIPT_KEYS: Final = (b'"plan_hash"', b'"trajectory_hash"')
 _LINES_LOOKED_AT: Final = 20
@@ -67,7 +67,7 @@ class State:
 
 
 def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
-    """A replay that begins as one, or a receipt where there is no replay."""
+    """A replay that begins as one, or a receipt if there is no replay."""
     if names & _OF_NATIVE:
         return False
     lines = heads.get(REPLAY, b"").split(b"\n", _LINES_LOOKED_AT)[:_LINES_LOOKED_AT]
@@ -87,7 +87,7 @@ def _begins_replay(line: bytes) -> bool:
 
 
 class AdjutantScanner(KeepsState[State]):
-    """Reads Adjutant's session directories; the head of the module says what becomes of their words."""
+    """Reads Adjutant's session directories. The module's docstring says what its words mean."""
 
     def start(self, name: str) -> State:
         return State(1, name, Replay())

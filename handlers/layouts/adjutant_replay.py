@@ -1,6 +1,6 @@
-"""What the records of an Adjutant replay say of the session, one after the other, in every form that was written.
+"""What the records of an Adjutant replay say about the session, one after the other, in every form ever written.
 
-`adjutant.py` says what becomes of the words of `SessionEnd`, and why.
+`adjutant.py` says how the words of `SessionEnd` are read, and why.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from runward.handlers.layouts.foreign_values import is_error_code, text_in
 from runward.handlers.layouts.transcript import Close
 
 IDS_KEPT: Final = 64
-"""Ids of tool calls that are remembered, the latest ones: a record that was copied or glued counts once."""
+"""Ids of tool calls that are remembered, the latest ones: a copied or glued record counts once."""
 
 SERVICE: Final = "openagents-runtime"
 
 LONGEST_TIME: Final = 40
-"""Characters of a time that are kept: nobody's idea of one is long."""
+"""Characters of a time that are kept: no real time is longer."""
 
 BEGINS: Final = frozenset({"ReplayHeader", "SessionStart"})
 _GOES_ON: Final = frozenset({"SessionStart", "PlanStart", "ToolCall"})
 KINDS: Final = BEGINS | _GOES_ON | {"ToolResult", "StepComplete", "SessionEnd"}
-"""The kinds that say something; others, as of later versions, are only counted."""
+"""The kinds that matter. Others, as of later versions, are only counted."""
 
 
 class _End(NamedTuple):
@@ -52,10 +52,10 @@ ENDS: Final[Mapping[str, _End]] = {
 
 @dataclass(slots=True)
 class Replay:
-    """What `REPLAY.jsonl` told so far.
+    """What `REPLAY.jsonl` has said so far.
 
-    `end` is the word of the `SessionEnd` that ended the attempt, `strange_end` the last one that nobody here knows.
-    Only `feed` changes one, and only its own copy.
+    `end` is the word of the `SessionEnd` that ended the attempt, `strange_end` the last one that is unknown here.
+    Only `feed` changes such a value, and only its own copy.
     """
 
     session_id: str | None = None
@@ -75,7 +75,7 @@ class Replay:
     errors: int = 0
 
     def take(self, kind: str, record: dict[str, JsonValue], at: str | None) -> bool:
-        """Take in a record of a known kind; True where it begins the next attempt after an end."""
+        """Take in a record of a known kind. True if it begins the next attempt after an end."""
         goes_on = self.end is not None and kind in _GOES_ON
         if goes_on:
             self.attempt, self.end, self.started_at, self.ended_at = (

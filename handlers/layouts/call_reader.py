@@ -1,8 +1,8 @@
-"""What the reader of a layout's calls is given and what it gives back.
+"""What the reader of a layout's calls gets and returns.
 
-A reader goes through a session's files once, in order, and tells of each call with its place. It keeps nothing of
-what it has told but what it needs to go on, which `state` gives, so that a later reader goes on where this one stopped.
-It never raises for what an agent wrote.
+A reader goes through a session's files once, in order, and reports each call with its place. It keeps nothing
+of what it has reported except what it needs to continue. `state` returns that, so that a later reader continues where
+this one stopped. It never raises because of what an agent wrote.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ from runward.handlers.bundle.calls import Place, Told
 from runward.handlers.layouts.scanner import Document
 
 LONGEST_LINE: Final = 64 << 20
-"""Bytes of a line that is read; of a longer one nothing is."""
+"""Bytes of a line that is read. Longer lines are not read at all."""
 
 
 class PlacedLine(NamedTuple):
@@ -26,7 +26,7 @@ class PlacedLine(NamedTuple):
     content: bytes
 
     def place(self, source: str) -> Place:
-        """Where this line stands."""
+        """The place of this line."""
         return Place(source, self.number, self.start, len(self.content))
 
 
@@ -38,20 +38,20 @@ class CallReader(Protocol):
         ...
 
     def see(self, document: Document) -> Iterator[Told]:
-        """Take in a document that is new or was written anew."""
+        """Take in a document that is new or was rewritten."""
         ...
 
     def state(self) -> JsonValue:
-        """What a later reader needs to go on."""
+        """What a later reader needs to continue."""
         ...
 
 
 class CallLayout(NamedTuple):
-    """How a layout tells of calls.
+    """How a layout records calls.
 
     `start` gives a reader for the session whose file or directory has this name; the state is an earlier reader's, or
     None. It raises `ValueError` for a state that no reader gave. `logs` and `documents` are the files to read in a
-    session's directory; the documents come first. A session that is one log has neither.
+    session's directory; the documents come first. A session that is a single log has neither.
     """
 
     start: Callable[[str, JsonValue], CallReader]

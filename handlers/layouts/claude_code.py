@@ -1,9 +1,9 @@
-"""Claude Code's transcripts: `<session id>.jsonl`, with the files of the session's sub-agents beside it.
+"""Claude Code's transcripts: `<session id>.jsonl`, with the files of the session's sub-agents next to it.
 
-One record a line: the conversation's main chain (`user`, `assistant`, `attachment`, `system`), records of sub-agents
+One record per line: the conversation's main chain (`user`, `assistant`, `attachment`, `system`), records of sub-agents
 among it in old versions (`isSidechain`), and notes (`queue-operation`, `last-prompt`, `summary`, …). A turn is open
 from a prompt until a reply that says it is the last one, an error, a limit, or a person's interruption. Nobody writes
-"I was killed": who holds the session's process may know (see `claude_code_pid`).
+"I was killed": the holder of the session's process may know (see `claude_code_pid`).
 """
 
 import re
@@ -48,7 +48,7 @@ class ClaudeCodeScanner(KeepsState[State]):
         return session.state(unreadable), tuple(session.resumed)
 
     def see(self, state: State, documents: Sequence[Document]) -> State:
-        """A transcript has no documents beside it that tell more."""
+        """A transcript has no further documents that say more."""
         return state
 
     def tell(self, state: State) -> Told:
@@ -85,7 +85,7 @@ SCANNER: Final = ClaudeCodeScanner(State, is_exact=True)
 
 
 def recognises_log(name: str, head: bytes) -> bool:
-    """Whether a file that begins with `head` (whole lines, or a first one that is cut) is such a transcript."""
+    """Whether a file that begins with `head` (whole lines, or a first line that is cut) is such a transcript."""
     contents = head.split(b"\n")
     whole = contents[:-1] or contents
     lines = [LogLine(number, content, whole is contents) for number, content in enumerate(whole, 1)]
@@ -116,7 +116,7 @@ def _of_subagent(state: State, file: str, lines: Sequence[LogLine]) -> State:
 
 
 def _agents_beginning(file: str, lines: Sequence[LogLine]) -> int:
-    """1 where the lines begin a file of a sub-agent that counts, else 0."""
+    """1 if the lines begin a file of a sub-agent that counts, else 0."""
     if not lines or lines[0].number != 1:
         return 0
     first = next(records(file, lines[:1], Unreadable(0, ())), None)

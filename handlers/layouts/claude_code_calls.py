@@ -1,8 +1,8 @@
 """The calls in a Claude Code transcript: `tool_use` blocks of replies, and the `tool_result` blocks that answer them.
 
-Records of sub-agents (`isSidechain`) and those that a fork copied from its origin are none of the session's. A Bash
-command that failed says its exit code in the error's text. One that went well has 0: Claude Code makes an error of
-anything else, or says how it took the code.
+Records of sub-agents (`isSidechain`), and records that a fork copied from its origin, do not belong to the session. A
+failed Bash command gives its exit code in the error's text. A successful one has 0: Claude Code reports anything else
+as an error, or says how it interpreted the code.
 """
 
 import re
@@ -41,8 +41,8 @@ _LONGEST_STAMP: Final = 40
 
 
 class State(msgspec.Struct, forbid_unknown_fields=True):
-    """What is known so far. `queued` is when a prompt was queued before anything else was written, which a fork's copied
-    records are older than; `begun` says that a record of the session's own was met. `reply` made the last call.
+    """What is known so far. `queued` is when a prompt was queued before anything else was written; records that a fork
+    copied are older. `begun` says that a record of the session's own was met. `reply` made the last call.
     """
 
     version: Literal[1] = 1
@@ -63,7 +63,7 @@ class ClaudeCodeCalls:
         self._plans = Plans(state.done)
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
-        """What further lines tell; most of them nothing, so they aren't parsed."""
+        """What further lines say. Most of them say nothing, so they aren't parsed."""
         state = self._state
         if state.is_subagent:
             return
@@ -88,7 +88,7 @@ class ClaudeCodeCalls:
         return kept(self._state)
 
     def _fixed(self, source: str, line: PlacedLine) -> Iterator[Told]:
-        """What is readable of a line that is not quite as Claude Code writes them."""
+        """What can be read of a line that is not quite as Claude Code writes them."""
         place, content = line.place(source), line.content
         strict = read_json(content)
         problem = strict.message if isinstance(strict, NotJson) else None
@@ -164,7 +164,7 @@ def _returned(place: Place, at: float | None, block: Block, result: msgspec.Raw,
 
 
 class _Command(msgspec.Struct, rename="camel"):
-    """What Claude Code keeps of a command that it ran, for itself."""
+    """What Claude Code keeps for itself about a command that it ran."""
 
     stdout: msgspec.Raw
     interrupted: bool = False
@@ -176,7 +176,7 @@ _COMMAND: Final = msgspec.json.Decoder(_Command)
 
 
 def _went_well(result: msgspec.Raw) -> int | None:
-    """0 where this is the record of a command that ended by itself and was no error; None for anything else."""
+    """0 if this is the record of a command that ended by itself without an error. None for anything else."""
     if not len(result):
         return None
     try:

@@ -15,13 +15,13 @@ from runward.handlers.layouts.claude_code_records import (
 )
 
 _ASIDES = ("command", "command_output", "caveat", "shell", "follow_up", "aside")
-"""User records that nobody answered where they stand behind the last reply."""
+"""User records that nobody answered if they come after the last reply."""
 
 
 def final_message(newest_first: Iterable[bytes]) -> str | None:
-    """The text of the session's last reply; None where it called a tool, or where something waits for an answer.
+    """The text of the session's last reply. None if it called a tool, or if something waits for an answer.
 
-    A reply may stand in several lines, one for each of its parts. Lines that can't be read are passed over.
+    A reply may be split over several lines, one for each of its parts. Lines that can't be read are skipped.
     """
     parts: list[str] = []
     reply: str | None = None

@@ -20,7 +20,7 @@ _LONGEST_SOURCE: Final = 40
 
 
 def read_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
-    """What a payload says; why it can't be used; None for what tells nothing of a session: a sub-agent's, a tool's."""
+    """What a payload says, or why it can't be used. None for what is not about a session: a sub-agent's, a tool's."""
     name = payload.get("hook_event_name")
     if not isinstance(name, str) or not name:
         return "the payload names no hook_event_name"

@@ -1,4 +1,4 @@
-"""What records of a Claude Code transcript mean by themselves; what follows from their order is the session's."""
+"""What single records of a Claude Code transcript mean. What follows from their order is for the session."""
 
 from typing import Final, Literal, TypeAlias
 
@@ -10,12 +10,12 @@ from runward.handlers.layouts.transcript import Close
 UserRecord: TypeAlias = Literal[
     "prompt", "interruption", "command", "command_output", "caveat", "shell", "follow_up", "aside"
 ]
-"""What a `user` record is, for Claude Code writes much under that name that no person typed.
+"""What a `user` record is, because Claude Code writes much under that name that no person typed.
 
-`command` is a slash command that may be answered by the program itself, with `command_output`; `shell` is a command
-that a person gave to the shell (`! …`), or what came of it; a `caveat` says that what follows was not said to the
-model; `follow_up` is a text that Claude Code put there for the model to go on with (what a stop hook said, a
-background task's end); an `aside` is for the record only.
+`command` is a slash command that may be answered by the program itself, with `command_output`. `shell` is a command
+that a person gave to the shell (`! …`), or its output. A `caveat` says that what follows was not said to the
+model. `follow_up` is a text that Claude Code inserted for the model to continue with (a stop hook's message, the
+end of a background task). An `aside` is for the record only.
 """
 
 INTERRUPTIONS: Final = ("[Request interrupted by user]", "[Request interrupted by user for tool use]")
@@ -67,7 +67,7 @@ def is_subagent_file(name: str) -> bool:
 
 
 def counts_as_subagent(name: str, first: Record | None) -> bool:
-    """Whether a sub-agent's file, by its first record, is one that worked for the session.
+    """Whether a sub-agent worked for the session, by the first record of its file.
 
     The warm-ups of 2.0.30 and what Claude Code forks off for its own summaries and suggestions did not.
     """
@@ -78,19 +78,19 @@ def counts_as_subagent(name: str, first: Record | None) -> bool:
 
 
 def is_headless(entrypoint: str | None) -> bool | None:
-    """Whether a program sits before the session instead of a person; None where that is not known."""
+    """Whether a program runs the session instead of a person. None if that is not known."""
     if entrypoint in _HEADLESS:
         return True
     return False if entrypoint in _INTERACTIVE else None
 
 
 def says_interrupted(result: Block) -> bool:
-    """Whether a tool's result is nothing but the word that a person interrupted it."""
+    """Whether a tool's result is nothing but the note that a person interrupted it."""
     return bytes(result.content) in _INTERRUPTED_RESULTS
 
 
 def user_record(record: Record, content: Content, text: str) -> UserRecord:
-    """What a main-chain `user` record without tools' results is; `content` and `text` are its message's."""
+    """What a main-chain `user` record without tools' results is; `content` and `text` are those of its message."""
     if text in INTERRUPTIONS:
         return "interruption"
     if record.is_compact_summary or record.is_visible_in_transcript_only:
@@ -110,7 +110,7 @@ def user_record(record: Record, content: Content, text: str) -> UserRecord:
 
 
 def is_command_output(content: Content) -> bool:
-    """Whether a text is what the program itself answered a slash command with."""
+    """Whether a text is the program's own answer to a slash command."""
     return isinstance(content, str) and content.startswith(_COMMAND_OUTPUTS)
 
 
@@ -132,7 +132,7 @@ def _between(text: str, tag: str) -> str:
 
 
 def api_error(content: Content) -> Close:
-    """The end of a turn whose request failed for good; the content is Claude Code's own word for it."""
+    """The end of a turn whose request finally failed. The content is Claude Code's own message about it."""
     said = " ".join(text_of(content).split())[:_SUMMARY_KEPT]
     return Close("failed", "run.failed.api_error", said or "a request to the model failed")
 

@@ -1,8 +1,8 @@
-"""Claude Code's pid files, `sessions/<pid>.json`: which process holds a session now, and what it is about.
+"""Claude Code's pid files, `sessions/<pid>.json`: which process holds a session now, and what it is doing.
 
-One is written when the program starts and removed when it ends, however it ends but by SIGKILL. It goes before the
+One is written when the program starts and removed when it ends, unless it ends by SIGKILL. It is removed before the
 last lines of the transcript are written, and the next start removes what a kill left: code that needs the process
-remembers it. Whether it lives is for the daemon to find out: by pid and start time.
+remembers it. Whether it is alive is for the daemon to find out: by pid and start time.
 """
 
 import re
@@ -19,8 +19,8 @@ _LONGEST_TEXT: Final = 4096
 class PidFile(NamedTuple):
     """What a pid file says. `start_ticks` is the process's start time as /proc/<pid>/stat has it, in clock ticks.
 
-    `status` is `busy`, `idle` or `waiting` (then `waiting_for` says for what: `permission prompt`) where a person sits
-    before the session, and None where a program does. `entrypoint` tells the two apart, `kind` does not: it is
+    `status` is `busy`, `idle` or `waiting` (then `waiting_for` says for what: `permission prompt`) if a person runs
+    the session, and None if a program does. `entrypoint` tells the two apart, `kind` does not: it is
     `interactive` for both. `started_at` is in Unix seconds.
     """
 
@@ -38,9 +38,9 @@ class PidFile(NamedTuple):
 
 
 def read_pid_file(content: bytes) -> PidFile | None:
-    """What a pid file with this content says; None for one that is torn, half written, or none.
+    """What a pid file with this content says. None if it is torn or half written, or not a pid file.
 
-    It is written over in place, so a reader may see it empty, cut, or with the end of what was there before: a later
+    It is overwritten in place, so a reader may see it empty, cut, or with the end of what was there before. A later
     look finds it whole.
     """
     value = read_json(content)

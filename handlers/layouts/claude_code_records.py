@@ -1,7 +1,7 @@
 """Single records of a Claude Code transcript (versions 1.0.60 to 2.1.197), as far as they matter.
 
-Of a record only the fields that matter here are read, which is several times faster than reading all of it. Every
-field may hold anything: what is not of the kind that Claude Code writes counts as absent.
+Only the fields of a record that matter here are read, which is several times faster than reading all of it. Every
+field may hold anything: a value of another kind than Claude Code writes counts as absent.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """One line. A message may be a mere text."""
+    """One line. A message may be just a text."""
 
     parent_uuid: str | None = None
     is_sidechain: bool | None = None
@@ -94,7 +94,7 @@ NOT_DECODED: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 def record_of(value: Mapping[str, JsonValue]) -> Record:
-    """The record that an object amounts to when each field that is not as it should be is left out."""
+    """The record that an object amounts to when each malformed field is left out."""
     return _struct(Record, value)
 
 

@@ -1,6 +1,6 @@
 """A Claude Code session, while the lines of its transcript are read: what their order means for its turns.
 
-This is where most of the time of a reading goes: most records pass with a few questions.
+Most of the time of a reading is spent here: most records need only a few checks.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class Session(Tally):
     """The state of a session, unfrozen while lines are fed. Its fields and those of its tally are those of `State`.
 
     `is_settled` says that the session's beginning is known, `is_plain` that nothing is in doubt about its turn: these
-    two spare most records most questions.
+    two save most checks for most records.
     """
 
     __slots__ = (
@@ -153,7 +153,7 @@ class Session(Tally):
             self._ends(Ending(turns_used_up(attachment.max_turns), stamp))
 
     def _meet(self, record: Record, stamp: str | None) -> bool:
-        """Learn what each record of the main chain repeats; whether this one was copied from a fork's origin."""
+        """Learn what each record of the main chain repeats. Whether this one was copied from a fork's origin."""
         if record.entrypoint is not None:
             self.entrypoint = record.entrypoint[:LONGEST_ID]
         self.cwd = self.cwd or _clipped(record.cwd, _LONGEST_TEXT)
@@ -169,7 +169,7 @@ class Session(Tally):
         return False
 
     def _origin(self, record: Record) -> None:
-        """A fork's first records are copies: they may name the session they are from."""
+        """A fork's first records are copies: they may name the session that they come from."""
         forked = record.forked_from
         if forked is not None:
             self.parent_session_id = self.parent_session_id or _clipped(forked.session_id, LONGEST_ID)
@@ -181,7 +181,7 @@ class Session(Tally):
             self.parent_session_id = self.parent_session_id or named
 
     def _note(self, record: Record, stamp: str | None) -> None:
-        """A record beside the conversation."""
+        """A record outside the conversation."""
         if stamp is not None:
             self.moved = stamp
         if record.type == "queue-operation":
@@ -196,13 +196,13 @@ class Session(Tally):
             self._stays_no_longer()
 
     def _queue(self, record: Record, stamp: str | None) -> None:
-        """A prompt is queued before it is taken up: of a headless run this is what is written first."""
+        """A prompt is queued before it is processed. In a headless run this is the first thing written."""
         is_first = self.attempt == 0
         self.attempt = self.attempt or 1
         self.started = self.started or stamp
         self.session_id = self.session_id or _clipped(record.session_id, LONGEST_ID)
         if record.operation != "enqueue":
-            if is_first and record.operation == "dequeue":  # what some versions of 2.1 begin with
+            if is_first and record.operation == "dequeue":  # some versions of 2.1 begin with this
                 self._begins_headless(stamp)
             self._unqueue(record.operation)
             return
@@ -229,7 +229,7 @@ class Session(Tally):
             self.seems_headless = True
 
     def _unqueue(self, operation: str | None) -> None:
-        """What was queued was given to the model, which comes next, or was removed, for the model has it already."""
+        """What was queued was given to the model, which comes next, or was removed because the model already has it."""
         self.queue = 0 if operation == "popAll" else max(0, self.queue - 1)
         if operation != "dequeue":
             self._stays_no_longer()
@@ -285,7 +285,7 @@ class Session(Tally):
                     self._goes_on()
 
     def _results(self, content: list[Block], stamp: str | None, is_copied: bool) -> bool:
-        """Whether a content carries tools' results: then the agent works on, unless one says it was interrupted."""
+        """Whether a content carries tools' results: then the agent continues, unless one says it was interrupted."""
         has_results = is_interrupted = False
         for block in content:
             if block.type == "tool_result":
@@ -305,7 +305,7 @@ class Session(Tally):
         return has_results
 
     def _note_task(self, record: Record, results: list[Block]) -> None:
-        """A tool's result may say that its work goes on in the background, or that such work is over."""
+        """A tool's result may say that its work continues in the background, or that such work is over."""
         said = results[0].content
         if not record.tool_use_result or not (self.tasks or may_begin_task(said)):
             return
@@ -358,7 +358,7 @@ class Session(Tally):
             self.spoken, self.stop_reason, self.is_plain = True, _clipped(reason, LONGEST_ID), False
 
     def _says_nothing(self) -> None:
-        """A record that no model wrote: what Claude Code put there to go on with was not asked of the model."""
+        """A record that no model wrote: what Claude Code inserted to continue with was not asked of the model."""
         if self.held is not None:
             self._ends(self.held)
 
@@ -376,7 +376,7 @@ class Session(Tally):
             self.is_plain = True
 
     def _is_asked(self) -> None:
-        """The model works: unless it does so on a prompt, which counts already, another turn has begun."""
+        """The model works. Unless it works on a prompt, which already counts, another turn has begun."""
         is_command = self.command is not None and not self._is_headless()
         self.turns += self.held is not None or is_command
 
@@ -388,19 +388,19 @@ class Session(Tally):
             self.turn, self.ending = "closed", ending
 
     def _stays_no_longer(self) -> None:
-        """Where nothing is left that a headless session waits for, it is over as its last turn was."""
+        """Once there is nothing left for a headless session to wait for, it is over, with the end of its last turn."""
         if self.stays and self.held is not None:
             self._ends(self.held)
 
     def _is_answered(self, stamp: str | None) -> bool:
-        """Whether a prompt was written down after the end of the turn that it had begun: its time tells."""
+        """Whether a prompt was recorded after the end of the turn that it had begun: its time shows that."""
         ended = self.ending or (self.held if self.stays else None)
         if ended is None or ended.stamp is None or stamp is None:
             return False
         return len(stamp) == len(ended.stamp) and stamp < ended.stamp
 
     def _prompted(self, stamp: str | None) -> None:
-        """A new prompt; to a headless session that had ended it begins the next attempt."""
+        """A new prompt. In a headless session that had ended, it begins the next attempt."""
         before = None if self.stays else self.ending or self.held
         self._opens()
         if before is not None and self._is_headless():
@@ -410,7 +410,7 @@ class Session(Tally):
             self.resumed.append(Resumed(self.attempt, before.told(), parse_time(stamp), self.turns, began_at))
 
     def _goes_on(self) -> None:
-        """The model is given more without a person's word: an end that was told is in doubt until it speaks."""
+        """The model gets more input without a person's word: an end that was told is in doubt until it speaks."""
         before = self.ending or self.held
         if before is None:
             self._is_asked()  # by a slash command, whose prompt this is
@@ -429,11 +429,11 @@ class Session(Tally):
         self.is_begun, self.command, self.is_plain = True, command, False
 
     def _says_beside(self, what: Beside) -> None:
-        """Something was said that is none of the model's business until somebody asks it."""
+        """Something was said that does not concern the model until somebody asks about it."""
         self.beside, self.is_plain = what, False
 
     def _command_answered(self, stamp: str | None) -> None:
-        """The program answered a command itself: the session is where it was before, and a headless one is done."""
+        """The program answered a command itself: the session is as it was before, and a headless one is done."""
         if self.command is None:
             return
         before, self.command = self.held, None
@@ -451,5 +451,5 @@ def _is_time(stamp: str) -> bool:
 
 
 def _clipped(text: str | None, longest: int) -> str | None:
-    """A text that is there, clipped; None for an empty one too."""
+    """A text that is there, clipped. None for an empty one, too."""
     return text[:longest] if text else None

@@ -12,12 +12,12 @@ LONGEST_ID: Final = 128
 
 
 Beside: TypeAlias = Literal["caveat", "answer"]
-"""What was said beside the conversation: that what follows is not for the model, or the program's own answer to a
-command, behind which a further text may tell the model of it, which it hears with the next prompt."""
+"""What was said outside the conversation: that what follows is not for the model, or the program's own answer to a
+command. After that, a further text may tell the model about it, which the model gets with the next prompt."""
 
 
 class Ending(NamedTuple):
-    """How a turn ended, with the time as its record has it: few of them are asked for, so few are read."""
+    """How a turn ended, with the time as its record has it. Few of these times are needed, so few are parsed."""
 
     close: Close
     stamp: str | None
@@ -30,15 +30,15 @@ class Ending(NamedTuple):
 class State(NamedTuple):
     """What is known of a session so far. Times are as the records have them.
 
-    `queued` is when the first prompt was queued: what is dated before it, and comes before the first prompt of the
+    `queued` is when the first prompt was queued: a record that is older, and comes before the first prompt of the
     session's own, was copied from the session that this one was forked from. `seems_headless` is what the first record
-    says of it where no entry point is named: a queued prompt, or a snapshot of what a person may undo. `held` is how
-    the last turn had ended where Claude Code has since given the model something to go on with, but the model has not
+    says about it if no entry point is named: a queued prompt, or a snapshot of what a person may undo. `held` is how
+    the last turn had ended if Claude Code has since given the model something to continue with, but the model has not
     said anything. `command` is a slash command that nobody has answered yet, `spoken` whether the last word on the
     main chain is a reply that called no tool, `stop_reason` what that reply gave as its reason to stop. `tasks` are the
-    tasks that run in the background, by their ids, and whose end Claude Code will tell; `queue` is how much was queued
-    for the model while it worked. `stays` says that a headless session's turn ended well but it waits for these: then
-    `held` is that end. `beside` is what was last said beside the conversation.
+    tasks that run in the background, by their ids, and whose end Claude Code will report. `queue` is how much was
+    queued for the model while it worked. `stays` says that a headless session's turn ended well but it waits for
+    these: then `held` is that end. `beside` is what was last said outside the conversation.
     """
 
     version: Literal[3]

@@ -7,7 +7,7 @@ from runward.handlers.layouts.claude_code_records import Block, Usage
 from runward.handlers.layouts.claude_code_state import LONGEST_ID, State
 
 REPLIES_KEPT: Final = 16
-"""Replies whose cost is remembered, for the lines of one reply may have others between them."""
+"""Replies whose cost is remembered, because the lines of one reply may have others between them."""
 
 CALLS_KEPT: Final = 32
 """Calls of tools that are remembered, so that each counts once."""
@@ -52,21 +52,21 @@ class Tally:
         self.agent_calls += call.name in AGENT_TOOLS
 
     def note_answer(self, result: Block) -> None:
-        """A sub-agent's result: one that could not be started was none."""
+        """A sub-agent's result. One that could not be started does not count."""
         call = (result.tool_use_id or "")[:LONGEST_ID]
         if call in self.launches:
             del self.launches[call]
             self.agent_calls -= result.is_error is True
 
     def note_cost(self, reply: str | None, usage: Usage) -> None:
-        """A reply's lines repeat its cost: what the last of them says counts."""
+        """A reply's lines repeat its cost: the last of them counts."""
         if reply is None or reply != self.reply:
             self.add_cost()
             self.reply = reply or ""
         self.cost = usage
 
     def add_cost(self) -> None:
-        """Add what the last reply cost, and take off what an earlier line of it had said."""
+        """Add the cost of the last reply, and subtract what an earlier line of it had said."""
         if self.reply is None:
             return
         reply, usage = self.reply[:LONGEST_ID], self.cost
@@ -83,7 +83,7 @@ class Tally:
 
 
 def _remember(known: dict[str, None], call: str) -> None:
-    """Keep a call's id, and forget the oldest where there are too many."""
+    """Keep a call's id, and forget the oldest if there are too many."""
     known[call] = None
     if len(known) > CALLS_KEPT:
         del known[next(iter(known))]

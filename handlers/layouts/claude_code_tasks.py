@@ -1,7 +1,7 @@
 """Tasks of a Claude Code session that run in the background: which records say that one began, or is over.
 
-A headless session waits for them where its version tells it of their end (since 2.1): each end is told to the model,
-which then goes on. Before, they were ended with the session, and nothing was said of it.
+A headless session waits for them if its version reports their end (since 2.1). Each end is reported to the model,
+which then continues. Earlier versions ended them with the session, and recorded nothing about it.
 """
 
 import re
@@ -13,18 +13,18 @@ from runward.handlers.layouts.claude_code_records import NOT_DECODED
 from runward.handlers.layouts.claude_code_state import LONGEST_ID
 
 TASKS_KEPT: Final = 64
-"""Tasks that are remembered at a time; of a session with more of them the oldest are not waited for."""
+"""Tasks that are remembered at a time. If a session has more, the oldest are not waited for."""
 
 NOTIFICATION: Final = "<task-notification>"
-"""How a text begins that tells the model of a task's end."""
+"""The beginning of a text that tells the model about a task's end."""
 
 _ID: Final = re.compile(r"<task-id>([^<]{1,128})</task-id>")
 _STATUS: Final = re.compile(r"<status>([^<]{1,40})</status>")
 _BEGINNING: Final = 300
-"""Bytes of a result in which it says that its task runs in the background."""
+"""Bytes at the beginning of a result in which it says that its task runs in the background."""
 
 _TOLD: Final = b"utput is being written to"
-"""What the result of a background command says in versions that tell of the command's end."""
+"""What the result of a background command says in versions that report the command's end."""
 
 _OVER: Final = ("completed", "failed", "killed", "stopped")
 
@@ -55,11 +55,11 @@ class Change(NamedTuple):
 def may_begin_task(said: msgspec.Raw) -> bool:
     """Whether a tool's result, as the model gets it, is worth a closer look."""
     beginning = bytes(memoryview(said)[:_BEGINNING])
-    return b"ackground" in beginning or b"Async agent" in beginning  # of every result: without a generator
+    return b"ackground" in beginning or b"Async agent" in beginning  # runs for every result, so no generator
 
 
 def change_by_result(result: msgspec.Raw, said: msgspec.Raw) -> Change | None:
-    """What a tool's result says of a background task; `said` is the same as the model gets it."""
+    """What a tool's result says about a background task; `said` is the same in the form that the model gets."""
     try:
         read = _decode(result)
     except NOT_DECODED:
@@ -76,14 +76,14 @@ def change_by_result(result: msgspec.Raw, said: msgspec.Raw) -> Change | None:
 
 
 class Notification(NamedTuple):
-    """What the model is told of a task. One that was `ended` with the session is told to nobody any more."""
+    """What the model is told about a task. Nobody is told any more about one that was `ended` with the session."""
 
     task: str
     was_ended: bool
 
 
 def notification(text: str) -> Notification | None:
-    """What a text tells of a task's end, if it does."""
+    """What a text says about a task's end, if anything."""
     if not text.startswith(NOTIFICATION) or (named := _ID.search(text)) is None:
         return None
     status = _STATUS.search(text)

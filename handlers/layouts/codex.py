@@ -1,7 +1,7 @@
-"""Codex CLI's rollouts: one JSON-lines file a thread, `sessions/YYYY/MM/DD/rollout-<local time>-<thread>.jsonl`.
+"""Codex CLI's rollouts: one JSON-lines file per thread, `sessions/YYYY/MM/DD/rollout-<local time>-<thread>.jsonl`.
 
-A thread is resumed into the same file. Who holds the thread's lock, and so whether its process lives, is not told by
-the file: `codex_names` tells where that lock is.
+A thread is resumed into the same file. The file does not say who holds the thread's lock, and so whether its process
+is alive: `codex_names` tells where that lock is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ class CodexScanner(KeepsState[Rollout]):
     """Follows a rollout; see `TranscriptScanner`."""
 
     def start(self, name: str) -> Rollout:
-        """The thread is known by its file's name where that tells it, so that a torn first line loses no identity."""
+        """The thread is known by its file's name if that tells it, so that a torn first line loses no identity."""
         return Rollout(thread=thread_of(name))
 
     def feed(
@@ -46,7 +46,7 @@ class CodexScanner(KeepsState[Rollout]):
         return rollout, tuple(resumed)
 
     def see(self, state: Rollout, documents: Sequence[Document]) -> Rollout:
-        """A rollout has no documents beside it."""
+        """A rollout has no further documents."""
         return state
 
     def tell(self, state: Rollout) -> Told:
@@ -84,7 +84,7 @@ SCANNER: Final = CodexScanner(Rollout)
 def recognises_log(name: str, head: bytes) -> bool:
     """Whether a log that begins so (decompressed, with whole lines or not) is a rollout.
 
-    Its records tell; a name like a rollout's is not enough, and another name does no harm.
+    Its records decide. A name like a rollout's is not enough, and another name does no harm.
     """
     lines = head.split(b"\n", _MOST_HEAD_LINES)
     whole = [LogLine(number, line) for number, line in enumerate(lines[:-1], 1)]
@@ -123,7 +123,7 @@ def _read(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iterat
 
 
 def apart(line: LogLine) -> list[LogLine]:
-    """An unreadable line, divided where a further record begins in it."""
+    """An unreadable line, split where a further record begins in it."""
     if line.is_cut or line.content.find(_RECORD, 1) < 0:
         return [line]
     first, *further = line.content.split(_RECORD, MOST_GLUED)

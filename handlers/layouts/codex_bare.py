@@ -1,9 +1,9 @@
-"""Rollouts of Codex up to 0.29: a record stands bare in its line, without a time and without what kind of record it is.
+"""Rollouts of Codex up to 0.29: a line holds a bare record, without a time and without the kind of the record.
 
-The first line describes the thread. What is recorded together stands behind a line for the program's state: a prompt,
-or a whole reply with the calls in it and their outputs. That is written when the tools are through, and Codex itself is
-done with a turn when a reply calls none. Where a thread is resumed, or forked, into a file of its own (0.29), what is
-copied stands there as one such batch.
+The first line describes the thread. What is recorded together comes after a line with the program's state: a prompt,
+or a whole reply with its calls and their outputs. That is written once the tools are finished. For Codex itself, a
+turn is over when a reply calls no tool. If a thread is resumed, or forked, into a file of its own (0.29), the copied
+records come there as one such batch.
 """
 
 import re
@@ -18,7 +18,7 @@ META: Final = "session_meta"
 STATE: Final = "state"
 
 _ASIDES: Final = ("<environment_context>", "<user_instructions>")
-"""How the messages begin that Codex itself gives to the model in the person's name."""
+"""How the messages begin that Codex itself sends to the model in the person's name."""
 
 _MARKED: Final = ("<", "# AGENTS.md instructions")
 
@@ -36,7 +36,7 @@ def kind_of(record: dict[str, JsonValue]) -> JsonValue:
 
 
 def is_aside(text: str) -> bool:
-    """Whether this message to the model is Codex's own and no prompt."""
+    """Whether this message to the model is Codex's own and not a prompt."""
     return text.startswith(_ASIDES)
 
 
@@ -46,6 +46,6 @@ def is_typed(text: str | None) -> bool:
 
 
 def cwd_in(text: str) -> str | None:
-    """The working directory, where a message tells the model of its surroundings (since 0.23)."""
+    """The working directory, if a message tells the model about its surroundings (since 0.23)."""
     found = _CWD.match(text)
     return None if found is None else whole_text_in(found[1] or found[2], LONGEST_PATH)

@@ -1,8 +1,8 @@
 """The calls in a Codex rollout: call items and the outputs that come back for them.
 
-What a fork copied from its origin is none of the thread's; `codex_rollout` tells where that ends. Params are the parsed
-arguments. Codex tells a reply's tokens after its calls (up to 0.63 before them), so they come with the first call's
-output, or with that call.
+What a fork copied from its origin does not belong to the thread; `codex_rollout` tells where that ends. Params are the
+parsed arguments. Codex reports a reply's tokens after its calls (up to 0.63 before them), so they come with the first
+call's output, or with that call.
 """
 
 import json
@@ -34,7 +34,7 @@ PLAN_TOOL: Final = "update_plan"
 _HEAD: Final = re.compile(
     rb'\{"timestamp":"[^"]{1,40}",(?:"ordinal":\d{1,18},)?"type":"(\w+)",(?:"payload":\{"type":"(\w+)")?'
 )
-"""How Codex begins a record, so that one which tells nothing here needn't be parsed."""
+"""How Codex begins a record, so that a record without information about calls needn't be parsed."""
 
 _CALLS: Final = frozenset(
     {
@@ -87,8 +87,8 @@ _ROLLOUTS: Final = TypeAdapter(Rollout)
 class State(msgspec.Struct, forbid_unknown_fields=True):
     """What is known so far. `beginning` is the rollout up to here, until something of the thread's own began.
 
-    `first` is the call that a reply's tokens will be those of, "" where its first call has them already. `held` are
-    tokens that were told before any call, `told` those that go with a call's output. `failed` are calls that failed.
+    `first` is the call that will get a reply's tokens, "" if its first call already has them. `held` are
+    tokens that were reported before any call, `told` those that go with a call's output. `failed` are failed calls.
     """
 
     version: Literal[1] = 1
@@ -115,7 +115,7 @@ class CodexCalls:
         self._beginning = None if began is None else _ROLLOUTS.validate_json(began, strict=True)
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
-        """What further lines tell; those that by their beginning tell nothing aren't parsed."""
+        """What further lines say. Lines whose beginning shows that they say nothing aren't parsed."""
         match = _HEAD.match
         for line in lines:
             if self._beginning is None:
@@ -172,7 +172,7 @@ class CodexCalls:
         ordinal = record.get("ordinal")
         if type(ordinal) is int:
             if ordinal == state.ordinal:
-                return  # written twice in a row
+                return  # the record was written twice in a row
             state.ordinal = ordinal
         if self._is_copied(content):
             return
@@ -230,7 +230,7 @@ class CodexCalls:
         return Returned(place, at, call, content, None, True, exit_code, None, tokens, problem)
 
     def _tokens_at_call(self, call: str) -> int | None:
-        """The tokens of the reply that makes this call, where they were told before; else they are awaited."""
+        """The tokens of the reply that makes this call, if they were reported before; else they are expected later."""
         state = self._state
         if state.held is not None:
             tokens, state.held = state.held, None

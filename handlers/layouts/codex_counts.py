@@ -1,7 +1,7 @@
 """What is counted in a Codex rollout: tool calls, failed tools, sub-agents and tokens, each once.
 
-The same call is told by several records (the call, the finished item, the output), and the same tokens by a running
-total that is repeated; what was counted is remembered by a bounded number of ids.
+The same call is described by several records (the call, the finished item, the output), and the same tokens by a
+repeated running total. A bounded number of ids records what was counted.
 """
 
 import re
@@ -11,11 +11,11 @@ from typing import Final
 from runward.config.json_value import JsonValue
 
 MOST_IDS: Final = 16
-"""Ids of each kind that are remembered: the records of one call stand close together."""
+"""Ids of each kind that are remembered: the records of one call are close together."""
 
 LONGEST_ID: Final = 64
 MOST_TOKENS: Final = 2**48
-"""A greater number of tokens is nobody's count."""
+"""The largest believable number of tokens."""
 
 SPAWN: Final = "spawn_agent"
 """The tool that orders a sub-agent."""
@@ -32,7 +32,7 @@ LEAVES: Final = frozenset(
         "request_user_input",
     }
 )
-"""Events by which a person is asked, where they are recorded."""
+"""Events by which a person is asked, in versions that record them."""
 
 _EXIT: Final = "Exit code: "
 _EXITED: Final = "\nProcess exited with code "
@@ -61,7 +61,7 @@ class Calls:
 
     @property
     def subagents(self) -> int:
-        """Sub-agents that were ordered, or that were seen to start where that is more."""
+        """Sub-agents that were ordered, or those that were seen to start if there are more."""
         return max(self.spawned, self.started)
 
     def call(self, payload: dict[str, JsonValue]) -> None:
@@ -78,7 +78,7 @@ class Calls:
             self.question = call or name
 
     def output(self, payload: dict[str, JsonValue]) -> None:
-        """A tool's output came back; what was asked for before the tool could run was answered."""
+        """A tool's output came back. If something was asked before the tool could run, it has been answered."""
         if _says_failed(payload.get("output")):
             self.fail(payload)
         question = self.question
@@ -86,7 +86,7 @@ class Calls:
             self.question = None
 
     def fail(self, payload: dict[str, JsonValue]) -> None:
-        """A tool is said to have failed; `payload` names its call."""
+        """A tool is reported as failed; `payload` names its call."""
         call = _call_id(payload)
         if call is None or _is_new(self.failed, call):
             self.errors += 1
@@ -97,7 +97,7 @@ class Calls:
             self.started += 1
 
     def copy(self) -> "Calls":
-        """One that may be changed."""
+        """A copy that may be changed."""
         return Calls(
             self.calls,
             self.errors,
@@ -114,7 +114,7 @@ class Calls:
 class Tokens:
     """The tokens so far. It is a part of a scanner's state: only a copy of it is ever changed.
 
-    `total` is the running total that was told last (input, output). `is_ahead` says that a reply was counted by a
+    `total` is the last reported running total (input, output). `is_ahead` says that a reply was counted by a
     record of its own (since 0.153), which the next running total repeats.
     """
 
@@ -126,7 +126,7 @@ class Tokens:
     is_ahead: bool = False
 
     def count_reply(self, payload: dict[str, JsonValue]) -> bool:
-        """Count a reply by its own record, once for its id; whether it was one to count."""
+        """Count a reply by its own record, once per id. Whether it was one to count."""
         response, usage = payload.get("response_id"), _usage(payload.get("usage"))
         if usage is None:
             return False
@@ -139,7 +139,7 @@ class Tokens:
         return True
 
     def count_total(self, payload: dict[str, JsonValue]) -> bool:
-        """Count a reply by the running total, which is also told where nothing changed; whether a reply was told.
+        """Count a reply by the running total, which is also reported without a change. Whether a reply was reported.
 
         A null total says that the process has none: a resumed one may begin anew.
         """
@@ -167,7 +167,7 @@ class Tokens:
 
 
 def _is_new(known: dict[str, None], identifier: str) -> bool:
-    """Whether this one isn't among the known, to which it then belongs; the oldest is forgotten for it."""
+    """Whether this id isn't among the known ones. It is then added, and the oldest is forgotten for it."""
     if identifier in known:
         return False
     known[identifier] = None
@@ -182,7 +182,7 @@ def _call_id(payload: dict[str, JsonValue]) -> str | None:
 
 
 def _says_failed(output: JsonValue) -> bool:
-    """Whether a tool's output says by itself that it failed: by an exit code, in the forms of all versions."""
+    """Whether a tool's output itself says that it failed: by an exit code, in the forms of all versions."""
     if isinstance(output, dict):
         return output.get("success") is False
     if not isinstance(output, str):

@@ -25,8 +25,8 @@ _ABORTS: Final = {
 def end_of_task(payload: dict[str, JsonValue], owes: bool, at: float | None) -> Close:
     """What `task_complete` says. `owes`: the model has yet to answer a prompt or a tool's output.
 
-    Newer versions record the error that ended the turn. Older ones leave only that no last message is there; without
-    an answer that the model owes this was no clean end either.
+    Newer versions record the error that ended the turn. Older ones only leave out the last message. If the model
+    still owes an answer, that was no clean end either.
     """
     error = payload.get("error")
     if error is not None:
@@ -37,7 +37,7 @@ def end_of_task(payload: dict[str, JsonValue], owes: bool, at: float | None) -> 
 
 
 def end_by_abort(payload: dict[str, JsonValue], at: float | None) -> Close:
-    """What `turn_aborted` says. A reason that nobody knows yet is an interrupt, too, and is named."""
+    """What `turn_aborted` says. An unknown reason is an interrupt, too, and is named."""
     reason = payload.get("reason")
     if not isinstance(reason, str):
         return _ABORTS["interrupted"]._replace(at=at)
@@ -53,7 +53,7 @@ def ends_turn(error: JsonValue) -> bool:
 
 
 def failure(error: JsonValue, at: float | None) -> Close:
-    """The end by this error: the model's API failed or refused, unless the error says another kind."""
+    """The end by this error: the model's API failed or refused, unless the error names another kind."""
     kind = _kind(error)
     message = error.get("message") if isinstance(error, dict) else error
     if not isinstance(message, str) or not message:
@@ -67,7 +67,7 @@ def failure(error: JsonValue, at: float | None) -> Close:
 
 
 def _kind(error: JsonValue) -> str:
-    """The error's kind: a name, or an object whose only key is the name."""
+    """The error's kind: a name, or an object with the name as its only key."""
     info = error.get("codex_error_info") if isinstance(error, dict) else None
     if isinstance(info, dict):
         info = next(iter(info), None)

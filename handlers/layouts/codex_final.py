@@ -15,13 +15,13 @@ _WORKS_ON: Final = frozenset(
         *("function_call_output", "custom_tool_call_output"),
     }
 )
-"""What stands behind a message that was not the last one."""
+"""What comes after a message that was not the last one."""
 
 
 def final_message(newest_first: Iterable[bytes]) -> str | None:
-    """The text of the thread's last message; None where a turn was begun or aborted after it, or called a tool.
+    """The text of the thread's last message. None if a turn was begun or aborted after it, or it called a tool.
 
-    Newer versions repeat it where the turn ends. Lines that can't be read are passed over.
+    Newer versions repeat it at the end of the turn. Lines that can't be read are skipped.
     """
     for line in newest_first:
         try:
@@ -51,7 +51,7 @@ def final_message(newest_first: Iterable[bytes]) -> str | None:
 
 
 def _item(record: dict[str, JsonValue]) -> tuple[str, dict[str, JsonValue]]:
-    """What a record tells, and its kind. Up to 0.29 it stands bare in its line."""
+    """What a record says, and its kind. Up to 0.29 it is bare in its line."""
     kind, payload = record.get("type"), record.get("payload")
     if payload is None:
         return str(kind), record

@@ -1,4 +1,4 @@
-"""What Codex's `notify` says: the JSON object that is its program's last word. It is called after good turns only."""
+"""What Codex's `notify` says: the JSON object in its program's last argument. It is called after good turns only."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ LAYOUT: Final = "codex"
 
 
 def read_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
-    """What a payload says; why it can't be used; None for what tells of no turn."""
+    """What a payload says, or why it can't be used. None for what is not about a turn."""
     name = payload.get("type")
     if not isinstance(name, str) or not name:
         return "the payload names no type"

@@ -1,7 +1,7 @@
-"""What Codex CLI calls the files of a thread: `rollout-<local time>-<thread>.jsonl[.zst]`, and the lock of its writer.
+"""What Codex CLI calls the files of a thread: `rollout-<local time>-<thread>.jsonl[.zst]`, and its writer's lock.
 
-A rollout keeps its thread's id in its name wherever it is moved, archived or compressed, so the name tells which
-thread it belongs to and its directory doesn't.
+A rollout keeps its thread's id in its name even if it is moved, archived or compressed. So the name tells which
+thread it belongs to, and its directory doesn't.
 """
 
 import re
@@ -20,7 +20,7 @@ _ROLLOUT: Final = re.compile(
 
 
 def thread_of(name: str) -> str | None:
-    """The id of the thread whose rollout has this file name (or path); None for any other file.
+    """The id of the thread whose rollout has this file name (or path). None for any other file.
 
     A thread may be continued in a further file, whose name ends in `_` and another id: it is the same thread.
     """
@@ -29,7 +29,7 @@ def thread_of(name: str) -> str | None:
 
 
 def lock_of(thread: str) -> str | None:
-    """The lock file that the thread's writer holds, relative to Codex's home; None for what is not a thread's id.
+    """The lock file that the thread's writer holds, relative to Codex's home. None for what is not a thread's id.
 
     The file alone proves nothing: a killed writer leaves it behind, and the next start of Codex removes it.
     """
@@ -37,7 +37,7 @@ def lock_of(thread: str) -> str | None:
 
 
 def is_thread(value: JsonValue) -> bool:
-    """Whether this is an id such as Codex gives its threads."""
+    """Whether this has the form of Codex's thread ids."""
     return isinstance(value, str) and _THREAD.fullmatch(value) is not None
 
 

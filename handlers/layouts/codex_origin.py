@@ -1,4 +1,4 @@
-"""Where a Codex thread comes from, by its `session_meta`: who made it, by what, from which other thread."""
+"""Where a Codex thread comes from, by its `session_meta`: who made it, with what, and from which other thread."""
 
 from typing import Final, NamedTuple
 
@@ -11,14 +11,14 @@ LONGEST_PATH: Final = 4096
 
 _WORKERS: Final = ("subagent", "guardian_review", "memory_consolidation")
 _MAKERS_OF_BOTH: Final = ("codex_cli_rs",)
-"""Originators that stand for the terminal program and, up to 0.39, for `codex exec`, too."""
+"""Originators that mean the terminal program and, up to 0.39, also `codex exec`."""
 
 
 class Origin(NamedTuple):
-    """What a thread says of itself when it is made.
+    """What a thread says about itself when it is made.
 
-    `parent` is the thread that it was forked from or that it works for. `headless` is None where both kinds of
-    program describe themselves so.
+    `parent` is the thread that it was forked from or that it works for. `headless` is None if both kinds of
+    program describe themselves this way.
     """
 
     thread: str | None
@@ -71,7 +71,7 @@ def _is_worker(source: JsonValue) -> bool:
 
 
 def _spawner(source: JsonValue) -> str | None:
-    """The thread that ordered this one, as the source of a sub-agent tells it."""
+    """The thread that ordered this one, as the source of a sub-agent names it."""
     subagent = source.get("subagent") if isinstance(source, dict) else None
     spawn = subagent.get("thread_spawn") if isinstance(subagent, dict) else None
     return name_in(spawn.get("parent_thread_id")) if isinstance(spawn, dict) else None

@@ -1,8 +1,8 @@
-"""Reading the line of a Codex rollout: only the fields that tell something are made into values.
+"""Reading the line of a Codex rollout: only the fields that matter are turned into values.
 
-Most of a rollout's bytes are prompts, outputs and settings that nobody here looks at. They are checked to be JSON and
-passed over, which is several times as fast as building them. The fields that are read may hold anything: nothing of
-their types is taken for granted.
+Most of a rollout's bytes are prompts, outputs and settings that nobody here needs. They are checked to be JSON and
+skipped, which is several times as fast as building them. The fields that are read may hold anything: their types are
+never taken for granted.
 """
 
 from typing import Final, Required, TypedDict, cast
@@ -75,9 +75,9 @@ _DECODER: Final = msgspec.json.Decoder(_Record)
 def read_record(line: bytes) -> JsonValue:
     """The record of a line, without the fields that nobody asks for.
 
-    JSON of another shape, a bare record too, is given whole. Raises `ValueError` for what is not JSON.
+    JSON of another shape, including a bare record, is returned whole. Raises `ValueError` for what is not JSON.
     """
     try:
-        return cast("JsonValue", _DECODER.decode(line))  # what is parsed from JSON is nothing else
+        return cast("JsonValue", _DECODER.decode(line))  # parsed JSON can't be anything else
     except (ValueError, RecursionError):
         return decode(line)

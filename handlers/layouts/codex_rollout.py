@@ -1,7 +1,7 @@
-"""What is known of a Codex thread by its rollout, taken in record by record.
+"""What is known about a Codex thread from its rollout, taken in record by record.
 
-The first `session_meta` is the file's own. A fork may copy its origin's records behind it: they tell nothing of the
-fork, so nothing of them is taken but the running total of tokens.
+The first `session_meta` is the file's own. A fork may copy its origin's records after it. They say nothing about the
+fork, so only the running total of tokens is taken from them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,9 +27,9 @@ _STARTS: Final = ("task_started", "turn_started")
 
 @dataclass(slots=True)
 class Rollout:
-    """What is known of a thread by its rollout so far: the scanner's state. Only a copy of it is ever changed.
+    """What is known about a thread from its rollout so far: the scanner's state. Only a copy of it is ever changed.
 
-    `stamp` is the last record's time as it stands there, `ordinal` its number. `copies` is set while records are copied
+    `stamp` is the last record's time as written, `ordinal` its number. `copies` is set while records are copied
     from a fork's origin, `has_copied_turn` once one of its turns was among them.
     """
 
@@ -53,11 +53,11 @@ class Rollout:
     complaints: tuple[Complaint, ...] = ()
 
     def copy(self) -> "Rollout":
-        """One that may be changed."""
+        """A copy that may be changed."""
         return replace(self, turns=replace(self.turns), calls=self.calls.copy(), tokens=replace(self.tokens))
 
     def take(self, records: Iterable[JsonValue], resumed: list[Resumed]) -> None:
-        """Take in records; what of them began a further attempt goes to `resumed`. Most of them tell nothing."""
+        """Take in records. Each further attempt that they begin goes to `resumed`. Most of them say nothing."""
         events, stamp, ordinal = self.events, self.stamp, self.ordinal
         for record in records:
             if type(record) is not dict:
@@ -93,7 +93,7 @@ class Rollout:
         self.events, self.stamp, self.ordinal = events, stamp, ordinal
 
     def take_meta(self, payload: Payload, _: list[Resumed]) -> None:
-        """The file's own description is the first one; it names the thread that the file is named by."""
+        """The first description is the file's own; it names the same thread as the file's name."""
         if self.thread is not None and thread_in(payload) != self.thread:
             self.copies = self.copies or self.turns.turn == "none"
             return
@@ -123,7 +123,7 @@ class Rollout:
         return self.copies
 
     def _is_own(self, turn: str, otherwise: bool) -> bool:
-        """Whether the turn began after the thread was made; `otherwise` where their ids don't tell."""
+        """Whether the turn began after the thread was made. `otherwise` if their ids don't tell."""
         began, made = made_at(turn), made_at(self.thread)
         return otherwise if began is None or made is None else began >= made
 
@@ -205,7 +205,7 @@ class Rollout:
         self.turns.roll_back(count if type(count) is int and count > 0 else 0, parse_time(self.stamp))
 
     def take_message(self, payload: Payload, _: list[Resumed]) -> None:
-        """A message of the conversation; prompts are told by records of their own, which may be cut off."""
+        """A message of the conversation. Prompts have records of their own, which may be cut off."""
         role = payload.get("role")
         if role == "assistant":
             self.turns.answer(self.stamp)
@@ -213,7 +213,7 @@ class Rollout:
             self.turns.ask()
 
     def take_bare_message(self, record: Payload, resumed: list[Resumed]) -> None:
-        """A message where prompts have no records of their own."""
+        """A message in versions where prompts have no records of their own."""
         if record.get("role") != "user":
             self.take_message(record, resumed)
             return
@@ -224,7 +224,7 @@ class Rollout:
             self._prompted(text, None, resumed)
 
     def take_batch(self, _: Payload, __: list[Resumed]) -> None:
-        """Further records stand together."""
+        """Further records in one batch."""
         self.turns.batch()
 
     def take_thought(self, _: Payload, __: list[Resumed]) -> None:
@@ -242,7 +242,7 @@ class Rollout:
         self.turns.output()
 
     def take_tool_end(self, payload: Payload, _: list[Resumed]) -> None:
-        """A tool ended, as older versions and richer recordings tell it."""
+        """A tool ended, as older versions and more detailed recordings report it."""
         result = payload.get("result")
         code = payload.get("exit_code")
         if (
@@ -262,11 +262,11 @@ class Rollout:
         self.calls.spawned += 1
 
     def take_review_end(self, _: Payload, __: list[Resumed]) -> None:
-        """A review is over. What it cost is in the reviewer's own file; what it found is said next."""
+        """A review is over. Its cost is in the reviewer's own file; its findings come next."""
         self.turns.reply(self.stamp)
 
     def take_question(self, payload: Payload, _: list[Resumed]) -> None:
-        """A person is asked for leave or for an answer."""
+        """A person is asked for permission or for an answer."""
         if self.turns.turn == "open":
             self.calls.question = str(payload.get("type"))
 

@@ -1,7 +1,7 @@
 """When a Codex turn is open and how it ended, followed record by record as Codex's own turn lifecycle does.
 
-Since 0.104 turns have ids, and their start and end are recorded. Before, nothing but an interrupt was: there a prompt
-begins a turn, and an end has to be guessed from a reply that is whole and asks for no tool.
+Since 0.104 turns have ids, and their start and end are recorded. Before, only interrupts were. There a prompt
+begins a turn, and its end has to be guessed from a reply that is complete and calls no tool.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.transcript import Close, Resumed, Turn
 
 MOST_FINISHED: Final = 16
-"""Ended turns whose ids are remembered, so that what is said of them late changes nothing."""
+"""Ended turns whose ids are remembered, so that late records about them change nothing."""
 
 UNNUMBERED: Final = ""
-"""What stands for the id of a turn that has none."""
+"""The id of a turn that has none."""
 
 ROLLED_BACK: Final = Close("aborted", "run.aborted.user", "the open turn was rolled back")
 
@@ -31,9 +31,9 @@ class Turns:
     `current` is the id of the last turn until it is finished: an interrupted turn stays current, as in Codex.
     `guessed` marks an end that nobody wrote. `prompted` says that the turn was asked for something, `owes` that the
     model has yet to answer a prompt or a tool's output, `answered` and `replied` that it answered in words and that a
-    reply of it is whole. `attempt` counts the headless stretches, `started_at` is when a later one began, `begun` counts
-    the turns. `asked` says that a prompt came after an end, and that its second record, which begins the turn, is yet
-    to come. A time `at` is a record's, as it stands there.
+    reply of it is complete. `attempt` counts the headless stretches, `started_at` is when a later one began, `begun`
+    counts the turns. `asked` says that a prompt came after an end, and that its second record, which begins the turn,
+    is yet to come. A time `at` is a record's, as written.
     """
 
     turn: Turn = "none"
@@ -52,17 +52,17 @@ class Turns:
 
     @property
     def is_open(self) -> bool:
-        """Whether an end is still to be recorded; a guessed one gives way to it."""
+        """Whether an end is still to be recorded. A guessed end gives way to it."""
         return self.turn == "open" or self.guessed
 
     def start(self, turn: str, at: str | None, headless: bool | None) -> Resumed | None:
-        """The record of a start came. An open turn before it is over without an end of its own."""
+        """The record of a start came. A turn that was still open is over, without an end of its own."""
         self._finish()
         self.current = turn
         return self._begin(at, headless)
 
     def prompt(self, turn: str | None, at: str | None, headless: bool | None) -> Resumed | None:
-        """A prompt was given, in the turn of that id where it names one. Outside of numbered turns it begins one."""
+        """A prompt was given, in the turn with that id if it names one. Outside of numbered turns it begins one."""
         resumed = None
         if turn is None:
             if not self.current:
@@ -75,7 +75,7 @@ class Turns:
     def complete(
         self, turn: str | None, close: Close, at: str | None, headless: bool | None
     ) -> Resumed | None:
-        """The record of an end came: as with `abort`, but the turn is finished."""
+        """The record of an end came: like `abort`, but the turn is finished."""
         is_late = self._is_late(turn)
         resumed = self.abort(turn, close, at, headless)
         if not is_late:
@@ -85,7 +85,7 @@ class Turns:
     def abort(self, turn: str | None, close: Close, at: str | None, headless: bool | None) -> Resumed | None:
         """The record of an interrupt came. One of a finished turn is late; a turn whose start was lost began and ended.
 
-        The turn stays current: what is said in it later opens nothing.
+        The turn stays current: later records about it open nothing.
         """
         if self._is_late(turn):
             return None
@@ -102,7 +102,7 @@ class Turns:
             self._end(close)
 
     def roll_back(self, count: int, at: float | None) -> None:
-        """The last `count` turns were taken back; what is said of them from now on would be news again."""
+        """The last `count` turns were taken back. Records about them from now on would be news again."""
         if self.is_open:
             self._end(ROLLED_BACK._replace(at=at))
         self._finish()
@@ -114,23 +114,23 @@ class Turns:
             self.answered = self.replied = False
 
     def ask(self) -> None:
-        """The first record of a prompt came, where turns have no ids: the end before it stands no longer."""
+        """The first record of a prompt came, in a version without turn ids: the end before it no longer counts."""
         self.asked = self.turn == "closed" and self.current == UNNUMBERED
 
     def batch(self) -> None:
-        """What follows was recorded at once: words in it that no tool's output precedes are those of a whole reply."""
+        """What follows was recorded at once: words in it that no tool's output precedes belong to a complete reply."""
         if self.turn == "open":
             self.answered, self.replied = False, True
 
     def compact(self) -> None:
-        """The history was summed up, at the cost of a reply. In a turn that was asked for something that is not an answer."""
+        """The history was summed up, which cost a reply. If the turn was asked for something, that is no answer."""
         self.asked = False
         if self.turn == "open":
             self.owes = self.prompted
             self.answered = self.replied = False
 
     def call(self) -> None:
-        """The model called a tool: what it said before was no last word. The record of the turn's start may be lost."""
+        """The model called a tool: what it said before was not its last word. The turn's start record may be lost."""
         self.owes = self.answered = False
         if self.guessed:
             self._reopen()
@@ -153,7 +153,7 @@ class Turns:
             self._guess(at)
 
     def reply(self, at: str | None) -> None:
-        """A reply is whole: its tokens were counted, or it is known otherwise."""
+        """A reply is complete: its tokens were counted, or it is known otherwise."""
         self.owes = False
         self.replied = True
         if self.current == UNNUMBERED:

@@ -1,7 +1,7 @@
 """The CTCP run directory: `RUN.json` where there is one, `events.jsonl`, and `artifacts/verify_report.json`.
 
-Source: the CTCP artifact contracts, I (verify_report.json) and J (events.jsonl). `RUN.json` came with the orchestrator;
-where it is there it judges, for the orchestrator itself goes by it. Its words, and what they become:
+Source: the CTCP artifact contracts, I (verify_report.json) and J (events.jsonl). `RUN.json` came with the orchestrator.
+If it is there it decides, because the orchestrator itself relies on it. Its words, and what they become:
 
 - `running`: an open turn. `blocked`: an open turn that waits for a person, also where a limit of its own blocks it
   (`blocked_reason` `max_iterations_exceeded`, `budget_exceeded`), for a person may raise the limit.
@@ -43,7 +43,7 @@ _SCHEMA: Final = re.compile(rb'"schema_version"\s*:\s*"ctcp-(?:run|repo-ref)-v\d
 _EVENT_KEYS: Final = (b'"ts"', b'"role"', b'"event"', b'"path"')
 _OF_RUNWARD: Final = re.compile(rb'"role"\s*:\s*"runward"')
 _OF_NATIVE: Final = frozenset({"run.json", "exit.json", "process.json"})
-"""A native run's journal has lines of the same form: who has one of these files is not a CTCP run."""
+"""A native run's journal has lines of the same form: a directory with one of these files is not a CTCP run."""
 
 _LINES_LOOKED_AT: Final = 20
 
@@ -82,7 +82,7 @@ class State:
 
 
 def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
-    """A run of the orchestrator by its own files, or one that holds to the artifact contracts alone."""
+    """A run of the orchestrator by its own files, or a run that only follows the artifact contracts."""
     if any(_SCHEMA.search(heads.get(name, b"")) for name in (RUN, REPOSITORY)):
         return True
     if "artifacts" not in names or names & _OF_NATIVE:
@@ -92,7 +92,7 @@ def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
 
 
 class CtcpScanner(KeepsState[State]):
-    """Reads CTCP run directories; the head of the module says what becomes of their words."""
+    """Reads CTCP run directories. The module's docstring says what its words mean."""
 
     def start(self, name: str) -> State:
         return State(1, name, Log())
@@ -174,7 +174,7 @@ SCANNER: Final = CtcpScanner(State)
 
 
 def _events(lines: Sequence[LogLine], unreadable: Unreadable) -> Iterator[JsonValue]:
-    """What the lines hold. Each that breaks contract J is named, and what can be read of it counts all the same."""
+    """What the lines hold. Each line that breaks contract J is named, but what can be read of it still counts."""
     beside = Unreadable(0, ())
     for line in lines:
         if not line.is_cut and line.content and not line.content.isspace():

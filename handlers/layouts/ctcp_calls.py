@@ -1,7 +1,7 @@
-"""The commands in the log of a CTCP run: each event that tells what came of one is a call with its result.
+"""The commands in the log of a CTCP run: each event that reports a command's result is a call with its result.
 
-A verification begins with one event and ends with another. Every other command is told of when it is over, by a single
-line, between which and itself no time goes by.
+A verification begins with one event and ends with another. Every other command is recorded when it is over, by a
+single line, so its call and its result have the same time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +30,7 @@ _TOOLS: Final[Mapping[str, str]] = {
     "patch_reverted": "patch_revert",
     "patch_revert_failed": "patch_revert",
 }
-"""What is called where the event's name says how that ended."""
+"""What was called, for events whose name says how it ended."""
 
 _NO_OUTPUT: Final = frozenset({"ts", "role", "event", "rc", "cmd"})
 
@@ -50,7 +50,7 @@ class CtcpCalls:
         self._state = state
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
-        """What further lines tell."""
+        """What further lines say."""
         for line in lines:
             content = line.content
             if not content or content.isspace():

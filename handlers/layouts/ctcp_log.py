@@ -1,4 +1,4 @@
-"""What the events of a CTCP run say of it, one after the other (contract J of the CTCP artifact contracts)."""
+"""What the events of a CTCP run say about it, one after the other (contract J of the CTCP artifact contracts)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Meaning: TypeAlias = Literal["works", "verifies", "verified", "moves", "waits", 
 
 
 class Event(NamedTuple):
-    """What an event says of the run, whether it tells what came of a command, and whether that went wrong."""
+    """What an event says about the run, whether it reports a command's result, and whether that went wrong."""
 
     meaning: Meaning
     is_command: bool = False
@@ -48,7 +48,7 @@ KNOWN: Final[Mapping[str, Event]] = {
     **_NAMED,
     **{name.upper(): event for name, event in _NAMED.items()},
 }
-"""Real logs have names in both cases."""
+"""Real logs have names in upper and lower case."""
 
 _WORK: Final = frozenset({"works", "verifies"})
 _VERIFICATION: Final = frozenset({"verifies", "verified", "passed", "failed"})
@@ -56,9 +56,9 @@ _VERIFICATION: Final = frozenset({"verifies", "verified", "passed", "failed"})
 
 @dataclass(slots=True)
 class Log:
-    """What `events.jsonl` told so far. Times are as it writes them: their zone may be learnt later.
+    """What `events.jsonl` has said so far. Times are as written: their zone may become known later.
 
-    Only `feed` changes one, and only its own copy.
+    Only `feed` changes such a value, and only its own copy.
     """
 
     attempt: int = 0
@@ -74,7 +74,7 @@ class Log:
     errors: int = 0
 
     def take(self, event: Event, exit_code: JsonValue, at: str | None) -> bool:
-        """Take in an event that is known; True where it begins the next attempt after an end."""
+        """Take in a known event. True if it begins the next attempt after an end."""
         meaning, is_command, is_failure = event
         if is_command:
             self.commands += 1

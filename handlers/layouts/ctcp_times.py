@@ -1,6 +1,6 @@
 """Times in a CTCP run directory: its orchestrator writes them without a zone, other parts of it with one.
 
-What is written is kept as it is, for the zone is known only where `RUN.json` was seen fresh.
+What is written is kept as it is, because the zone is known only if `RUN.json` was seen fresh.
 """
 
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from typing import Final
 from runward.handlers.layouts.foreign_json import LATEST
 
 LONGEST_TIME: Final = 40
-"""Characters of a time that are kept: nobody's idea of one is long."""
+"""Characters of a time that are kept: no real time is longer."""
 
 _QUARTER: Final = 900
 _FARTHEST_ZONE: Final = 14 * 3600
@@ -17,9 +17,9 @@ _LAG: Final = 2
 
 
 def ahead_of_utc(written: str | None, modified_at: float) -> int:
-    """How far zoneless times are ahead of UTC (s), by one of them and the moment at which its file was written.
+    """How far zoneless times are ahead of UTC (s), from one of them and the time at which its file was written.
 
-    0 where the two don't belong together by the quarter of an hour, as in a copy that was made later.
+    0 if the two don't differ by about a multiple of a quarter of an hour, as in a copy that was made later.
     """
     local = time_at(written, 0)
     if local is None:
@@ -32,7 +32,7 @@ def ahead_of_utc(written: str | None, modified_at: float) -> int:
 
 
 def time_at(written: str | None, ahead: int) -> float | None:
-    """ISO 8601 as Unix seconds. Real files have times with a zone and without one, side by side."""
+    """ISO 8601 as Unix seconds. Real files mix times with a zone and times without one."""
     if written is None:
         return None
     try:

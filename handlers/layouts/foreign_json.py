@@ -15,7 +15,7 @@ from runward.config.json_value import JsonValue
 MAXIMUM_DEPTH: Final = 64
 
 LATEST: Final = 253_402_300_799.0
-"""The last second of the year 9999 in Unix seconds: what follows can't be written as ISO 8601."""
+"""The last second of the year 9999 in Unix seconds: later times can't be written as ISO 8601."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,5 +115,5 @@ def parse_time(value: JsonValue) -> float | None:
 
 
 def sane_time(at: float) -> float:
-    """A file's modification time (Unix seconds), which anybody may set, as one that ISO 8601 can write."""
+    """A file's modification time (Unix seconds), which anybody may set, limited to what ISO 8601 can write."""
     return min(max(at, 0.0), LATEST)

@@ -1,4 +1,4 @@
-"""Values of foreign JSON, taken where they are of the wanted kind and within bounds, else not at all. Nothing raises.
+"""Values of foreign JSON, taken if they are of the wanted kind and within bounds, else not at all. Nothing raises.
 
 For the scanners of other tools' files, where any field may hold anything.
 """
@@ -14,21 +14,21 @@ LONGEST_TEXT: Final = 1000
 """Characters of a short field (a name, an id, a path) that are kept."""
 
 LARGEST_COUNT: Final = 1 << 53
-"""What a count is taken for at most: the largest whole number that every reader of JSON holds exactly."""
+"""The upper limit for counts: the largest whole number that every reader of JSON holds exactly."""
 
 
 def text_in(value: JsonValue, longest: int = LONGEST_TEXT) -> str | None:
-    """A text that says something, clipped to `longest` characters."""
+    """A text with content, clipped to `longest` characters."""
     return value[:longest] if isinstance(value, str) and value else None
 
 
 def whole_text_in(value: JsonValue, longest: int = LONGEST_TEXT) -> str | None:
-    """A text that says something in at most `longest` characters: clipped, an id or a path would name another thing."""
+    """A text with content in at most `longest` characters: a clipped id or path would name another thing."""
     return value if isinstance(value, str) and 0 < len(value) <= longest else None
 
 
 def seconds_in(value: JsonValue) -> float | None:
-    """A number of Unix seconds that is a time from 1970 to 9999."""
+    """A number of Unix seconds, if it is a time from 1970 to 9999."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value <= LATEST else None
@@ -42,7 +42,7 @@ def count_in(value: JsonValue) -> int:
 
 
 def is_error_code(value: JsonValue) -> bool:
-    """Whether this is a process's exit code, and none that says that all went well."""
+    """Whether this is a process's exit code, and not the one for success."""
     return isinstance(value, int) and not isinstance(value, bool) and value != 0
 
 
@@ -57,7 +57,7 @@ def list_in(value: JsonValue) -> list[JsonValue]:
 
 
 def document_object(document: Document) -> dict[str, JsonValue] | Complaint:
-    """The object that a small file holds, or why it holds none: it may be written just now, or be torn for good."""
+    """The object in a small file, or why there is none: the file may just be being written, or be torn for good."""
     if document.problem is not None:
         return Complaint(document.name, None, document.problem, "it counts as soon as it can be read")
     try:

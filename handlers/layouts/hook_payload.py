@@ -1,6 +1,6 @@
 """What an agent's hook says, whichever agent's: the values that the daemon takes from payloads, and their bounds.
 
-Any program may call a hook with any payload, so nothing in it is believed to have its kind or its size.
+Any program may call a hook with any payload, so no value in it is trusted to have the right kind or size.
 """
 
 import posixpath
@@ -31,12 +31,12 @@ def id_in(value: JsonValue) -> str | None:
 
 
 def path_in(value: JsonValue) -> str | None:
-    """An absolute path, without what leads back in it."""
+    """An absolute path, without parts that lead back up."""
     if not isinstance(value, str) or not value.startswith("/") or "\0" in value or len(value) > LONGEST_PATH:
         return None
     return posixpath.normpath(whole(value))
 
 
 def whole(text: str) -> str:
-    """The text without halves of characters, which can't be stored."""
+    """The text without lone surrogates, which can't be stored."""
     return text.encode(errors="replace").decode()

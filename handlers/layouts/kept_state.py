@@ -1,4 +1,4 @@
-"""How a scanner's state is stored between two readings, and taken up again."""
+"""How a scanner's state is stored between two readings, and restored."""
 
 from typing import Generic
 
@@ -10,7 +10,7 @@ from runward.handlers.layouts.transcript import State
 class KeepsState(Generic[State]):
     """A scanner whose state is stored as JSON; the state's type tells its version.
 
-    `is_exact` where that type has a default for nearly every field, so that other JSON would pass for a state, too.
+    `is_exact` is for a type that has a default for nearly every field, so that other JSON would pass for a state, too.
     """
 
     __slots__ = ("_is_exact", "_states")

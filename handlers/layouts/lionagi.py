@@ -1,21 +1,21 @@
 """The lionagi run directory: `run.json`, `branches/*.json` and, while a reply streams, `stream/*.buffer.jsonl`.
 
 Source: the run directory of the artifact contract's own project (ADR-0029) and its ADR-0064. `run.json` is renamed
-into place, so its word counts at once. The words, and what they become:
+into place, so what it says counts at once. Its words, and what they become:
 
-- `running`: an open turn. The file names no process, so nobody can judge one that stays.
+- `running`: an open turn. The file names no process, so nobody can judge a run that stays open.
 - `completed`: `completed`, `run.completed.ok`.
 - `completed_empty`: `failed`, `run.failed.exception`: its exit code is 1, and to lionagi an end without an artifact, a
   commit or an answer is not a success. `missing_artifact` is kept for what a contract requires.
 - `failed`: `failed`, `run.failed.exception`; `run.failed.api_error` where `error` names a provider's error.
-- `timed_out`: `timed_out`, `run.timed_out.deadline`: the deadline was lionagi's, its meaning is the same.
+- `timed_out`: `timed_out`, `run.timed_out.deadline`: the deadline was lionagi's, but means the same.
 - `aborted`: `aborted`, `run.aborted.user`: a person pressed Ctrl-C.
 - `cancelled`: `cancelled`, `run.cancelled.sigterm`: its exit code is 143, no matter who sent the signal.
 - no word, as in early versions, or another one: an open turn, and for another one a complaint.
 
-A branch is one agent's conversation. That which `run.json` names is the run's own, the others are its sub-agents; a
-run that names none has its only branch, or else nothing but sub-agents. A branch's file is written before and after
-each turn; the buffer holds what streams in between, and is removed.
+A branch is one agent's conversation. The branch that `run.json` names is the run's own, the others are its sub-agents.
+A run that names none has its only branch, or else nothing but sub-agents. A branch's file is written before and after
+each turn. The buffer holds what streams in between, and is removed.
 """
 
 import re
@@ -54,7 +54,7 @@ LOGS: Final = ("stream/*.buffer.jsonl",)
 """Globs in the last part: a branch's id is its file's name."""
 
 MOST_BRANCHES: Final = 32
-"""Branches that are kept apart, the run's own always among them; what further ones say is left out."""
+"""Branches that are kept apart, the run's own always among them. Further branches are left out."""
 
 MARKERS: Final = (RUN,)
 
@@ -128,7 +128,7 @@ def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
 
 
 class LionagiScanner(KeepsState[State]):
-    """Reads lionagi's run directories; the head of the module says what becomes of their words."""
+    """Reads lionagi's run directories. The module's docstring says what its words mean."""
 
     def start(self, name: str) -> State:
         return State(1, name)
@@ -139,7 +139,7 @@ class LionagiScanner(KeepsState[State]):
             return state, ()
         unreadable = Unreadable(state.unreadable, state.complaints)
         streamed = tally_of_chunks(records(file, lines, unreadable))
-        if lines[0].number > 1:  # else it is a new buffer, the next turn's
+        if lines[0].number > 1:  # else it is a new buffer, that of the next turn
             streamed = sum_of(branch.streamed, streamed)
         state = _with_branch(state, branch._replace(streamed=streamed))
         return replace(state, unreadable=unreadable.count, complaints=tuple(unreadable.complaints)), ()
@@ -194,7 +194,7 @@ SCANNER: Final = LionagiScanner(State)
 
 
 def _branch(state: State, named: re.Match[str] | None) -> Branch | None:
-    """What is known of the branch whose file is named, or a new one; None where none is, and for one too many."""
+    """The branch whose file is named, or a new one. None if none is named, or if there are too many."""
     if named is None:
         return None
     for branch in state.branches:
@@ -210,7 +210,7 @@ def _with_branch(state: State, branch: Branch) -> State:
 
 
 def _own_branch(state: State) -> Branch | None:
-    """The branch that is the run's own."""
+    """The run's own branch."""
     if state.run is None or state.run.branch_id is None:
         return state.branches[0] if len(state.branches) == 1 else None
     return next((branch for branch in state.branches if branch.id == state.run.branch_id), None)
@@ -238,7 +238,7 @@ def _run(content: dict[str, JsonValue]) -> Run:
 
 
 def _seen_run(state: State, run: Run) -> State:
-    """A run whose directory is used again after an end has begun its next attempt."""
+    """Take in `run.json`. If a run's directory is used again after an end, the next attempt has begun."""
     attempt, before = state.attempt or 1, state.run
     if before and before.status in _ENDS and (run.status not in _ENDS or run.started_at != before.started_at):
         attempt += 1
@@ -250,7 +250,7 @@ def _seen_run(state: State, run: Run) -> State:
 
 
 def _missed(state: State, branch: Branch | None, complaint: Complaint) -> State:
-    """A branch is there, whatever is in its file; what is wrong with a sub-agent's is nobody's business."""
+    """A branch exists, whatever is in its file. A sub-agent's file with a fault is not reported."""
     if branch is not None:
         state = _with_branch(state, branch)
         if branch != _own_branch(state):

@@ -70,7 +70,7 @@ def tally_of_chunks(chunks: Iterable[JsonValue]) -> Tally:
 
 
 def _spent(reply: dict[str, JsonValue]) -> Tally:
-    """The tokens of a reply that tells them; its cached input stands beside the rest of it."""
+    """The tokens of a reply that reports them. Its cached input is listed separately from the rest."""
     usage = object_in(reply.get("usage"))
     if not usage:
         return NOTHING

@@ -40,7 +40,7 @@ class LionagiCalls:
         return iter(())
 
     def see(self, document: Document) -> Iterator[Told]:
-        """What a document tells that was not told before."""
+        """What a document says that was not reported before."""
         place = Place(document.name, 1, 0, len(document.content))
         is_run = document.name == RUN
         if not is_run and document.name != f"branches/{self._branch}.json":

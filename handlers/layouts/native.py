@@ -1,7 +1,7 @@
 """The native layout, version 1: `run.json`, `process.json`, `exit.json` and `flow.json` of a run directory.
 
 Each is written whole to a temporary name and renamed, so each counts as soon as it is there. The
-files are the agent's side of the story and hostile until proven otherwise: what is ill-formed
+files are the agent's side of the story and hostile until proven otherwise: malformed content
 becomes a `Complaint` that names the file and the fix.
 """
 
@@ -34,13 +34,13 @@ PROCESS: Final = "process.json"
 EXIT: Final = "exit.json"
 FLOW: Final = "flow.json"
 DOCUMENTS: Final = (RUN, PROCESS, EXIT, FLOW)
-"""What a look reads, in this order: a run that ends meanwhile is seen ended or seen running, and a plan that was
+"""What a look reads, in this order: a run that ends meanwhile is seen as ended or as running, and a plan that was
 there before the end is seen with it.
 """
 
 ARTIFACTS: Final = "artifacts"
 OUTCOME_NAMES: Final = ("outcome.json", "outcomes")
-"""Where outcomes lie, in a run directory and among its artifacts: a file, and a directory of files."""
+"""Where outcomes are, in a run directory and among its artifacts: a file, and a directory of files."""
 
 UNTELLING: Final = frozenset(
     {
@@ -67,9 +67,9 @@ def session_key(root: str, directory: str) -> str:
 
 
 def is_untelling(path: str) -> bool:
-    """Whether a change of this path alone, relative to a run that is known already, can't start or end it.
+    """Whether a change of this path alone, relative to a run that is already known, can't start or end it.
 
-    Where outcomes lie is no such place: they are read while the run goes on.
+    This is false for the places of outcomes: they are read while the run goes on.
     """
     name, _, below = path.partition("/")
     if name == ARTIFACTS and below.partition("/")[0] in OUTCOME_NAMES:
@@ -143,8 +143,8 @@ def _run(root: str, path: str, document: Document, run: dict[str, JsonValue]) ->
         contract=run.get("contract"),
         cwd=_text(run, "cwd", complaints),
     )
-    # A start that names its moment or its launcher is told by its content from any other one. Of one that doesn't, a
-    # directory that is used again may hold the very bytes.
+    # A start that names its time or its launcher differs in its content from any other one. A start that doesn't may
+    # have the very same bytes as an earlier one, if the directory is used again.
     is_named = launcher is not None or parse_time(run.get("started_at")) is not None
     digest = _digest(document) if is_named else dated_digest(document.content, document.signature[2])
     host = host_with_namespace(_text(run, "host", complaints), _namespace(run.get("launcher")))
@@ -186,7 +186,7 @@ def _flow(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
 
 
 def _plan_digest(legs: tuple[Leg, ...]) -> str:
-    """What stays while the legs are the same, whatever else a planner keeps in the file."""
+    """A digest that stays while the legs are the same, whatever else a planner keeps in the file."""
     text = repr([(leg.id, leg.agent, leg.path) for leg in legs])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -261,17 +261,17 @@ def _conclusion(
 
 
 def _digest(document: Document) -> str:
-    """What survives a move, a touch and any copy."""
+    """A digest that survives a move, a touch and any copy."""
     return hashlib.sha256(document.content).hexdigest()[:16]
 
 
 def dated_digest(content: bytes, modified_ns: int) -> str:
-    """What survives a move or a faithful copy, and changes when the file is written anew."""
+    """A digest that survives a move or a faithful copy, and changes when the file is written anew."""
     return hashlib.sha256(b"%d:%s" % (modified_ns, content)).hexdigest()[:16]
 
 
 def in_todays_digest(digest: str, document: Document, before: Signature | None, told: str) -> str:
-    """What is remembered of a file whose digest is `told` now, as earlier versions remembered it: always dated.
+    """What is remembered about a file whose digest is `told` now. Earlier versions always remembered a dated digest.
 
     `digest` is what is remembered, `before` the file's signature then.
     """

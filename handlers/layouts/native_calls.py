@@ -1,6 +1,6 @@
 """The calls of a native run: REPLAY events without hashes, which the run itself writes to `trace.jsonl`.
 
-Its `SessionStart` and `SessionEnd` only say what Runward can't know: the issue, the policy and the confidence. Where
+Its `SessionStart` and `SessionEnd` only say what Runward can't know: the issue, the policy and the confidence. If
 the trace names no issue, it is the `issue_number` in the metadata of `run.json`.
 """
 
@@ -23,11 +23,11 @@ class NativeCalls(Stateless):
     """Reads a run's trace."""
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
-        """What further lines tell."""
+        """What further lines say."""
         return told_by_events(source, lines)
 
     def see(self, document: Document) -> Iterator[Told]:
-        """The issue that the launcher kept with the run. What is wrong with the file is said where it is judged."""
+        """The issue that the launcher kept with the run. Faults in the file are reported where it is judged."""
         run = document_object(document) if document.name == RUN else {}
         metadata = {} if isinstance(run, Complaint) else run.get("metadata")
         issue = whole_in(metadata.get("issue_number")) if isinstance(metadata, dict) else None

@@ -1,6 +1,6 @@
-"""Where sessions of a layout lie under a root: its shape, by which a path tells whose it is without being opened.
+"""Where sessions of a layout are under a root: a shape, by which a path alone shows which session it belongs to.
 
-A *place* is a path relative to the root: of a session's log, as if it weren't packed, or of its directory.
+A *place* is a path relative to the root: that of a session's log, as if it weren't packed, or of its directory.
 """
 
 import re
@@ -12,7 +12,7 @@ from runward.handlers.layouts import native
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 
 LEVELS: Final = 6
-"""Levels of directories below a root in which logs are looked for: a Codex home has five."""
+"""Levels of directories below a root that are searched for logs: a Codex home has five."""
 
 LOG: Final = ".jsonl"
 PACKED: Final = ".zst"
@@ -28,8 +28,8 @@ def unpacked_name(name: str) -> str:
 class LogShape(NamedTuple):
     """Sessions that are logs, anywhere under the root.
 
-    `owned` are the names of the directories in a session's own one that hold its further logs, and `no_sessions`
-    the beginnings of the names of logs that are no session's.
+    `owned` are the names of the directories in a session's own directory that hold its further logs. Logs whose names
+    begin with one of `no_sessions` do not belong to any session.
     """
 
     owned: tuple[str, ...] = ()
@@ -51,48 +51,49 @@ class LogShape(NamedTuple):
         return name.endswith((LOG, LOG + PACKED)) and not name.startswith((".", *self.no_sessions))
 
     def is_entered(self, name: str) -> bool:
-        """Whether logs are looked for in a directory of this name."""
+        """Whether a directory of this name is searched for logs."""
         return not name.startswith(".") and name not in self.owned
 
     def _stored(self, place: str) -> str | None:
-        """A place that can be listed and stored; none where it is hidden, too deep, or no text."""
+        """A place that can be listed and stored. None if it is hidden, too deep, or not text."""
         if place.startswith(".") or "/." in place or place.count("/") > LEVELS:
             return None
         return place if is_storable(place) else None
 
 
 class DirectoryShape(NamedTuple):
-    """Sessions that are directories, directly in the root. `files` are those that tell of one; the last part of
-    such a path may be a glob.
+    """Sessions that are directories, directly in the root. `files` are those that show that there is one; the last part
+    of such a path may be a glob.
     """
 
     files: tuple[str, ...] = ()
 
     def place_of(self, path: str) -> str | None:
-        """The place that a path belongs to: a session's directory, for that itself and for what tells of it."""
+        """The place that a path belongs to: a session's directory, for the directory itself and for its `files`."""
         place, _, rest = path.partition("/")
         if place.startswith(".") or not place or not is_storable(place):
             return None
         return place if not rest or _telling(self.files).fullmatch(rest) else None
 
     def beneath(self) -> tuple[str, ...]:
-        """The files and directories in a session's one whose change is the session's: a glob stands for its parent."""
+        """The files and directories in a session's directory whose change is the session's. A glob stands for its
+        parent."""
         return _beneath(self.files)
 
 
 class MixedShape(NamedTuple):
     """Sessions of any of these layouts, logs or directories, anywhere under the root.
 
-    A directory's files tell whether it is a session's; `logs` is the shape of the logs elsewhere. A place whose name
-    is a log's is one, any other a directory.
+    A directory's files show whether it is a session's; `logs` is the shape of the logs elsewhere. A place with a log's
+    name is a log, any other is a directory.
     """
 
     layouts: Layouts
     logs: LogShape
 
     def place_of(self, path: str) -> str | None:
-        """The place that a path belongs to: where it would tell of a directory's session the outermost one, else that
-        of a log. A directory's own path tells nothing: what is in it does.
+        """The place that a path belongs to: the outermost directory of a session that it would be evidence for, else
+        that of a log. A directory's own path is no evidence: its files are.
         """
         parts = path.split("/")
         if "" in parts or any(part.startswith(".") for part in parts) or not is_storable(path):
@@ -110,7 +111,7 @@ class MixedShape(NamedTuple):
         return _any_directory(self.layouts)
 
     def telling_names(self) -> tuple[str, ...]:
-        """The names by which a directory is known for a session's, or for none."""
+        """The names that show whether a directory is a session's."""
         return _telling_names(self.layouts)
 
 
@@ -118,7 +119,7 @@ Shape: TypeAlias = LogShape | DirectoryShape | MixedShape
 
 
 def mixed_shape(layouts: Layouts) -> MixedShape:
-    """Where sessions of any of these layouts lie."""
+    """Where sessions of any of these layouts are."""
     shapes = [log_shape(each) for each in layouts.logs]
     owned = dict.fromkeys(name for shape in shapes for name in shape.owned)
     no_sessions = dict.fromkeys(name for shape in shapes for name in shape.no_sessions)
@@ -127,30 +128,30 @@ def mixed_shape(layouts: Layouts) -> MixedShape:
 
 @cache
 def shape_of(layout: LogLayout | DirectoryLayout) -> Shape:
-    """Where the sessions of a layout lie."""
+    """Where the sessions of a layout are."""
     return log_shape(layout) if isinstance(layout, LogLayout) else directory_shape(layout)
 
 
 def log_shape(layout: LogLayout) -> LogShape:
-    """As `shape_of`, of a layout of logs."""
+    """Like `shape_of`, for a layout of logs."""
     owned = tuple(each.split("/")[-2] for each in layout.beside if each.startswith(f"{_NAME}/"))
     return LogShape(owned, layout.no_sessions)
 
 
 @cache
 def directory_shape(layout: DirectoryLayout) -> DirectoryShape:
-    """As `shape_of`, of a layout of directories."""
+    """Like `shape_of`, for a layout of directories."""
     return DirectoryShape(tuple(dict.fromkeys((*layout.documents, *layout.logs, *layout.markers))))
 
 
 def beside(layout: LogLayout, name: str) -> tuple[str, ...]:
-    """The globs of further logs of the session whose log has this name, relative to the directory that it is in."""
+    """The globs of further logs of the session whose log has this name, relative to the log's directory."""
     stem = unpacked_name(name).removesuffix(LOG)
     return tuple(each.replace(_NAME, stem) for each in layout.beside)
 
 
 def is_glob(path: str) -> bool:
-    """Whether a wanted path stands for several files, by its last part."""
+    """Whether the last part of a wanted path makes it stand for several files."""
     last = path.rpartition("/")[2]
     return "*" in last or "?" in last or "[" in last
 

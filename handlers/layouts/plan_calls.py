@@ -1,4 +1,4 @@
-"""Plans that an agent keeps by a tool, which is given the whole list of steps each time, with their states."""
+"""Plans that an agent keeps with a tool, which gets the whole list of steps each time, with their states."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -8,14 +8,14 @@ from runward.handlers.bundle.calls import Place, PlanTold, StepDone, Told
 from runward.handlers.layouts.foreign_values import text_in
 
 DONE_KEPT: Final = 1000
-"""Steps that are remembered as done, so that each is told once."""
+"""Steps that are remembered as done, so that each is reported once."""
 
 _COMPLETED: Final = "completed"
 _SUCCESS: Final = "Success"
 
 
 class Plans:
-    """What was told of a session's plans so far: each list, and each step when it is done."""
+    """What was reported of a session's plans so far: each list, and each step when it is done."""
 
     def __init__(self, done: Iterable[str]) -> None:
         self._done = dict.fromkeys(done)
@@ -25,7 +25,7 @@ class Plans:
         return tuple(self._done)
 
     def told(self, place: Place, at: float | None, steps: JsonValue, names: Sequence[str]) -> Iterator[Told]:
-        """What a list of steps tells. A step is known by the first of these fields that it has."""
+        """What a list of steps says. A step is identified by the first of these fields that it has."""
         if not isinstance(steps, list):
             return
         yield PlanTold(place, at, steps, len(steps))

@@ -1,13 +1,13 @@
-"""Where processes are known by their numbers: a host, and a PID namespace in it where that is known."""
+"""Where process numbers are valid: on a host, and in one of its PID namespaces if that is known."""
 
 from typing import Final
 
 _NAMESPACE: Final = "/pid:"
-"""Between a host's name, which has no slash, and the PID namespace there in which processes have their numbers."""
+"""Separates a host's name, which has no slash, from the PID namespace there in which processes are numbered."""
 
 
 def host_with_namespace(host: str | None, namespace: int | None) -> str | None:
-    """The host with its PID namespace; None where nobody says which host."""
+    """The host with its PID namespace. None if nobody names a host."""
     return host if host is None or namespace is None else f"{host}{_NAMESPACE}{namespace}"
 
 
@@ -17,5 +17,5 @@ def bare_host(host: str) -> str:
 
 
 def is_here(host: str | None, here: str) -> bool:
-    """Whether processes of this host and namespace have the numbers that are used here. What nobody says is here."""
+    """Whether processes of this host and namespace have the numbers that are used here. If it isn't named, they do."""
     return host is None or host in (here, bare_host(here))

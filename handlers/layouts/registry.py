@@ -1,6 +1,6 @@
 """The layouts of other tools that are read: one line each.
 
-A layout is a file of its own beside this one; what it must bring is in `transcript.py`. The native layout isn't among
+A layout is a separate file in this directory; `transcript.py` says what it must provide. The native layout isn't among
 them: its runs are Runward's own, and read by `native.py`.
 """
 
@@ -32,7 +32,7 @@ from runward.handlers.layouts.transcript import Heads, LogLine, Resumed, State, 
 
 
 class Scan(Protocol):
-    """A scanner with its state, whatever kind of state that is. It is a value: taking something in gives another."""
+    """A scanner with its state, of whatever type. It is a value: taking something in returns a new one."""
 
     def feed(self, file: str, lines: Sequence[LogLine]) -> tuple["Scan", tuple[Resumed, ...]]: ...
 
@@ -69,9 +69,9 @@ class LogLayout(NamedTuple):
 
     `start` gives the scan of a file with this name before anything was read, `load` a stored one (`ValueError`).
     `usual_place` is what the paths of its files end in, for a file that can't be read. `beside` are globs of further
-    logs of a session, such as its sub-agents', relative to its own one, whose name (without its suffix) is `{name}`
-    in them: the scanner is fed their beginnings. Logs whose names begin with one of `no_sessions`
-    are no session's own.
+    logs of a session, such as its sub-agents', relative to its own log, whose name (without its suffix) is `{name}`
+    in them: the scanner gets their beginnings. Logs whose names begin with one of `no_sessions`
+    do not belong to any session.
     """
 
     name: str
@@ -92,11 +92,11 @@ NO_FILES: Final[Mapping[str, AsOutcome]] = {}
 class DirectoryLayout(NamedTuple):
     """A layout in which a session is a directory.
 
-    `documents` and `logs` are the files to read, relative to it; the last part may be a glob. `markers` are those
-    whose heads it is recognised by. With `goes_by_id` a session is the same wherever its directory is moved to.
-    With `logs_come_and_go` a log that isn't there any more had its time: another of its name is a new one.
-    `artifacts` is the directory in it at which a contract's paths begin, "" for itself. `outcomes` are the files that hold
-    outcomes in words of the layout's own, each with what makes an outcome of its object.
+    `documents` and `logs` are the files to read, relative to it; the last part may be a glob. `markers` are the files
+    whose heads identify it. With `goes_by_id` a session is the same wherever its directory is moved to. With
+    `logs_come_and_go` a log that is no longer there is finished: another log of its name is a new one. `artifacts` is
+    the directory in it at which a contract's paths begin, "" for the session's directory. `outcomes` are the files with
+    outcomes in the layout's own words, each with the function that makes an outcome of its object.
     """
 
     name: str
@@ -156,7 +156,7 @@ def log_layout(
 
 
 class DirectoryModule(Protocol[State]):
-    """What a module brings whose layout is one of run directories; see `DirectoryLayout`."""
+    """What the module of a layout of run directories provides; see `DirectoryLayout`."""
 
     @property
     def LAYOUT(self) -> str: ...
@@ -237,7 +237,7 @@ LAYOUTS: Final = Layouts(
         directory_layout(show, goes_by_id=False, outcomes=((show.VERDICT, show.gate_verdict),)),
     ),
 )
-"""What Runward reads. Adding a layout is adding an entry here."""
+"""What Runward reads. Adding a layout means adding an entry here."""
 
 CALLS: Final[Mapping[str, CallLayout]] = {
     native.LAYOUT: native_calls.CALLS,
@@ -254,11 +254,11 @@ FINAL_MESSAGES: Final[Mapping[str, Callable[[Iterable[bytes]], str | None]]] = {
     claude_code.LAYOUT: claude_code_final.final_message,
     codex.LAYOUT: codex_final.final_message,
 }
-"""How the last message of a layout's sessions is found in the lines of their log, the newest first, by the layout's name."""
+"""How a layout's last message is found in the lines of a log, newest first, by the layout's name."""
 
 
 def outcome_files(layout: str) -> Mapping[str, AsOutcome]:
-    """The files of a session of this layout that hold outcomes in words of the layout's own."""
+    """The files of a session of this layout that hold outcomes in the layout's own words."""
     return {
         file: as_outcome
         for each in LAYOUTS.directories

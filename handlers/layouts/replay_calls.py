@@ -1,7 +1,7 @@
 """The calls in a file of REPLAY events, one per line: a native run's `trace.jsonl`, and Adjutant's `REPLAY.jsonl`.
 
-All forms that were written are read: with `event` and `t`, or with `type` and `ts`, and with events and fields that
-nobody here knows. An event that tells of a call and can't be used is told as such.
+All forms that were ever written are read: with `event` and `t`, or with `type` and `ts`, and with events and fields
+that nobody here knows. An event that describes a call and can't be used is reported as such.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ _OUTPUT_KEYS: Final = frozenset({"content", "error", "success"})
 def told_by_events(
     source: str, lines: Iterable[PlacedLine], *, hashes_alone: str | None = None
 ) -> Iterator[Told]:
-    """What the lines tell. `hashes_alone` is the problem of a result whose output isn't there, if that is one."""
+    """What the lines say. `hashes_alone` is the problem of a result whose output isn't there, if that is one."""
     for line in lines:
         content = line.content
         if not content or content.isspace():
@@ -94,7 +94,7 @@ def _output(record: dict[str, JsonValue], exit_code: int | None) -> tuple[JsonVa
 
 
 def _plan(place: Place, at: float | None, record: dict[str, JsonValue]) -> PlanTold:
-    """The plan, whole; only its size where the run doesn't write it."""
+    """The whole plan; only its size if the run doesn't write it."""
     plan = record.get("plan", record.get("steps"))
     count = _count(record.get("step_count"))
     if count is None:

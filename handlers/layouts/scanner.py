@@ -1,7 +1,7 @@
-"""What a layout's scanner is given and what it gives back.
+"""What a layout's scanner gets and returns.
 
-A scanner is a parser without input and output: its state and what is new go in, its new state
-and items come out. `daemon/rundir/` reads; `handlers/sessions/observe.py` draws the conclusions.
+A scanner is a parser without input and output: it gets its state and what is new, and returns its new state
+and items. `daemon/rundir/` reads; `handlers/sessions/observe.py` draws the conclusions.
 """
 
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -10,13 +10,13 @@ from runward.config.flow import Leg
 from runward.handlers.events import SessionDeclaration, Status
 
 Signature: TypeAlias = tuple[int, int, int]
-"""What tells one version of a file from another without reading it: inode, size, mtime in ns."""
+"""Tells one version of a file from another without reading it: inode, size, mtime in ns."""
 
 
 class Document(NamedTuple):
-    """A file of the run directory: its bytes where it could be read, else the reason why not.
+    """A file of the run directory: its bytes if it could be read, else the reason why not.
 
-    `modified_at` is its modification time in Unix seconds, `changed_ns` when anything about it changed last (ns),
+    `modified_at` is its modification time in Unix seconds, `changed_ns` when anything about it last changed (ns),
     which nobody can set.
     """
 
@@ -74,7 +74,7 @@ class Ended(NamedTuple):
 class Planned(NamedTuple):
     """`file` plans the legs of a flow. `digest` tells one plan from another.
 
-    `modified_ns` and `changed_ns` are the file's times: what lies in a leg's directory may not be older.
+    `modified_ns` and `changed_ns` are the file's times: what is in a leg's directory may not be older.
     """
 
     file: str
@@ -86,7 +86,7 @@ class Planned(NamedTuple):
 
 
 class Complaint(NamedTuple):
-    """A file of the agent's is ill-formed: where, what is wrong, and what to do."""
+    """An agent's file is malformed: where, what is wrong, and what to do."""
 
     file: str
     line: int | None
@@ -95,7 +95,7 @@ class Complaint(NamedTuple):
 
 
 PROMPT_KEPT: Final = 1000
-"""Characters of a first prompt that are kept: enough to tell by it what was asked for."""
+"""Characters of a first prompt that are kept: enough to tell what was asked for."""
 
 
 def clip_prompt(prompt: str) -> str:

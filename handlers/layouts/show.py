@@ -1,12 +1,12 @@
 """The directory of a play in a show: `_meta.json` while it is played, and `_verdict.json` once its gate has decided.
 
 Source: the split between store and disk of the specification of outcomes. A show is a directory of plays. `_intent.md`,
-`_prompt.md`, logs and the agents' own directories are bulk, which stays on disk and is not read. What becomes of the files:
+`_prompt.md`, logs and the agents' own directories are bulk data, which stays on disk and is not read. What they become:
 
-- `_verdict.json` with `gate_passed`: `completed`, `run.completed.ok`, whether the gate opened or not: to refuse is a
+- `_verdict.json` with `gate_passed`: `completed`, `run.completed.ok`, whether the gate opened or not: a refusal is a
   result. The file becomes a `gate_verdict` of the session.
 - `_verdict.json` without it: an open turn, and a complaint.
-- `_meta.json` alone: an open turn. Its `status` is the word of whoever plays and ends nothing: the gate comes later.
+- `_meta.json` alone: an open turn. Its `status` is the player's own word and ends nothing: the gate comes later.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -54,14 +54,14 @@ class State:
 
 
 def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
-    """A gate's verdict, or the play's data beside its intent or prompt."""
+    """A gate's verdict, or the play's data next to its intent or prompt."""
     if names & _OF_NATIVE:
         return False
     return b'"gate_passed"' in heads.get(VERDICT, b"") or (META in names and bool(names & _BULK))
 
 
 class ShowScanner(KeepsState[State]):
-    """Reads plays; the head of the module says what becomes of their files."""
+    """Reads plays. The module's docstring says what their files become."""
 
     def start(self, name: str) -> State:
         return State(1, name)
@@ -120,7 +120,7 @@ def _with_verdict(state: State, content: dict[str, JsonValue] | Complaint, at: f
 
 
 def gate_verdict(written: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The outcome that a `_verdict.json` is. What the gate left out is its kind, and a summary, which it gives as feedback."""
+    """The outcome in a `_verdict.json`. It gets its kind here, and a summary, which the gate gives as feedback."""
     said = text_in(written.get("feedback"), _LONGEST_SUMMARY)
     usual = "the gate opened" if written.get("gate_passed") is True else "the gate stayed shut"
     return {

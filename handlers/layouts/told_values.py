@@ -1,7 +1,7 @@
 """Values in the records of calls: taken strictly, because they are hashed, and never guessed.
 
-A value that JSON leaves open (a key that stands twice, half a character) is taken as most readers take it, and said to
-be, so that nobody hashes it.
+A value that JSON leaves open (a duplicate key, a lone surrogate) is read as most readers do, and marked as such, so
+that nobody hashes it.
 """
 
 import json
@@ -17,7 +17,7 @@ _TEXT: Final = b'"'
 
 
 class Value(NamedTuple):
-    """A value, and why it can't be hashed if it can't."""
+    """A value, and why it can't be hashed, if it can't."""
 
     value: JsonValue
     problem: str | None = None
@@ -32,7 +32,7 @@ def value_in(raw: msgspec.Raw) -> Value:
         try:
             return Value(decode(content))
         except ValueError:
-            pass  # half a character: what follows says so
+            pass  # a lone surrogate: the code below says so
     whole = bytes(content)
     strict = read_json(whole)
     if not isinstance(strict, NotJson):
@@ -41,7 +41,7 @@ def value_in(raw: msgspec.Raw) -> Value:
 
 
 def text_value(text: str) -> Value:
-    """The JSON value that a text holds, or the text itself where it holds none."""
+    """The JSON value in a text, or the text itself if it holds none."""
     content = text.encode(errors="replace")
     strict = read_json(content)
     if not isinstance(strict, NotJson):
@@ -54,7 +54,7 @@ def text_value(text: str) -> Value:
 
 
 def _loosely(raw: bytes) -> JsonValue:
-    """What can be shown of a value that isn't plain JSON: null where nothing can."""
+    """What can be shown of a value that isn't plain JSON. Null if nothing can."""
     try:
         value: JsonValue = json.loads(raw)
         shown = decode(json.dumps(value, ensure_ascii=False).encode(errors="replace"))

@@ -1,9 +1,9 @@
-"""What a scanner of another tool's session makes of its files, and what it is fed.
+"""What a scanner of another tool's session gets, and what it makes of the session's files.
 
-A session's files are *logs*, which grow line by line, and *documents*, which are small and written whole. A scanner
-is fed their new content in any portions and keeps a small state, which is stored beside the reader's place in each
-file: feeding a file in two halves, with the state dumped and loaded in between, amounts to feeding it whole. It never
-raises for what an agent wrote: what it can't read it counts, and what it doesn't know it passes over.
+A session's files are *logs*, which grow line by line, and *documents*, which are small and written whole. A scanner is
+fed their new content in any portions and keeps a small state, which is stored with the reader's place in each file.
+Feeding a file in two halves, with the state dumped and loaded in between, has the same result as feeding it whole. It
+never raises because of what an agent wrote: it counts what it can't read, and skips what it doesn't know.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ Turn: TypeAlias = Literal["none", "open", "closed"]
 """Whether the agent was asked for something, and whether it is done with it."""
 
 MOST_COMPLAINTS: Final = 20
-"""Ill-formed lines of a session that are named; further ones are only counted."""
+"""Malformed lines of a session that are named; further ones are only counted."""
 
 
 class LogLine(NamedTuple):
-    """A line of a log without its newline; `number` counts from 1. What is too long is cut, and said to be."""
+    """A line of a log without its newline; `number` counts from 1. A line that is too long is cut, and marked so."""
 
     number: int
     content: bytes
@@ -28,7 +28,7 @@ class LogLine(NamedTuple):
 
 
 class Close(NamedTuple):
-    """How a turn ended, as the agent itself tells it; `at` in Unix seconds where it says when."""
+    """How a turn ended, as the agent itself reports it; `at` in Unix seconds if it says when."""
 
     status: Status
     reason_code: str
@@ -37,7 +37,7 @@ class Close(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What was counted in a session, its sub-agents' own records left out.
+    """What was counted in a session, without its sub-agents' own records.
 
     `events` are the well-formed records, `tool_calls` the calls by their ids, `errors` the errors that the agent
     reports of its model and its tools, `subagents` the sub-agents that worked for it.
@@ -57,13 +57,14 @@ class Usage(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a session's files say of it now.
+    """What a session's files say about it now.
 
-    `attempt` counts the stretches that the files themselves tell apart, `started_at` and `close` are the last one's,
-    times are Unix seconds. `turns` counts the turns that the files have begun, by whoever's word; it only grows while
-    they do, and in layouts without turns it counts the stretches. A `declared` end was written whole and counts at once; another one may yet be followed by
-    more lines. `headless` is None where nothing says whether a person sits before it. `waiting` means: for a person.
-    `unreadable` counts the lines that could not be read, `complaints` name the first of them.
+    `attempt` counts the stretches that the files themselves tell apart, `started_at` and `close` are those of the last
+    one, times are Unix seconds. `turns` counts the turns that the files have begun, on anybody's word. It only grows
+    while they do, and in layouts without turns it counts the stretches. A `declared` end was written whole and counts
+    at once; any other end may still be followed by more lines. `headless` is None if nothing says whether a person is
+    sits at it. `waiting` means waiting for a person. `unreadable` counts the lines that could not be read, `complaints`
+    name the first of them.
     """
 
     session_id: str | None = None
@@ -90,9 +91,9 @@ class Told(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """Lines that came after an end began the next stretch: `before` is how the last one had ended.
+    """Lines after an end began the next stretch: `before` is how the previous one had ended.
 
-    `turns` are those that had begun until then, `began_at` is when the last stretch had.
+    `turns` counts those that had begun until then, `began_at` is when the previous stretch had begun.
     """
 
     attempt: int
@@ -117,11 +118,11 @@ class TranscriptScanner(Protocol[State]):
         ...
 
     def see(self, state: State, documents: Sequence[Document]) -> State:
-        """Take in documents that are new or were written anew."""
+        """Take in documents that are new or were rewritten."""
         ...
 
     def tell(self, state: State) -> Told:
-        """What all that was taken in amounts to."""
+        """What everything that was taken in amounts to."""
         ...
 
     def dump(self, state: State) -> str: ...
@@ -132,4 +133,4 @@ class TranscriptScanner(Protocol[State]):
 
 
 Heads: TypeAlias = Mapping[str, bytes]
-"""The first bytes of the files that a layout is recognised by, by their names in the directory."""
+"""The first bytes of the files that identify a layout, by their names in the directory."""

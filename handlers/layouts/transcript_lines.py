@@ -1,7 +1,7 @@
-"""Reading the lines of a log that somebody else writes: one JSON record a line, and what goes wrong with that.
+"""Reading the lines of a log that somebody else writes: one JSON record per line, and what goes wrong with that.
 
 Real logs hold torn lines, records glued together, runs of NUL bytes, broken UTF-8 and lines of any length. What can be
-read of them is read, the rest is counted, and nothing raises. What a record means is its layout's business.
+read of them is read, the rest is counted, and nothing raises. What a record means is up to its layout.
 """
 
 import json
@@ -16,16 +16,16 @@ from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.layouts.transcript import MOST_COMPLAINTS, LogLine
 
 MOST_GLUED: Final = 1000
-"""Records that are looked for in one line; what follows them in that line is given up."""
+"""Records that are searched for in one line; anything after them in that line is given up."""
 
 MOST_TORN: Final = 20
-"""Pieces of one line that are no record; then it is given up: each costs time in proportion to the line."""
+"""Pieces of one line that are not records. After that many the line is given up: each costs time proportional to it."""
 
 OPENING: Final = 1 << 16
-"""Bytes of a cut line that are looked at: a record's short fields come before its long ones, or they are lost."""
+"""Bytes of a cut line that are examined: a record's short fields come before its long ones, or they are lost."""
 
 DEEPEST: Final = 64
-"""Levels of a cut line that are kept open: what lies deeper is lost with the rest of it."""
+"""Levels of a cut line that are kept open: anything deeper is lost with the rest of it."""
 
 _PLACE: Final = re.compile(r"\(byte (\d+)\)")
 _BETWEEN_RECORDS: Final = '}{"'
@@ -56,14 +56,14 @@ def is_object(content: bytes) -> bool:
 
 
 def why_not(error: ValueError) -> str:
-    """What is wrong with what was no JSON, without quoting it."""
+    """What is wrong with invalid JSON, without quoting it."""
     if isinstance(error, UnicodeDecodeError):
         return f"not JSON: not UTF-8 (byte {error.start})"
     return f"not JSON: {str(error).removeprefix('JSON is malformed: ')}"
 
 
 def error_line(content: bytes, error: ValueError) -> int | None:
-    """The line of `content` at which it stops to be JSON, the last one where it breaks off; None if nobody knows."""
+    """The line of `content` at which it stops being JSON: the last one if it breaks off, None if nobody knows."""
     place = _PLACE.search(str(error))
     if place is None:
         return content.count(b"\n") + 1 if "truncated" in str(error) else None
@@ -91,8 +91,8 @@ class Unreadable:
 def records(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iterator[JsonValue]:
     """The JSON values that the lines hold, in order: usually one a line, and usually an object.
 
-    A glued line gives several; of a cut line there is what stands before the cut. Lines that hold nothing readable, or
-    something unreadable too, go to `unreadable`. Blank lines are nothing.
+    A glued line gives several. Of a cut line there is the part before the cut. Lines that hold nothing readable, or
+    also something unreadable, go to `unreadable`. Blank lines are ignored.
     """
     loads = decode
     for number, content, is_cut in lines:
@@ -144,7 +144,7 @@ def _skip_blank(text: str, place: int) -> int:
 def _object_at(text: str, place: int) -> tuple[JsonValue, int]:
     """The object that begins at `place`, and where it ends, as `decode` would have read it.
 
-    Lone surrogates (half a character) are replaced: they can't be stored. Raises `ValueError` where there is none.
+    Lone surrogates (half a character) are replaced: they can't be stored. Raises `ValueError` if there is no object.
     """
     if text[place] != "{":
         raise ValueError("no object")
@@ -153,7 +153,7 @@ def _object_at(text: str, place: int) -> tuple[JsonValue, int]:
 
 
 def _opening(content: bytes) -> JsonValue | None:
-    """What stands whole at the beginning of a cut line, its objects and lists closed; None if no field does."""
+    """The complete part at the beginning of a cut line, its objects and lists closed. None if no field is complete."""
     content = content[:OPENING]
     closers: list[bytes] = []
     end, closing, previous = 0, b"", b""

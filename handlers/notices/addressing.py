@@ -10,7 +10,7 @@ _LONGEST = 2000
 
 
 def notices(kind: str, subject: str, title: str, text: str, at: float) -> Asking[tuple[SendNotice, ...]]:
-    """The notices that `kind` brings about for `subject`."""
+    """The notices that `kind` causes for `subject`."""
     recipients = yield from ask(RecipientsOf(kind))
     return tuple(
         SendNotice(notice_id(kind, subject, each), at, kind, subject, each, title[:_LONGEST], text[:_LONGEST])

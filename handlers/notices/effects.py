@@ -4,7 +4,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class SendNotice(NamedTuple):
-    """Tell a recipient of the settings of what happened to `subject`, once for each kind. `at` is in Unix seconds."""
+    """Tell a recipient from the settings what happened to `subject`, once for each kind. `at` is in Unix seconds."""
 
     id: str
     at: float

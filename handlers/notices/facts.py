@@ -15,7 +15,7 @@ class RecipientsOf(Question["tuple[str, ...]"]):
 
 @dataclass(frozen=True, slots=True)
 class NoticeStateOf(Question["str | None"]):
-    """Question: what became of a notice. Answer: `pending`, `delivered` or `dead`; None where there is none."""
+    """Question: the state of a notice. Answer: `pending`, `delivered` or `dead`; None if there is none."""
 
     id: str
 

@@ -1,4 +1,4 @@
-"""Somebody adds an artifact to a session, by a command: it is kept, or refused with the reason."""
+"""Somebody adds an artifact to a session with a command: it is kept, or refused with the reason."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ from runward.handlers.outcomes.files import named
 from runward.handlers.outcomes.telling import told
 
 PATIENCE: Final = 8
-"""How often a session may be not known yet."""
+"""How often the session may still be unknown."""
 
 
 def decide(event: ArtifactAddRequested, given: Given) -> Deciding:

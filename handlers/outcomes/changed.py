@@ -1,4 +1,4 @@
-"""A session that runs wrote outcomes: they are kept at once, until its verdict reads them again."""
+"""A running session wrote outcomes: they are kept at once, until its verdict reads them again."""
 
 from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.effects import Deciding

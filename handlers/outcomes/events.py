@@ -1,4 +1,4 @@
-"""What can happen to outcomes before the verdict, and beside what the files of runs say."""
+"""What can happen to outcomes before the verdict, and independently of what the files of runs say."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
@@ -14,7 +14,7 @@ _LANE: Final = "artifacts:"
 class ArtifactAddRequested(Request):
     """A person, or a program in a session, wants something kept as an artifact of the session.
 
-    `content` is an outcome of the kind if the kind is registered, else any JSON; `file_path` is below the session's
+    `content` is an outcome of the kind if the kind is registered, else any JSON. `file_path` is below the session's
     artifacts.
     """
 
@@ -36,13 +36,13 @@ class ArtifactAddRequested(Request):
 
 
 def lane(session_key: str) -> str:
-    """Where what is added to a session waits until the session is known, which its own lane brings about."""
+    """The lane where additions to a session wait until the session is known. Its own lane makes it known."""
     return f"{_LANE}{session_key}"
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomesChanged(OfSession):
-    """The files with outcomes of a session that runs are others than before. `digest` tells one state of them from the next.
+    """The outcome files of a running session have changed. `digest` tells one state of them from the next.
 
     `at` is when that was seen (Unix seconds).
     """
@@ -62,7 +62,7 @@ class OutcomesChanged(OfSession):
 
 @dataclass(frozen=True, slots=True)
 class ArtifactFilesNamed(OfSession):
-    """Artifacts of a session were recorded whose large content is in files: `files` has their ids and paths.
+    """Artifacts of a session were recorded whose large content is in files. `files` has their ids and paths.
 
     `cause` is what recorded them. The paths are below the session's artifacts.
     """

@@ -12,7 +12,7 @@ from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types 
 class OutcomeFile(NamedTuple):
     """A file that may hold an outcome: its path below the run's or the artifacts' directory, and its content.
 
-    `content` is None where the file is too large.
+    `content` is None if the file is too large.
     """
 
     path: str
@@ -23,8 +23,8 @@ class OutcomeFile(NamedTuple):
 class OutcomesIn(Question["tuple[OutcomeFile, ...] | Unreadable"]):
     """Question: which files of a run hold outcomes. Answer: the files in the order of their times, or `Unreadable`.
 
-    `path` is the run's directory, `artifacts_path` that of its artifacts, below which `named` lie: files that a contract
-    expects to hold outcomes.
+    `path` is the run's directory, `artifacts_path` that of its artifacts, below which `named` lie: files that a
+    contract expects to hold outcomes.
     """
 
     path: str
@@ -34,9 +34,9 @@ class OutcomesIn(Question["tuple[OutcomeFile, ...] | Unreadable"]):
 
 @dataclass(frozen=True, slots=True)
 class FinalMessageOf(Question["str | Unreadable | None"]):
-    """Question: what did the agent say last, in the session of this layout whose log stands at `path`? Answer: the text.
+    """Question: what the agent said last, in the session of this layout whose log is at `path`. Answer: the text.
 
-    None where it said nothing, or something that was not its last word. `Unreadable` where the log can't be read now.
+    None if it said nothing, or something that was not its last word. `Unreadable` if the log can't be read now.
     """
 
     layout: str
@@ -52,7 +52,8 @@ class ArtifactFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ArtifactFilesOf(Question["tuple[ArtifactFile, ...]"]):
-    """Question: which artifacts of a session have their content in files? Answer: an `ArtifactFile` each, by their ids."""
+    """Question: which artifacts of a session have their content in files? Answer: an `ArtifactFile` each, by their
+    ids."""
 
     session_key: str
 

@@ -19,7 +19,7 @@ from runward.handlers.unreadable import Unreadable
 
 
 def named(kept: Sequence[RecordArtifact], at: float, cause: str) -> Effects:
-    """What has the large content of these artifacts hashed. `cause` is the key of the event that recorded them."""
+    """Has the large content of these artifacts hashed. `cause` is the key of the event that recorded them."""
     files = [
         (artifact_id(each.session_key, each.kind, each.name), each.file_path)
         for each in kept
@@ -29,7 +29,7 @@ def named(kept: Sequence[RecordArtifact], at: float, cause: str) -> Effects:
 
 
 def decide(event: ArtifactFilesNamed, given: Given) -> Deciding:
-    """Record a hash of each file, or what is the matter with it."""
+    """Record a hash of each file, or its problem."""
     session = yield from ask(SessionOf(event.session_key))
     if session is None:
         raise LookupError(f"{event.key} is about a session that the store does not have")

@@ -7,16 +7,16 @@ from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, OutcomeProblem, ReadOutcome, checked
 
 NAME: Final = "final_message"
-"""What such an outcome is called that gives itself no name."""
+"""The name of such an outcome that gives itself none."""
 
 _BLOCK: Final = re.compile(r"^```json[ \t]*\r?\n(.*?)^```[ \t]*\r?$", re.MULTILINE | re.DOTALL)
 _KEY: Final = '"outcome_kind"'
 
 
 def outcome_in(message: str, source: str) -> ReadOutcome | InvalidOutcome | None:
-    """The outcome in an agent's last message, called by its `source` where something is wrong with it.
+    """The outcome in an agent's last message. Complaints about it use the name `source`.
 
-    None where the message holds no JSON object of a registered kind: most messages are no outcomes.
+    None if the message holds no JSON object of a registered kind: most messages are not outcomes.
     """
     text = _json_in(message)
     if text is None or _KEY not in text:
@@ -37,7 +37,7 @@ def outcome_in(message: str, source: str) -> ReadOutcome | InvalidOutcome | None
 
 
 def _json_in(message: str) -> str | None:
-    """What may be the object: the whole message, or its only fenced block of JSON."""
+    """The text that may be the object: the whole message, or its only fenced block of JSON."""
     whole = message.strip()
     if whole.startswith("{"):
         return whole

@@ -4,6 +4,6 @@ import hashlib
 
 
 def artifact_id(session_key: str, kind: str, name: str) -> str:
-    """The id of what a session has of this kind and name: always the same."""
+    """The id of a session's outcome of this kind and name: always the same."""
     digest = hashlib.sha256(f"{session_key}\n{kind}\n{name}".encode(errors="replace"))
     return f"ar_{digest.hexdigest()[:12]}"

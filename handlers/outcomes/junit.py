@@ -14,7 +14,7 @@ _LONGEST: Final = 500
 
 
 def outcome_of_junit(content: bytes) -> dict[str, JsonValue] | str:
-    """The outcome that the report tells of, or why it is not a report. Entities and document types are refused."""
+    """The outcome in the report, or why it is not a report. Entities and document types are refused."""
     try:
         root = fromstring(content, forbid_dtd=True)
     except (ParseError, DefusedXmlException, ValueError, LookupError) as error:

@@ -17,7 +17,7 @@ LARGEST: Final = 256 << 10
 
 
 class ReadOutcome(NamedTuple):
-    """An outcome, the name that it goes by, and the file that it came from.
+    """An outcome, its name, and the file that it came from.
 
     Without `is_file` it came from what `file` describes.
     """
@@ -40,7 +40,7 @@ class OutcomeProblem(NamedTuple):
 
 
 class InvalidOutcome(NamedTuple):
-    """A file that holds no right outcome."""
+    """A file without a valid outcome."""
 
     file: str
     problems: tuple[OutcomeProblem, ...]
@@ -49,7 +49,7 @@ class InvalidOutcome(NamedTuple):
 def read_outcome(
     file: OutcomeFile, kind: str | None = None, as_outcome: AsOutcome | None = None
 ) -> ReadOutcome | InvalidOutcome:
-    """What the file says. With a `kind` it must hold that one, and need not name it.
+    """What the file says. With a `kind` it must hold that kind, and need not name it.
 
     `as_outcome` makes an outcome of an object in other words.
     """
@@ -63,7 +63,7 @@ def read_outcome(
 
 
 def checked(value: JsonValue, file: str, name: str, kind: str | None = None) -> ReadOutcome | InvalidOutcome:
-    """The outcome that a value is; it goes by this `name` if it gives itself none."""
+    """The outcome in a value. It gets this `name` if it gives itself none."""
     from runward.config.outcome import CheckedOutcome, check_outcome
 
     found = check_outcome(value, kind)
@@ -73,7 +73,7 @@ def checked(value: JsonValue, file: str, name: str, kind: str | None = None) -> 
 
 
 def _value(file: OutcomeFile) -> JsonValue:
-    """The outcome as it is written; a text says why there is none."""
+    """The outcome in its written form. A text says why there is none."""
     if file.content is None:
         return "is larger than an outcome may be (256 KiB)"
     if file.path.endswith(".xml"):
@@ -93,7 +93,7 @@ def _value(file: OutcomeFile) -> JsonValue:
 def read_outcomes(
     files: tuple[OutcomeFile, ...], in_other_words: Mapping[str, AsOutcome] = NO_FILES
 ) -> tuple[list[ReadOutcome], list[InvalidOutcome]]:
-    """What the files say, in their order; those `in_other_words` by what makes outcomes of them."""
+    """What the files say, in their order. Those `in_other_words` are converted by their own functions."""
     read = [read_outcome(each, as_outcome=in_other_words.get(each.path)) for each in files]
     return (
         [each for each in read if isinstance(each, ReadOutcome)],

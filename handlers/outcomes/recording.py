@@ -1,4 +1,4 @@
-"""What is kept of a session's outcomes, when it is judged and before."""
+"""What is kept of a session's outcomes, when it is judged and before that."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ from runward.handlers.unreadable import Unreadable
 
 
 class Recorded(NamedTuple):
-    """What became of a session's outcomes: those that were read, what is kept of them, what is wrong by file."""
+    """The result of reading a session's outcomes: what was read, what is kept of it, and problems by file."""
 
     read: Sequence[ReadOutcome]
     kept: tuple[RecordArtifact, ...]
@@ -35,8 +35,8 @@ def recorded(
 ) -> Asking[Recorded]:
     """The outcomes of a session, to be kept: those in its files, and then what the `agents` in it said last.
 
-    Files among its artifacts that are `named` are read, too. Of two with one kind and name the later one counts. What
-    other agents said is kept, but is not among what was read: it meets no contract of this session.
+    Files among its artifacts that are `named` are read, too. Of two with the same kind and name the later one counts.
+    What other agents said is kept, but is not among what was read: it fulfils no contract of this session.
     """
     read: list[ReadOutcome] = []
     invalid: list[InvalidOutcome] = []
@@ -85,7 +85,7 @@ def recorded(
 
 
 def _said_last(agent: Session, source: str) -> Asking[ReadOutcome | InvalidOutcome | None]:
-    """The outcome that the last message of a foreign session holds."""
+    """The outcome in the last message of a foreign session."""
     if agent.layout not in FINAL_MESSAGES:
         return None
     said = yield from ask(FinalMessageOf(agent.layout, agent.path))

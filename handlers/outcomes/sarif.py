@@ -11,7 +11,7 @@ _LONGEST: Final = 500
 
 
 def outcome_of_sarif(value: JsonValue) -> dict[str, JsonValue] | str:
-    """The outcome that the log tells of, or why it is not one."""
+    """The outcome in the log, or why it is not one."""
     runs = value.get("runs") if isinstance(value, dict) else None
     if not isinstance(runs, list):
         return "is not a SARIF log: it has no list of runs"

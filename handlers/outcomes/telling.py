@@ -17,7 +17,7 @@ ADDED: Final = "artifact.added"
 
 
 def told(session: Session, kept: Sequence[RecordArtifact], at: float) -> Asking[Effects]:
-    """One event for each artifact; the same content of the same attempt is the same event."""
+    """One event for each artifact. The same content of the same attempt is the same event."""
     if not kept or not (yield from ask(ListenersTo(ADDED))):
         return ()
     return tuple(Emit(_occurred(session, each, at)) for each in kept)

@@ -1,1 +1,1 @@
-"""Requests: what a person asks of the daemon itself, by a file in the inbox."""
+"""Requests: what a person asks of the daemon itself, with a file in the inbox."""

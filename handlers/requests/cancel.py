@@ -10,11 +10,11 @@ from runward.handlers.facts import LaunchOf, ProcessesOf, RunProcesses, SessionO
 
 _NAMELESS: Final = "its files name no process that could be told"
 _LOOKS: Final = 4
-"""How often a run without a named process is asked about again. A run that has just begun names it soon."""
+"""How often a run without a named process is asked about again. A run that has just begun will name it soon."""
 
 
 def cancel(event: SessionCancelRequested, given: Given) -> Deciding:
-    """Have the attempt that was meant ended, if it runs and its files name a process; else say why not."""
+    """Have the intended attempt ended, if it runs and its files name a process; else say why not."""
     session = yield from ask(SessionOf(event.session_key))
     processes = yield from ask(ProcessesOf(event.session_key))
     launch = yield from ask(LaunchOf(event.session_key))

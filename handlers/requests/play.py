@@ -23,10 +23,10 @@ _TRACEPARENT: Final = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def run_name(playbook: str, at: float, request: str) -> str:
-    """The run directory and session id of a request, known before anybody started anything.
+    """The run directory and session id of a request, known before anything is started.
 
-    `<playbook>-<UTC>-<6 hex>`, as in `review-20261121T101530Z-1a2b3c`; the last part comes from the request's own
-    name, so that the same request is always the same run.
+    `<playbook>-<UTC>-<6 hex>`, as in `review-20261121T101530Z-1a2b3c`. The last part comes from the request's own
+    name, so the same request is always the same run.
     """
     word = re.sub(r"[^A-Za-z0-9._-]+", "-", playbook).lstrip(".-")[:_LONGEST_WORD] or "run"
     moment = datetime.fromtimestamp(sane_time(at), UTC).strftime("%Y%m%dT%H%M%SZ")

@@ -9,7 +9,7 @@ from runward.handlers.events import PruneRequested
 from runward.handlers.requests.subjects import PRUNE
 
 SHORTEST: Final = 1.0
-"""Seconds that a session must have been over, at least: a clock that steps shall prune nothing of now."""
+"""Seconds for which a session must have been over, at least: a clock that jumps must not prune recent sessions."""
 
 
 def prune(event: PruneRequested, given: Given) -> Effects:

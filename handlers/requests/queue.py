@@ -14,7 +14,7 @@ def retry(event: JobRetryRequested, given: Given) -> Deciding:
 
 
 def discard(event: JobDiscardRequested, given: Given) -> Deciding:
-    """Give the held job up; those behind it in its lane go on."""
+    """Give the held job up; the jobs behind it in its lane continue."""
     said = f": {event.reason}" if event.reason else ""
     return _release(event.job, "discarded", f"discarded by {event.said_by}{said}")
 

@@ -1,4 +1,4 @@
-"""A person has seen how a session ended: it counts no more among the failures that need somebody."""
+"""A person has seen how a session ended: it no longer counts among the failures that need attention."""
 
 from runward.handlers.asking import Given
 from runward.handlers.effects import Effects
@@ -6,5 +6,5 @@ from runward.handlers.events import SessionSeenRequested
 
 
 def seen(event: SessionSeenRequested, given: Given) -> Effects:
-    """Nothing follows: that it is recorded, under the attempt's own key, is the mark that `status` goes by."""
+    """Nothing follows. The recorded event itself, under the attempt's own key, is the mark that `status` checks."""
     return ()

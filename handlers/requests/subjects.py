@@ -1,4 +1,4 @@
-"""What decisions are filed under that are about no session. Commands look them up, so this imports nothing."""
+"""The subjects of decisions that are not about a session. Commands look them up, so this imports nothing."""
 
 from typing import Final
 
@@ -7,5 +7,5 @@ PRUNE: Final = "prune"
 
 
 def of_start(name: str) -> str:
-    """The subject of decisions about a run that was asked for; `name` is its directory's, begun or not."""
+    """The subject of decisions about a run that was asked for. `name` is its directory's, begun or not."""
     return f"{START}{name}"

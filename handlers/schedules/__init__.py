@@ -1,1 +1,1 @@
-"""Schedules: a chain is fired at the times that its file says."""
+"""Schedules: a chain is fired at the times that its file gives."""

@@ -17,7 +17,7 @@ def until(
     runs: int,
     last: float | None,
 ) -> tuple[Effect, ...]:
-    """Wait until `due`, and the seconds by which that firing is put off; with None nothing comes any more."""
+    """Wait until `due` plus the seconds by which that firing is put off. With None no further firing comes."""
     if due is None:
         return (SetSchedule(chain, given.at, found.words, since, None, None, runs, last),)
     rings = due + found.schedule.put_off(chain, due, found.schedule.times.next_after(due, since))

@@ -1,4 +1,4 @@
-"""The file of a chain says other times: the next one is found, and a timer waits for it."""
+"""The file of a chain gives other times: the next one is found, and a timer waits for it."""
 
 from runward.handlers.asking import Given, ask
 from runward.handlers.effects import Deciding, Explain
@@ -10,7 +10,7 @@ from runward.handlers.timestamps import in_utc
 
 
 def decide(event: ScheduleChanged, given: Given) -> Deciding:
-    """Wait for what the file says now, which may have changed again since. The same words are counted on."""
+    """Wait for what the file says now, which may have changed again. With the same words the counting continues."""
     standing = yield from ask(ScheduleOf(event.chain))
     found = yield from ask(ScheduleIn(event.chain))
     subject = f"chain {chain_and_item(event.chain)[0]}"

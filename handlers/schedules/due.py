@@ -1,4 +1,4 @@
-"""The time of a schedule has come: the chain is fired, or the firing is a miss, and the next time is waited for."""
+"""The time of a schedule has come: the chain is fired or the firing missed, and the wait for the next time begins."""
 
 from collections import deque
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from runward.handlers.timers.events import TimerRang
 from runward.handlers.timestamps import in_utc
 
 PATIENCE: Final = 30.0
-"""Seconds by which a firing may be late and still is due."""
+"""Seconds by which a firing may be late and still count as on time."""
 
 MOST_CAUGHT_UP: Final = 100
 """Firings that `run_all` catches up at once."""
@@ -29,14 +29,14 @@ EVENT: Final = "schedule.fired"
 
 
 class Came(NamedTuple):
-    """The times that have come since the last one, the newest ones only where they are many; the oldest comes first."""
+    """The times that have come since the last one. If there are many, only the newest ones. The oldest comes first."""
 
     times: tuple[float, ...]
     are_all: bool
 
 
 def decide(event: TimerRang, given: Given) -> Deciding:
-    """Fire what is due; a timer of times that the file does not say any more finds nothing to do."""
+    """Fire what is due. A timer for times that the file no longer gives finds nothing to do."""
     chain = event.subject.removeprefix(LANE)
     standing = yield from ask(ScheduleOf(chain))
     if standing is None or standing.due is None or standing.timer != event.what:
@@ -126,7 +126,7 @@ def _about(chain: str) -> str:
 
 
 def _miss(chain: str, found: Scheduled, missed: list[float], came: Came, given: Given) -> tuple[Effect, ...]:
-    """One line for all that was missed at once."""
+    """One line for everything that was missed at once."""
     if not missed:
         return ()
     count = f"{len(missed)}" if came.are_all else f"more than {len(missed)}"

@@ -4,27 +4,27 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
 LANE: Final = "schedule:"
-"""How the lanes of schedules begin, and so the subjects of their timers."""
+"""The prefix of schedules' lanes, and so of the subjects of their timers."""
 
 
 _ITEM: Final = "#"
-"""What stands between the name of a chain and the number of an item of its composite trigger; no name has it."""
+"""The separator of a chain's name and the number of an item of its composite trigger. No name contains it."""
 
 
 def schedule_of_item(chain: str, number: int) -> str:
-    """What the schedule is called that is an item of the composite trigger of a chain."""
+    """The name of the schedule that is an item of the composite trigger of a chain."""
     return f"{chain}{_ITEM}{number}"
 
 
 def chain_and_item(schedule: str) -> tuple[str, int | None]:
-    """The chain of a schedule, and its number in a composite trigger; None where it fires the chain by itself."""
+    """The chain of a schedule, and its number in a composite trigger. None if it fires the chain by itself."""
     chain, _, number = schedule.partition(_ITEM)
     return chain, int(number) if number else None
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleChanged:
-    """The file of a chain says other times than before: `words`, as in its trigger; None if it says none any more."""
+    """The file of a chain gives other times than before: `words`, as in its trigger; None if it gives none any more."""
 
     type: ClassVar[str] = "ScheduleChanged"
     version: ClassVar[int] = 1

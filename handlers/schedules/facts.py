@@ -8,7 +8,7 @@ from runward.handlers.asking import Question
 
 
 class ScheduleStanding(NamedTuple):
-    """How a schedule stands; the fields are those of `SetSchedule`."""
+    """The state of a schedule; the fields are those of `SetSchedule`."""
 
     words: str | None
     since: float
@@ -20,13 +20,13 @@ class ScheduleStanding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOf(Question["ScheduleStanding | None"]):
-    """Question: how the schedule of a chain stands. Answer: `ScheduleStanding`, or None where it never had one."""
+    """Question: the state of a chain's schedule. Answer: `ScheduleStanding`, or None if it never had one."""
 
     chain: str
 
 
 class Scheduled(NamedTuple):
-    """The schedule that the file of a chain says now, and the seconds by which a firing may be late and still is due."""
+    """The schedule in a chain's file now, and the seconds by which a firing may be late and still count as on time."""
 
     schedule: Schedule
     words: str
@@ -35,7 +35,7 @@ class Scheduled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleIn(Question["Scheduled | None"]):
-    """Question: which schedule the file of a chain says. Answer: `Scheduled`, or None without a right one."""
+    """Question: which schedule a chain's file gives. Answer: `Scheduled`, or None without a valid one."""
 
     chain: str
 

@@ -13,7 +13,7 @@ FINISHED: Final = "session.finished"
 
 
 def verdict_among(judged: Effects) -> SessionFinished | None:
-    """The verdict that is told among these effects."""
+    """The verdict among these effects."""
     told = (each.event for each in judged if isinstance(each, Emit))
     return next((each for each in told if isinstance(each, SessionFinished)), None)
 
@@ -25,7 +25,7 @@ def outcome_among(outcomes: Effects) -> JsonValue:
 
 
 def finished(session: Session, judged: Effects, outcomes: Effects) -> Effects:
-    """`session.finished`, with the last outcome of a registered kind, beside the verdict that is among `judged`."""
+    """`session.finished`, with the last outcome of a registered kind, for the verdict found among `judged`."""
     verdict = verdict_among(judged)
     if verdict is None:
         return ()

@@ -1,7 +1,7 @@
-"""A launched run's deadline passed: where its launcher did not end it, have the whole tree ended.
+"""A launched run's deadline passed: if its launcher did not end it, have the whole process tree ended.
 
 The launcher is the first to know: it ends its command at the timeout. A command may stop or kill its launcher, so the
-daemon looks by itself a while later.
+daemon itself checks a while later.
 """
 
 from typing import Final
@@ -13,10 +13,10 @@ from runward.handlers.facts import AgeOf, RunProcesses, SessionOf
 from runward.handlers.layouts.scanner import RecordedProcess
 
 MARGIN: Final = 5.0
-"""Seconds after timeout and grace: what the launcher may take to end its run."""
+"""Seconds after timeout and grace that the launcher may take to end its run."""
 
 UNKNOWN: Final = 60.0
-"""Seconds until a run is looked for again that is not known as a session yet."""
+"""Seconds until the next check for a run that is not yet known as a session."""
 
 
 def lane(session_key: str) -> str:
@@ -25,7 +25,7 @@ def lane(session_key: str) -> str:
 
 
 def due(event: RunLaunched) -> float | None:
-    """When the launcher must have ended its run (Unix seconds); None where the run has no timeout."""
+    """When the launcher must have ended its run (Unix seconds). None if the run has no timeout."""
     return None if event.timeout is None else event.at + _longest(event)
 
 
@@ -34,14 +34,14 @@ def _longest(event: RunLaunched) -> float:
 
 
 def decide(event: RunLaunched, given: Given) -> Deciding:
-    """Have the run's processes ended if it still goes on after its time, by the machine's own clock."""
+    """Have the run's processes ended if it still runs after its time, by the machine's own clock."""
     launcher, process = RecordedProcess(*event.launcher), RecordedProcess(*event.process)
     session = yield from ask(SessionOf(event.session_key))
     if session is not None and session.status != "running":
         return ()
     age = yield from ask(AgeOf(launcher, process))
     if age is None:
-        return ()  # both are gone, and the look at the run says so
+        return ()  # both are gone, and the look at the run will report it
     left = _longest(event) - age
     if left > 0.0 or session is None:
         raise NotYet(given.at + (left if left > 0.0 else UNKNOWN))

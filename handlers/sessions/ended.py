@@ -1,7 +1,7 @@
 """An attempt ended: verify it, give the session its status, and say so.
 
-Precedence over a clean end only (ADR-0029, section 7): a run that failed for a cause of its own
-keeps that cause, and the verification is recorded beside it.
+Verification changes only a clean end (ADR-0029, section 7): a run that failed for a cause of its own
+keeps that cause, and the verification is recorded with it.
 """
 
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
     if session.origin == "history" and event.attempt == 1:
         event = replace(
             event, origin="history"
-        )  # which an end that was stored before there was that field doesn't say
+        )  # an end that was stored before that field existed doesn't have it
     if event.reason_code == "run.aborted.process_gone":
         order = yield from ask(CancellationOf(event.session_key, event.attempt))
         if order is not None:
@@ -132,7 +132,7 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
 
 
 def _notices(session: Session, judged: Effects, at: float) -> Asking[Effects]:
-    """What people outside are told of the verdict that is among `judged`."""
+    """What people outside are told about the verdict found among `judged`."""
     ending = next((each for each in judged if isinstance(each, EndAttempt)), None)
     if ending is None:
         return ()
@@ -176,7 +176,7 @@ def _held_to_contract(
 
 
 def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
-    """A process that was told to end by a person's order and is gone went because of it, though it said nothing."""
+    """A process that was told to end on a person's order and is gone ended because of that, though it said nothing."""
     said = f": {order.reason}" if order.reason else ""
     return replace(
         event,
@@ -199,7 +199,8 @@ def _after_its_time(event: AttemptEnded, timeout: float) -> AttemptEnded:
 
 
 def _only_if_ordered(event: AttemptEnded) -> Asking[AttemptEnded]:
-    """A launcher says that a person cancelled its run: so the order is in the store, or the run sent the signal itself."""
+    """A launcher says that a person cancelled its run. So the order is in the store, or the run itself sent the
+    signal."""
     order = yield from ask(CancellationOf(event.session_key, event.attempt))
     if order is not None and order.timeout is None:
         return event
@@ -213,7 +214,7 @@ def _only_if_ordered(event: AttemptEnded) -> Asking[AttemptEnded]:
 
 
 def _by_those_inside(event: AttemptEnded, tries: int) -> Asking[AttemptEnded]:
-    """The end of a command as the agents' sessions that were started in it leave it."""
+    """The end of a command, adjusted by the agents' sessions that were started in it."""
     answer = yield from ask(LinkedSessionsOf(event.session_key))
     found, why = that_failed(answer), not_known_yet(answer)
     if found is not None:
@@ -224,7 +225,8 @@ def _by_those_inside(event: AttemptEnded, tries: int) -> Asking[AttemptEnded]:
 
 
 def _agents_in(event: AttemptEnded, session: Session) -> Asking[Sequence[Session]]:
-    """The foreign sessions whose last messages may be outcomes: the session itself, or those in a command that ended well."""
+    """The foreign sessions whose last messages may be outcomes: the session itself, or those in a command that ended
+    well."""
     if session.layout != native.LAYOUT:
         return (session,)
     if event.status != "completed":
@@ -239,7 +241,7 @@ def _agents_in(event: AttemptEnded, session: Session) -> Asking[Sequence[Session
 
 
 def _as_inside(event: AttemptEnded, agent: LinkedSession) -> AttemptEnded:
-    """A command that ended well, but not the agent's session in it."""
+    """A command that ended well, although the agent's session in it did not."""
     summary = f"{agent.key}, which was started in it: {agent.reason_summary}"
     return replace(
         event, status=agent.status, reason_code=agent.reason_code, reason_summary=summary, source="daemon"
@@ -315,7 +317,7 @@ def _journal(
     ending: EndAttempt,
     verification: Verification | None,
 ) -> Effects:
-    """The lines that tell of the end in the session's journal."""
+    """The lines about the end for the session's journal."""
     directory = journal_directory(session.layout, event.session_key, session.path)
     written, delivery = b"", None
     if verification is not None:
@@ -340,7 +342,7 @@ def _verdict(event: AttemptEnded, verification: Verification | None) -> tuple[St
 
 
 def _known(event: AttemptEnded, contract: Contract | None, found: RootFacts | None) -> dict[str, JsonValue]:
-    """What the verdict was made from, for `runward why`: only what wasn't delivered is spelt out."""
+    """The basis of the verdict, for `runward why`. Only what wasn't delivered is listed in full."""
     known: dict[str, JsonValue] = {
         "evidence": event.evidence,
         "exit_code": event.exit_code,

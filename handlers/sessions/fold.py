@@ -1,4 +1,4 @@
-"""Folding effects into a session, so that the next job in its lane sees what this one did."""
+"""Folding effects into a session, so that the next job in its lane sees the results of this one."""
 
 from runward.handlers.effects import (
     Effects,
@@ -13,7 +13,7 @@ from runward.handlers.facts import Session
 
 
 def fold(session: Session | None, effects: Effects) -> Session | None:
-    """The session as it is after `effects`, which are its own."""
+    """The session after `effects`, which are its own."""
     for effect in effects:
         match effect:
             case EndAttempt():

@@ -1,8 +1,8 @@
 """Following a foreign session: from what its files and the machine say to the events that follow.
 
 The daemon remembers a `Followed` for each session, stored with the scanner's state and the events in one transaction.
-Everything here is pure. `over.judge` says where a session stands; here its attempts are told apart. Each boundary lies
-at a number of turns, so it is drawn once, whether the daemon was there when it came or reads of it afterwards.
+Everything here is pure. `over.judge` says what state a session is in; here its attempts are told apart. Each boundary
+is at a number of turns, so it is drawn once, whether the daemon was running when it came or reads about it later.
 """
 
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -25,12 +25,12 @@ from runward.handlers.sessions.over import GRACE, SETTLE, Liveness, Standing, Wr
 class Followed(NamedTuple):
     """What is remembered of a session between looks.
 
-    `due_at` is when an attempt began that is not told of yet: as long as it may turn out to be history. `before` are
+    `due_at` is when an attempt began that is not yet reported, because it may turn out to be history. `before` counts
     the turns that came before the open attempt. `turns`, `turn`, `close` and `events` are what the files said at the
     last look at the open attempt, or at its end; `ended_at` is that end. `process` writes the session, `former` is one
     that did, and is not asked for any more. `gone_since` and `lost_since` (Unix seconds) are when the process, or the
-    session's place, was first missed. `is_known`: what was there at the first sight is told. `is_successor`: `process`
-    was first seen after the last attempt's end, so it writes the next one.
+    session's place, was first missed. `is_known`: what was there at first sight has been reported. `is_successor`:
+    `process` was first seen after the last attempt's end, so it writes the next one.
     """
 
     phase: Phase = "none"
@@ -59,10 +59,10 @@ NEVER_FOLLOWED: Final = Followed()
 class FollowRule(NamedTuple):
     """What a session's root and its layout say about following it; times are Unix seconds.
 
-    `records_history`: what ended before `first_seen_at` is recorded only. `booted_at` is when this machine started,
+    `records_history`: what ended before `first_seen_at` is only recorded. `booted_at` is when this machine started,
     `stale_after` the seconds of silence that end what nobody can judge, `start_within` those that end what began and
-    wrote no line. `names_directory`: the files say where the
-    agent works, if not in their first lines; the contract may depend on it.
+    wrote no line. `names_directory`: the files say where the agent works, though maybe not in their first lines; the
+    contract may depend on it.
     """
 
     names_process: bool
@@ -78,9 +78,9 @@ class FollowRule(NamedTuple):
 class Sign(NamedTuple):
     """One look at a session.
 
-    `resumed` are the boundaries in what was read since the last look. `writer` is what is known of its process, the
-    remembered one included; `changed_at` when its files changed last. Where not all that is there was read yet
-    (`complete`), the last attempt may go on behind it.
+    `resumed` are the boundaries in what was read since the last look. `writer` is what is known of its process,
+    including the remembered one; `changed_at` is when its files last changed. Unless everything that is there was read
+    (`complete`), the last attempt may continue after it.
     """
 
     told: Told
@@ -95,9 +95,9 @@ Seen: TypeAlias = AttemptStarted | AttemptEnded
 
 
 class Follow(NamedTuple):
-    """What a look amounts to; after `again_in` seconds without another one, the session wants to be looked at again.
+    """The result of a look. After `again_in` seconds without another look, the session must be looked at again.
 
-    `standing` is None where the session has not begun, where not all was read, and where it is over for a reason that
+    `standing` is None if the session has not begun, if not everything was read, and if it is over for a reason that
     its files and its process don't tell by themselves.
     """
 
@@ -134,7 +134,7 @@ class _Look:
         self._told, _, self._writer, self._changed_at, self._moment, _ = sign
         self._at = self._moment if self._changed_at is None else self._changed_at
         process = self._writer.process
-        if process is not None and process != followed.former:  # the next time its traces may be gone
+        if process is not None and process != followed.former:  # by the next look its traces may be gone
             self.after = self.after._replace(process=process, former=None)
             if process != followed.process:
                 self.after = self.after._replace(is_successor=followed.phase == "over")
@@ -172,7 +172,7 @@ class _Look:
         self._left_behind()
 
     def _is_drawn(self, turns: int) -> bool:
-        """Whether the boundary behind so many turns is drawn already, as where a file is read again from its beginning.
+        """Whether the boundary after this many turns is already drawn, as when a file is read again from its beginning.
 
         The start of an attempt draws it, whatever said that it began.
         """
@@ -182,12 +182,12 @@ class _Look:
         return turns < after.turns or (after.due_at is not None and turns == after.turns)
 
     def meanwhile(self) -> None:
-        """There is more to read: only what can't be history is told of already."""
+        """There is more to read: only what can't be history is reported already."""
         if self.after.due_at is not None and not self._may_be_history():
             self._start(self.after.due_at, seen_over=False)
 
     def conclude(self) -> tuple[Standing | None, float | None]:
-        """All was read: draw the conclusions from where the session stands."""
+        """Everything was read: draw the conclusions from the session's state."""
         rest_s = self._until_it_names_its_directory()
         if rest_s > 0:
             return None, rest_s
@@ -210,7 +210,7 @@ class _Look:
         return standing, standing.again_in
 
     def _has_begun(self) -> bool:
-        """Whether there is an attempt to judge; one that began since the last look is due to be told of."""
+        """Whether there is an attempt to judge. One that began since the last look is due to be reported."""
         told, after = self._told, self.after
         if after.due_at is not None:
             return True
@@ -230,7 +230,7 @@ class _Look:
         return end_before(self._told, standing, self._at, self._rule.first_seen_at)
 
     def _record(self, due_at: float, end: End, standing: Standing) -> tuple[Standing, float | None]:
-        """An attempt of history is told of as a whole, once its end can be believed."""
+        """A historic attempt is reported as a whole, once its end can be believed."""
         if standing.again_in is not None:
             return standing, standing.again_in
         self._whole(due_at, end)
@@ -239,7 +239,7 @@ class _Look:
         return ended(standing, end), None
 
     def _over(self, standing: Standing) -> tuple[Standing | None, float | None]:
-        """An attempt that was over still is, unless its files now say better than was known how it ended."""
+        """An attempt that was over still is, unless its files now say better how it ended."""
         close = self._told.close
         if standing.evidence is None:
             return None, None
@@ -253,7 +253,7 @@ class _Look:
         return standing, None
 
     def _until_it_names_its_directory(self) -> float:
-        """The seconds for which a session isn't told of that began, but hasn't said yet where its agent works."""
+        """The seconds for which a session is not reported that began, but hasn't yet said where its agent works."""
         told, after = self._told, self.after
         is_new = after.phase == "none" and after.due_at is None and told.turn != "none"
         if not (is_new and self._rule.names_directory and told.cwd is None):
@@ -261,14 +261,14 @@ class _Look:
         return self._rule.settle - self._since(self._at)
 
     def _goes_on(self) -> bool:
-        """Whether the files say that the session went on after its attempt's end."""
+        """Whether the files say that the session continued after its attempt's end."""
         told, after = self._told, self.after
         if told.turns > after.turns or (told.turn == "open" and after.turn == "closed"):
             return True
         return _is_presumed(after) and told.counts.events > after.events
 
     def _went_on_at(self, began_at: float | None, otherwise: float) -> float:
-        """When an attempt began: not before the one that it follows had ended."""
+        """When an attempt began: not before the end of the one that it follows."""
         ended_at = self.after.ended_at
         if began_at is None or (ended_at is not None and began_at <= ended_at):
             return otherwise
@@ -281,7 +281,7 @@ class _Look:
         return after.close is None or after.close._replace(at=None) != close._replace(at=None)
 
     def _standing(self) -> Standing:
-        """Where the session stands; what is known of its process is remembered."""
+        """The session's state; what is known about its process is remembered."""
         rule = self._rule
         liveness, gone_since = self._liveness()
         since = [at for at in (self._changed_at, gone_since) if at is not None]
@@ -298,13 +298,13 @@ class _Look:
         )
 
     def _since(self, at: float) -> float:
-        """The seconds since a time; one that lies ahead, because the clock was set back, is over as well."""
+        """The seconds since a time. A time in the future, because the clock was set back, counts as over as well."""
         return (
             self._moment - at if at <= self._moment else min(at - self._moment, max(GRACE, self._rule.settle))
         )
 
     def _liveness(self) -> tuple[Liveness, float | None]:
-        """What is known of the process of the attempt at hand, and since when it is gone."""
+        """What is known about the current attempt's process, and since when it is gone."""
         told, writer, after = self._told, self._writer, self.after
         is_former = writer.process is not None and writer.process == after.former
         if writer.liveness == "gone" and not is_former:
@@ -323,9 +323,10 @@ class _Look:
         return ("gone", booted_at) if is_old and not rests else ("unknown", None)
 
     def _left_behind(self) -> None:
-        """Another attempt began: a process that was known before, and is gone, is none of its own.
+        """Another attempt began: a process that was known before, and is gone, does not belong to it.
 
-        Unless it came after the last end, or that end was only presumed: then it may have written what came next.
+        The exception: it came after the last end, or that end was only presumed. Then it may have written what came
+        next.
         """
         writer, known = self._writer, self.followed.process
         self.after = self.after._replace(gone_since=None)
@@ -337,7 +338,7 @@ class _Look:
         return self._rule.records_history and not self.after.is_known
 
     def _whole(self, started_at: float, end: End) -> None:
-        """An attempt that began and ended before it could be told of."""
+        """An attempt that began and ended before it could be reported."""
         origin: Origin = "live"
         if self._may_be_history() and end.at < self._rule.first_seen_at:
             origin = "history"
@@ -379,7 +380,7 @@ class _Look:
         )
 
     def _mark(self) -> None:
-        """Remember what the files say: what they say later is held against it."""
+        """Remember what the files say. What they say later is compared with it."""
         told = self._told
         self.after = self.after._replace(
             turns=told.turns, turn=told.turn, close=told.close, events=told.counts.events
@@ -387,7 +388,7 @@ class _Look:
 
 
 def _is_presumed(followed: Followed) -> bool:
-    """Whether the last attempt's end is one that neither its files nor its process told of."""
+    """Whether the last attempt's end is one that neither its files nor its process reported."""
     return followed.vanished or followed.ended_by in ("deadline", "quiet")
 
 

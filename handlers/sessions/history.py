@@ -1,6 +1,6 @@
 """History: how a session ended that was over before its root was first seen.
 
-Pure. Whether the root records history at all, and whether this is the first sight of the session, its caller knows.
+Pure. Its caller knows whether the root records history at all, and whether this is the first sight of the session.
 """
 
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ from runward.handlers.layouts.transcript import Close, Told
 from runward.handlers.sessions.over import Standing
 
 LONG_QUIET: Final = 86_400.0
-"""Seconds without a change before a root was first seen, after which what nobody can tell about is history."""
+"""Seconds without a change before a root was first seen, after which an undecidable session is history."""
 
 _DAY: Final = 86_400.0
 
@@ -24,7 +24,7 @@ class End(NamedTuple):
 
 
 def end_by(standing: Standing, otherwise: float) -> End:
-    """The end of a session that stands so; `otherwise` is when, if its files don't say that."""
+    """The end of a session in this state. `otherwise` is when it ended, if its files don't say so."""
     state = standing.state
     assert state != "unknown", "what has evidence has ended"
     assert standing.evidence is not None, "asked for only then"
@@ -33,7 +33,7 @@ def end_by(standing: Standing, otherwise: float) -> End:
 
 
 def end_before(told: Told, standing: Standing, changed_at: float, first_seen_at: float) -> End | None:
-    """How a session ended before `first_seen_at`; None for one that goes on, or ended later.
+    """How a session ended before `first_seen_at`. None for one that still runs, or ended later.
 
     `changed_at` is when its files changed last.
     """
@@ -51,7 +51,7 @@ def end_before(told: Told, standing: Standing, changed_at: float, first_seen_at:
 
 
 def ended(standing: Standing, end: End) -> Standing:
-    """Where a session stands that ended so."""
+    """The state of a session that ended this way."""
     close = end.close
     return standing._replace(
         state=close.status,

@@ -1,7 +1,7 @@
-"""An agent's hook spoke: who speaks is noted, and at the first prompt what is declared for the session.
+"""An agent's hook spoke: note which session spoke and, at the first prompt, what is declared for it.
 
-So its contract is fixed before the agent works. The session begins when its files say so; whatever else a hook says,
-they say as well.
+So its contract is fixed before the agent works. The session begins when its files say so; anything else a hook says,
+the files say as well.
 """
 
 import posixpath
@@ -16,7 +16,7 @@ from runward.handlers.layouts.scanner import RecordedProcess
 
 
 def decide(event: HookSpoke, given: Given) -> Deciding:
-    """Note what was said, and at a prompt before the session is known, what is declared for it now."""
+    """Note what was said. At a prompt before the session is known, also note what is declared for it now."""
     session = yield from ask(SessionOf(event.session_key))
     at = min(event.at, given.at)
     ancestors = tuple(RecordedProcess(pid, ticks, event.boot_id) for pid, ticks in event.ancestors)
@@ -33,7 +33,7 @@ def decide(event: HookSpoke, given: Given) -> Deciding:
 
 
 def _not_followed(event: HookSpoke) -> Asking[str | None]:
-    """Why no session will follow that could be held to anything, if so."""
+    """Why no session that could be held to anything will follow, if so."""
     path = event.transcript_path
     if path is None or event.cwd is None:
         return "it names no transcript or no working directory"

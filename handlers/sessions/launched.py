@@ -1,4 +1,4 @@
-"""Whether a session's contract is the one that its launcher recorded, and holding it to that."""
+"""Whether a session's contract is the one that its launcher recorded, and holding the session to that contract."""
 
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.effects import AppendLines, Effects, HoldToLaunch
@@ -8,7 +8,7 @@ from runward.handlers.journal import lines
 
 
 def is_as_launched(session: Session, launch: Launch) -> bool:
-    """Whether the session is held to what its launcher recorded; the legs of a flow may have come behind it."""
+    """Whether the session is held to what its launcher recorded. The legs of a flow may have been added to it."""
     if session.contract_json == launch.contract_json:
         return True
     if not session.folded or session.contract_json is None:
@@ -20,7 +20,7 @@ def is_as_launched(session: Session, launch: Launch) -> bool:
 def held_to_launch(
     event: AttemptStarted | AttemptEnded, event_hash: str, session: Session, launch: Launch, problem: str
 ) -> Effects:
-    """Put what the launcher recorded in place of the session's contract, and tell of it in the journal."""
+    """Replace the session's contract by what the launcher recorded, and note that in the journal."""
     contract = None if launch.contract_json is None else stored_contract(launch.contract_json)
     line = lines.contract_held(event, event_hash, contract, problem)
     return (

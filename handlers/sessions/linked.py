@@ -1,7 +1,7 @@
 """Foreign sessions inside a launcher's run: whose they are, and what they mean for its end.
 
-Only the launcher's session has a contract. A command that ended well although an agent in it didn't has not ended well:
-agents exit 0 after errors.
+Only the launcher's session has a contract. If a command ended well but an agent in it didn't, the command has not
+ended well: agents exit 0 after errors.
 """
 
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from runward.handlers.facts import LinkedSession, LinkedSessions
 from runward.handlers.layouts import native
 
 PATIENCE: Final = 5
-"""Times that the end of a command is put off for the sessions in it, whose last lines come late: 15 s and more.
+"""How often the end of a command is put off for the sessions in it, whose last lines come late: 15 s and more.
 
-By tries and not by the clock: on a loaded machine they come later, as those lines do, and a daemon that was down when
-the command ended has all of them before it.
+It counts tries, not time: on a loaded machine the tries come later, as those lines do, and a daemon that was down
+when the command ended has all of them before it.
 """
 
 
 def launcher_key(session_id: str | None, native_roots: Sequence[str], holding: Sequence[str]) -> str | None:
-    """The key of the launcher's session of this id. Its run is in that of the native roots which holds a directory of
-    that name, else it comes to the first, where launched runs go.
+    """The key of the launcher's session with this id. Its run is in the native root that holds a directory of
+    that name, else it will be in the first one, where launched runs go.
     """
     if session_id is None or not native_roots or "/" in session_id:
         return None
@@ -33,7 +33,7 @@ def that_failed(linked: LinkedSessions) -> LinkedSession | None:
 
 
 def not_known_yet(linked: LinkedSessions) -> str | None:
-    """What may yet say otherwise, if anything."""
+    """Sessions that may yet say otherwise, if any."""
     for each in linked.sessions:
         if each.status == "running":
             return f"{each.key}, which was started in it, is not over yet"

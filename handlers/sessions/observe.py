@@ -5,7 +5,7 @@ The daemon remembers a `Watched` for each run directory, stored with the events 
 Both are pure; the same history of looks gives the same events under the same keys.
 
 An attempt ends once. A declared end that comes after weaker evidence opens and ends the next
-attempt, as a correction; a directory that was made again, or came back, opens the next one too.
+attempt, as a correction. A directory that was made again, or came back, opens the next one too.
 """
 
 import hashlib
@@ -56,14 +56,14 @@ MOST_ATTEMPTS: Final = 1000
 
 
 MOST_FILLED: Final = 16 << 10
-"""Characters of the names of directories that are remembered of a flow without a plan."""
+"""The number of characters of directory names that are remembered of a flow without a plan."""
 
 
 _NOT_THE_LAUNCHERS: Final = "was not written by the launcher of this run, so it ends nothing"
 
 
 class Unplanned(NamedTuple):
-    """A run that says it is a flow: where its artifacts lie, and the directories in there that held something when
+    """A run that says it is a flow: where its artifacts are, and the directories in there that held something when
     there was no plan yet.
     """
 
@@ -74,7 +74,7 @@ class Unplanned(NamedTuple):
 class Watched(NamedTuple):
     """What is remembered of a run directory between looks.
 
-    `signatures` are the documents' as last read, `gone_since` the time (Unix seconds) at which its
+    `signatures` are those of the documents as last read, `gone_since` is the time (Unix seconds) at which its
     process was first seen gone, `complaints` what is wrong with its files now, `plans` the digests of its plans.
     `sealed` says that the launcher itself declared the end.
     """
@@ -104,7 +104,7 @@ NEVER_SEEN: Final = Watched()
 class RootRule(NamedTuple):
     """What a root's settings say about the runs inside it.
 
-    With `records_history`, what ended before `first_seen_at` (Unix seconds) is recorded only.
+    With `records_history`, what ended before `first_seen_at` (Unix seconds) is only recorded.
     """
 
     records_history: bool
@@ -125,7 +125,7 @@ def see(
 ) -> Observed:
     """Fold what the files say into what is remembered, and name the events that follow.
 
-    What the launcher of the run recorded, `launch`, goes before what the run's files say.
+    What the launcher of the run recorded, `launch`, takes precedence over what the run's files say.
     """
     events: list[Seen] = []
     complaints = _standing(watched, signatures)
@@ -148,9 +148,9 @@ def see(
             case Complaint():
                 complaints.append(item)
             case _:
-                pass  # the launcher said whose process it is
+                pass  # the launcher named the process
     if after.phase == "none":
-        # Nothing began yet, so nothing is settled: all of it is read again at the next look.
+        # Nothing began yet, so nothing is settled: everything is read again at the next look.
         signatures = ()
     return after._replace(signatures=signatures, complaints=tuple(complaints)), tuple(events)
 
@@ -158,7 +158,7 @@ def see(
 def _still_ended(
     watched: Watched, signatures: tuple[tuple[str, Signature], ...], items: Sequence[Item]
 ) -> bool:
-    """Whether what ended is still there: the file that ended the attempt, or its process's, with the same content."""
+    """Whether the evidence of the end is unchanged: the file that ended the attempt, or that of its process."""
     before, now = dict(watched.signatures), dict(signatures)
     if watched.end_file:
         if watched.end_file in now and before.get(watched.end_file) == now[watched.end_file]:
@@ -220,7 +220,7 @@ def _started(
         vanished=False,
         sealed=False,
         launcher=launch.launcher if launch is not None else item.launcher,
-        process=launch.process if launch is not None else None,  # the one that it names is read after it
+        process=launch.process if launch is not None else None,  # the process that it names is read after it
         host=item.host,
         gone_since=None,
         unplanned=Unplanned(item.declaration.artifacts_path) if item.declaration.kind == "flow" else None,
@@ -284,7 +284,7 @@ def _ended(
 ) -> Watched:
     attempt = watched.attempt
     if watched.phase == "none":
-        return watched  # an end without a run.json that counts: nothing that could be held to anything
+        return watched  # an end without a valid run.json: there is nothing to hold to anything
     sealed = launch is not None and _reveals(item, launch)
     if launch is not None and not sealed:
         complaints.append(Complaint(item.file, None, _NOT_THE_LAUNCHERS, "leave it to the launcher"))
@@ -314,7 +314,7 @@ def _ended(
 
 
 def _reveals(item: Ended, launch: Launch) -> bool:
-    """Whether the end says what only the launcher could know."""
+    """Whether the end contains what only the launcher could know."""
     secret = (item.secret or "").encode(errors="replace")
     return hashlib.sha256(secret).hexdigest() == launch.seal
 
@@ -348,7 +348,7 @@ def vanish(watched: Watched, key: str, now: float) -> Observed:
     if watched.phase == "none":
         return NEVER_SEEN, ()
     if watched.phase == "over":
-        # What may yet correct a weak end is read anew when it is back; a declared end stays known by its file.
+        # What may yet correct a weak end is read again when it is back; a declared end stays known by its file.
         kept = watched.signatures if watched.ended_by == "declared" else ()
         return watched._replace(signatures=kept, complaints=()), ()
     ended = AttemptEnded(
@@ -371,7 +371,7 @@ def vanish(watched: Watched, key: str, now: float) -> Observed:
 
 
 def weigh(watched: Watched, key: str, state: ProcessState, now: float) -> Observed:
-    """Hold an open attempt against the state of its recorded processes."""
+    """Compare an open attempt with the state of its recorded processes."""
     if watched.phase != "open" or state != "gone":
         return (watched._replace(gone_since=None) if watched.gone_since is not None else watched), ()
     if watched.gone_since is None or now < watched.gone_since:
@@ -391,7 +391,7 @@ def weigh(watched: Watched, key: str, state: ProcessState, now: float) -> Observ
 
 
 def together(states: Sequence[ProcessState]) -> ProcessState:
-    """What is known of a run by its recorded processes: one that lives keeps it going."""
+    """What is known about a run from its recorded processes: a living one keeps it going."""
     if not states or "unknown" in states:
         return "alive" if "alive" in states else "unknown"
     return "alive" if "alive" in states else "gone"
@@ -399,7 +399,7 @@ def together(states: Sequence[ProcessState]) -> ProcessState:
 
 _ADAPTER: Final = TypeAdapter(Watched)
 _LENGTHS: Final[dict[int, tuple[JsonValue, ...]]] = {14: ([], None, False), 16: (False,)}
-"""So much was remembered before flows' plans, and before seals, under the same version; and what came since."""
+"""How many fields were remembered before flows' plans, and before seals, in the same version; and those added since."""
 
 
 def dump_watched(watched: Watched) -> str:
@@ -419,7 +419,7 @@ def load_watched(text: str) -> Watched:
 
 
 def read_watched(text: str) -> Watched | None:
-    """What was stored; None where that can't be read any more: its directory is looked at anew."""
+    """What was stored. None if that can't be read any more: its directory is looked at anew."""
     try:
         return load_watched(text)
     except ValueError:
@@ -427,15 +427,15 @@ def read_watched(text: str) -> Watched | None:
 
 
 def forgotten(attempt: int) -> Watched:
-    """What to begin with where the record has so many attempts of a run (0: none) and nothing else is remembered.
+    """The starting point if the record has this many attempts of a run (0: none) and nothing else is remembered.
 
-    What its files say then opens and ends the last of them again, under keys that are recorded already.
+    What its files say then opens and ends the last of them again, under keys that are already recorded.
     """
     return NEVER_SEEN._replace(attempt=max(0, attempt - 1))
 
 
 def _lifted(value: JsonValue) -> JsonValue:
-    """What stores of version 1 remember, with what came before its last word since; None for anything else."""
+    """What stores of version 1 remember, with the fields added since before its last value. None for anything else."""
     if not isinstance(value, list) or len(value) not in _LENGTHS:
         return None
     *remembered, version = value

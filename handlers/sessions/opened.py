@@ -1,9 +1,9 @@
 """An attempt started: the first one opens the session and fixes its contract for good.
 
-The contract in force is the launcher's snapshot if there is one, else what is declared at the
-daemon's first look, or when the session's hook spoke before that (ADR-0029, section 5): by the playbook and the agent that the session names, or
-where another tool's session names no playbook, by the rules of the settings. A playbook that is
-missing or wrong is the operator's mistake: no contract, and the problem shown.
+The contract in force is the launcher's snapshot if there is one. Else it is what is declared at the
+daemon's first look, or when the session's hook spoke before that (ADR-0029, section 5): by the playbook and the agent
+that the session names or, if another tool's session names no playbook, by the rules of the settings. A playbook that
+is missing or wrong is the operator's mistake: no contract, and the problem shown.
 """
 
 from dataclasses import replace
@@ -57,7 +57,7 @@ def decide(event: AttemptStarted, given: Given) -> Deciding:
 
 
 def why_started(event_key: str, *, is_first: bool) -> Reason:
-    """The reason of a session's status while an attempt runs that this event opened."""
+    """The reason of a session's status while an attempt that this event opened is running."""
     code, summary = (
         ("run.started.ok", "it started") if is_first else ("run.started.resumed", "it was resumed")
     )
@@ -74,14 +74,14 @@ def _open(event: AttemptStarted, event_hash: str) -> Deciding:
         play = yield from shows.begun(event.session_key, declaration.path, event.at)
         return (*(yield from _declared(event, event_hash, declaration)), *play)
     if declaration.invocation_id is not None or chain_run_of(event.session_key) is not None:
-        # A run's files may name any invocation, or none: who ordered the session says which one it belongs to.
+        # A run's files may name any invocation, or none: whatever ordered the session says which one it belongs to.
         ordered = yield from ask(InvocationOf(event.session_key))
         declaration = replace(declaration, invocation_id=None if ordered is None else ordered.id)
     return (yield from _declared(event, event_hash, declaration))
 
 
 def _declared(event: AttemptStarted, event_hash: str, declaration: SessionDeclaration) -> Deciding:
-    """Open the session under the contract that is in force for it."""
+    """Open the session under the contract in force for it."""
     if event.origin == "history":  # what ended before the root was first seen gets no contract
         return _opening(event, event_hash, declaration, NO_CONTRACT, None)
     if declaration.launcher is not None:
@@ -109,7 +109,7 @@ def _declared(event: AttemptStarted, event_hash: str, declaration: SessionDeclar
 
 
 def _told_to_hook(event: AttemptStarted) -> Asking[DeclaredNow | None]:
-    """What was declared when the session's hook told of its first prompt; None where it didn't, or nothing was."""
+    """What was declared when the session's hook reported its first prompt. None if it didn't, or nothing was."""
     answer = yield from ask(DeclaredToHook(event.session_key))
     if answer is None:
         return None

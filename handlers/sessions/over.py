@@ -1,6 +1,6 @@
-"""Over or not: what follows from what a session's files say and from what the machine says of its process.
+"""Over or not: what follows from what a session's files say and from what the machine says about its process.
 
-Pure, and without memory: anyone who waits asks again when `again_in` has passed or something has changed.
+Pure, and without memory: callers that wait ask again when `again_in` has passed or something has changed.
 `runward inspect` takes the answer as it is.
 """
 
@@ -11,16 +11,16 @@ from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Close, Told
 
 Liveness: TypeAlias = Literal["alive", "gone", "unknown"]
-"""What is known of the process that writes a session's files."""
+"""What is known about the process that writes a session's files."""
 
 WriterStatus: TypeAlias = Literal["busy", "idle", "waiting"]
-"""What a program says of itself beside its transcript; `waiting` is for a person."""
+"""What a program says about itself apart from its transcript; `waiting` is for a person."""
 
 
 class Writer(NamedTuple):
-    """The process that writes a session: whether it lives, what it says of itself, and who it is where that is known.
+    """The process that writes a session: whether it is alive, what it says about itself, and its identity if known.
 
-    `process` is whom `liveness` is about. Without one, it is about the process that writes the files now.
+    `process` is the one that `liveness` is about. Without one, that is the process that writes the files now.
     """
 
     liveness: Liveness
@@ -30,16 +30,16 @@ class Writer(NamedTuple):
 
 State: TypeAlias = Status | Literal["unknown"]
 Activity: TypeAlias = Literal["active", "idle", "waiting"]
-"""What a session that goes on is doing; `waiting` is for a person."""
+"""What a running session is doing; `waiting` is for a person."""
 
 SETTLE: Final = 2.0
 """Seconds for which a growing file must be quiet before an end in it counts: agents write their last lines late."""
 
 GRACE: Final = 5.0
-"""Seconds between a process that is seen gone and an end because of it."""
+"""Seconds between seeing a process gone and an end because of that."""
 
 _MOMENT: Final = 1e-5
-"""Seconds that nobody waits for: added to a time of today, much less than these are nothing."""
+"""A negligible number of seconds: anything much smaller is lost when it is added to a present-day time."""
 
 OPEN_TURN: Final = "run.unknown.open_turn"
 NO_PROCESS: Final = "run.unknown.no_process"
@@ -48,10 +48,10 @@ NEVER_STARTED: Final = "run.aborted.never_started"
 
 
 class Standing(NamedTuple):
-    """Where a session stands. `again_in` are the seconds after which it may be believed, None: at once.
+    """The state of a session. `again_in` are the seconds after which it may be believed, None: at once.
 
-    `unknown` means that nobody here can tell whether it goes on. `ended_at` is in Unix seconds, where the files say
-    when; for a process that is gone it is the last sign of life.
+    `unknown` means that nobody here can tell whether it still runs. `ended_at` is in Unix seconds, if the files say
+    when. For a process that is gone it is the last sign of life.
     """
 
     state: State
@@ -68,7 +68,7 @@ _Verdict: TypeAlias = Literal["goes on", "is idle", "is over", "was left", "was 
 
 
 class Row(NamedTuple):
-    """What follows for a turn, no matter who sits before it (None: not known), and its process."""
+    """What follows for a turn, given who runs the session (None: not known), and its process."""
 
     turns: tuple[_Turn, ...]
     headless: tuple[bool | None, ...]
@@ -92,7 +92,7 @@ ROWS: Final = (
     Row(("closed well",), (None,), ("unknown",), "is over"),
     Row(("closed badly",), _PERHAPS_A_PERSON, ("unknown",), "is over"),
 )
-"""Every case once. An end that was declared in a file written whole goes before all of them."""
+"""Every case once. An end that was declared in a file written whole takes precedence over all of them."""
 
 
 def judge(
@@ -105,12 +105,12 @@ def judge(
     settle: float = SETTLE,
     start_within: float | None = None,
 ) -> Standing:
-    """Where the session stands whose files tell this.
+    """The state of the session whose files say this.
 
     `names_process`: its layout is one that names its process. `quiet_s`: seconds since anything changed, in its files
-    or in what is known of its process. `stale_after`: silence that ends what nobody can judge, where the root says so.
-    `start_within`: the same, of one that began without a line in its log yet.
-    `status`: what a living process says of itself, for a turn that looks open may wait for a person or for a prompt.
+    or in what is known about its process. `stale_after`: silence that ends what nobody can judge, if the root sets it.
+    `start_within`: the same, for a session that began without a line in its log yet.
+    `status`: what a living process says about itself, because a turn that looks open may wait for a person or a prompt.
     """
     if told.close is not None and told.declared:
         return _over(told, told.close, "declared", None)
@@ -173,7 +173,7 @@ def _killed(told: Told, again_in: float | None) -> Standing:
 
 
 class _Silence(NamedTuple):
-    """How long nothing was heard of a session that nobody can judge, and what its root has to say about that."""
+    """How long a session that nobody can judge has been silent, and what its root says about that."""
 
     quiet_s: float
     stale_after: float | None
@@ -203,7 +203,7 @@ class _Silence(NamedTuple):
 
 def _untold(told: Told, names_process: bool, again_in: float | None) -> Standing:
     if told.waiting and told.turn == "open" and not names_process:
-        # Its files say that it rests until a person comes: no process need be there.
+        # Its files say that it waits for a person: no process need be there.
         return _running(told, "waiting")._replace(again_in=again_in)
     activity: Activity | None = "waiting" if told.waiting else None
     if told.turn == "closed" and told.close is not None:

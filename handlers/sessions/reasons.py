@@ -44,5 +44,5 @@ def status_of(code: str) -> Status:
 
 
 def is_failure(status: str, code: str) -> bool:
-    """Whether an end with this status and reason is one that nobody wanted: a person should know of it."""
+    """Whether an end with this status and reason is one that nobody wanted: a person should know about it."""
     return status in FAILURES and code != WANTED_ABORT

@@ -1,1 +1,1 @@
-"""Shows: what is kept of their plays, and the plan that each was played under."""
+"""Shows: what is kept of their plays, and the plan of each play."""

@@ -17,7 +17,7 @@ class PlayFiles(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlayFilesIn(Question["PlayFiles | Unreadable"]):
-    """Question: what a play's directory, and the one around it, say of the play. Answer: `PlayFiles`, or `Unreadable`."""
+    """Question: what a play's directory, and its parent, say about the play. Answer: `PlayFiles`, or `Unreadable`."""
 
     path: str
 

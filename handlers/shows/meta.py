@@ -1,4 +1,4 @@
-"""What a play's `_meta.json` says. Nobody wrote down which fields it has: those that are not known here are kept as they are."""
+"""What a play's `_meta.json` says. Its fields are not documented anywhere: unknown ones are kept as they are."""
 
 import json
 from typing import Final, NamedTuple
@@ -30,7 +30,7 @@ class Meta(NamedTuple):
 
 
 def read_meta(content: dict[str, JsonValue]) -> Meta:
-    """The fields of this object. One that makes no sense counts as absent."""
+    """The fields of this object. A field that makes no sense counts as absent."""
     needed = [whole_text_in(each) for each in list_in(content.get("depends_on"))[:MOST_PLAYS]]
     return Meta(
         text_in(content.get("status")),

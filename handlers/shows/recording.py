@@ -50,7 +50,7 @@ def ended(session_key: str, path: str, at: float) -> Asking[Effects]:
 
 def _recorded(session_key: str, place: _Place, meta: Document | None, at: float) -> RecordPlay:
     content: dict[str, JsonValue] | Complaint = {} if meta is None else document_object(meta)
-    # What is wrong with the file is a problem of the session's, which its scanner complains of.
+    # A fault in the file is a problem of the session, about which its scanner complains.
     said = Meta() if isinstance(content, Complaint) else read_meta(content)
     return RecordPlay(session_key, at, *place, said)
 

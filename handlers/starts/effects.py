@@ -1,10 +1,10 @@
-"""What can be ordered for starts. `StartRun` stands among the common effects: several capabilities start runs."""
+"""What can be ordered for starts. `StartRun` is among the common effects: several capabilities start runs."""
 
 from typing import NamedTuple, TypeAlias
 
 
 class WithdrawStart(NamedTuple):
-    """Keep that a run that was ordered is not wanted any more. One that may have begun meanwhile stays as it is."""
+    """Keep that an ordered run is no longer wanted. One that may have begun meanwhile stays as it is."""
 
     session_key: str
     at: float
@@ -12,7 +12,7 @@ class WithdrawStart(NamedTuple):
 
 
 class GiveUpStart(NamedTuple):
-    """Keep that a run that was ordered never begins, and why. A start that is over stays as it is."""
+    """Keep that an ordered run never begins, and why. A start that is over stays as it is."""
 
     key: str
     at: float

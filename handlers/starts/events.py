@@ -8,7 +8,7 @@ from runward.handlers.event_kinds import OfSession
 
 @dataclass(frozen=True, slots=True)
 class StartFailed(OfSession):
-    """A run that was ordered can never begin. `start` is the key of its order, `session_key` the session it would be."""
+    """An ordered run can never begin. `start` is the key of its order, `session_key` the session it would have been."""
 
     type: ClassVar[str] = "StartFailed"
     version: ClassVar[int] = 1

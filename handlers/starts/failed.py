@@ -1,4 +1,4 @@
-"""A run that was ordered can never begin: its order is given up."""
+"""An ordered run can never begin: its order is given up."""
 
 from runward.config.step import NOT_STARTED
 from runward.handlers.asking import Given, ask

@@ -1,4 +1,4 @@
-"""Timers: that something is due at a point in time, and that this time has come."""
+"""Timers: something is due at a point in time, and then that time has come."""
 
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
@@ -8,7 +8,7 @@ from runward.handlers.event_kinds import AfterTime
 
 @dataclass(frozen=True, slots=True)
 class TimerSet:
-    """Something is due at `due` (Unix seconds). `what` says what, to the handler in the lane `subject`.
+    """Something is due at `due` (Unix seconds). `what` tells the handler in the lane `subject` what it is.
 
     Its job waits in a lane of its own, because a waiting job blocks its lane.
     """
@@ -32,7 +32,7 @@ class TimerSet:
 
 @dataclass(frozen=True, slots=True)
 class TimerRang(AfterTime):
-    """The time of a timer has come. Anyone who set it finds nothing to do if it does not matter any more."""
+    """The time of a timer has come. If it no longer matters, its owner finds nothing to do."""
 
     type: ClassVar[str] = "TimerRang"
     version: ClassVar[int] = 1
