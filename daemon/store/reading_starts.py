@@ -1,4 +1,4 @@
-"""The store as commands read runs that were ordered: what became of a request, and by whom a session was started."""
+"""Ordered runs, as commands read them from the store: the result of a request, and who started a session."""
 
 import sqlite3
 from typing import Final, NamedTuple
@@ -35,7 +35,7 @@ def start_called(connection: sqlite3.Connection, name: str) -> StartRow | None:
 
 
 def start_of_session(connection: sqlite3.Connection, session_key: str) -> StartRow | None:
-    """The order that a session was started by, if it was one."""
+    """The order that started a session, if there was one."""
     row = connection.execute(f"{_COLUMNS} where session_key = ? order by event", (session_key,)).fetchone()
     return None if row is None else StartRow(*row)
 

@@ -84,7 +84,7 @@ def check(directory: str, only: str | None, allow_missing: bool, tree: str | Non
 
 
 def _letters(only: str | None) -> list[str]:
-    """The contracts to check, in their order; ends the program where one isn't known."""
+    """The contracts to check, in their order; ends the program if one isn't known."""
     if only is None:
         return list(LETTERS)
     named = {each.strip().upper() for each in only.split(",")}

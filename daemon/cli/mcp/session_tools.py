@@ -1,4 +1,4 @@
-"""The tools about sessions: what ran, why it ended so, and what the run that the server is in must deliver."""
+"""The tools about sessions: what ran, why it ended that way, and what the server's own run must deliver."""
 
 import json
 import os

@@ -40,7 +40,7 @@ class Tool(NamedTuple):
         }
 
     def check(self, arguments: dict[str, JsonValue]) -> None:
-        """Refuse arguments that it doesn't have, and those that miss. What they hold is for the tool to check."""
+        """Refuse unknown arguments and missing ones. The tool itself checks their values."""
         unknown = [each for each in arguments if each not in self.keys]
         if unknown:
             known = ", ".join(self.keys) or "none"

@@ -33,7 +33,7 @@ _COMPARED: Final = 2000
 
 
 class Identified(Protocol):
-    """What has an id."""
+    """Something that has an id."""
 
     @property
     def id(self) -> str: ...
@@ -65,7 +65,7 @@ def find_session(connection: sqlite3.Connection, settings: Settings, text: str) 
 
 
 def recorded_session(connection: sqlite3.Connection, settings: Settings, text: str) -> SessionRow:
-    """The session that `text` means, as the store has it; exits 75 where no daemon has looked at it yet."""
+    """The session that `text` means, from the store; exits 75 if no daemon has looked at it yet."""
     found = find_session(connection, settings, text)
     row = reading.session(connection, found.key)
     if row is None:
@@ -74,7 +74,7 @@ def recorded_session(connection: sqlite3.Connection, settings: Settings, text: s
 
 
 def how_to_judge(settings: Settings) -> str:
-    """What has a run judged that is not judged yet."""
+    """How to get a run judged that is not judged yet."""
     is_up = holder(Path(settings.state_dir)) is not None
     return "the daemon has not come to it yet, so try again" if is_up else "start `runward daemon`"
 
@@ -95,7 +95,7 @@ def _newest(connection: sqlite3.Connection, settings: Settings) -> SessionRow:
 
 
 def refuse_pruned(connection: sqlite3.Connection, text: str) -> None:
-    """Exit 3 where the session of this id or key was pruned, with what is left of it."""
+    """Exit 3 if the session of this id or key was pruned, with what is left of it."""
     pruned = tombstone(connection, text)
     if pruned is not None:
         fail(_of_tombstone(pruned), NOT_FOUND)

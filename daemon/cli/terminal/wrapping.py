@@ -19,7 +19,7 @@ _USUAL: Final = os.terminal_size((80, 24))
 
 
 def terminal_size(stream: TextIO | None = None) -> os.terminal_size:
-    """That of the terminal that the stream (stdout) is; of one that doesn't know its own, the usual one."""
+    """The size of the terminal that the stream (stdout) is; if it doesn't know its own, the usual one."""
     size = os.get_terminal_size((stream or sys.stdout).fileno())
     return size if size.columns and size.lines else _USUAL
 
