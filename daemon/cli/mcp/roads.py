@@ -64,7 +64,7 @@ class ByInbox:
 
 
 class ByRun:
-    """Acts as the agent of a run, by the files in its directory. `claimed` is whom somebody takes that agent for."""
+    """Acts as the agent of a run, by the files in its directory. `claimed` is whom the caller takes it for."""
 
     def __init__(self, directory: str, claimed: str | None = None) -> None:
         self._directory = directory

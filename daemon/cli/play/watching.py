@@ -138,7 +138,7 @@ class Followed:
                 self._say(name, last)
 
     def _tail(self, name: str) -> Tail | None:
-        """The file as soon as it is there. What is none, or may not be read, has nothing to show."""
+        """The file as soon as it exists. If it isn't a regular file, or may not be read, nothing is shown."""
         if name not in self._tails:
             try:
                 self._tails[name] = Tail(lambda: open_in_run(self._directory, name))
