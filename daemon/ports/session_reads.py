@@ -13,7 +13,7 @@ from runward.handlers.layouts.transcript import LogLine
 class Cursor(NamedTuple):
     """How far a log was read: its device and inode, the bytes (unpacked) and lines before here, and the hash of the
     last of these bytes. `in_long_line`: the line that begins before here was given already, as cut. `packed` is the
-    size of a packed file that was read to its end (or what it was before, where it grew meanwhile). `unended`: the last
+    size of a packed file that was read to its end (or its earlier size, if it grew meanwhile). `unended`: the last
     line before here was given before its newline came.
     """
 

@@ -86,7 +86,7 @@ def part_hashes(directory: str, attempt: int) -> dict[str, str]:
 
 
 def receipt_fields(directory: str, attempt: int) -> dict[str, JsonValue] | None:
-    """The fields of the receipt in a directory; None where it cannot be read. Raises `OSError`."""
+    """The fields of the receipt in a directory; None if it cannot be read. Raises `OSError`."""
     with opened(directory, ROOT) as within:
         content = _part(within, part_name(RECEIPT, attempt), LARGEST_RECEIPT)
     return read_receipt(content).fields if isinstance(content, bytes) else None

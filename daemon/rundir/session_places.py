@@ -136,7 +136,7 @@ class _Listing:
         self.native: list[str] = []
 
     def look(self, within: int, prefix: str, levels: int) -> None:
-        """What lies in an open directory. Raises `OSError` where it can't be listed."""
+        """What lies in an open directory. Raises `OSError` if it can't be listed."""
         directories: list[str] = []
         logs: dict[str, os.stat_result] = {}
         may_tell = False

@@ -45,7 +45,7 @@ def read_session(
         with opened(directory if isinstance(layout, LogLayout) else path, DIRECTORY) as within:
             files = SessionFiles(within, NOTHING_READ, time.time(), scanning)
             if isinstance(layout, LogLayout):
-                os.stat(name, dir_fd=within, follow_symlinks=False)  # one that isn't there is told
+                os.stat(name, dir_fd=within, follow_symlinks=False)  # a missing one is reported
                 files.log(within, name, unpacked_name(name))
                 files.beginnings(beside(layout, name))
             else:

@@ -29,7 +29,7 @@ def start_of(connection: sqlite3.Connection, key: str) -> StartRow | None:
 
 
 def start_called(connection: sqlite3.Connection, name: str) -> StartRow | None:
-    """The order for the run called `name`; None where it was refused, or nobody asked for it."""
+    """The order for the run called `name`; None if it was refused, or nobody asked for it."""
     row = connection.execute(f"{_COLUMNS} where name = ? order by event desc", (name,)).fetchone()
     return None if row is None else StartRow(*row)
 
@@ -41,7 +41,7 @@ def start_of_session(connection: sqlite3.Connection, session_key: str) -> StartR
 
 
 def runs_called(connection: sqlite3.Connection, text: str, limit: int) -> list[str]:
-    """The names of runs that were asked for, refused ones too: the one called `text`, or those that begin so."""
+    """The names of runs that were asked for, also refused ones: the one called `text`, or those that begin with it."""
     wanted = of_start(text)
     for query in (_CALLED, _BEGINNING):
         rows = connection.execute(query, (wanted, limit)).fetchall()

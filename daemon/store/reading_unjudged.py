@@ -24,7 +24,7 @@ _OPENED_SOON = (
 
 
 class OpenRun(NamedTuple):
-    """A native run that is recorded as running; `launcher` and `process` are JSON texts, where it names them."""
+    """A native run that is recorded as running; `launcher` and `process` are JSON texts, if it names them."""
 
     session_key: str
     root: str

@@ -1,4 +1,4 @@
-"""What a foreign session is about, as lists show it: stored beside what is remembered of it, and small."""
+"""What a foreign session is about, as lists show it: small, and stored with what is remembered of it."""
 
 from typing import Final, NamedTuple
 

@@ -105,7 +105,7 @@ def no_playbooks(name: str) -> Play:
 
 
 class NoChains:
-    """Stands in where there are no chains."""
+    """Stands in if there are no chains."""
 
     def listening(self, event: str) -> tuple[Chain, ...]:
         return ()

@@ -66,7 +66,7 @@ _ADAPTER: Final = TypeAdapter(Noted)
 
 @dataclass(slots=True)
 class ClockTrust:
-    """Kept in the state directory, where there is one."""
+    """Kept in the state directory, if there is one."""
 
     state: Path | None
     clock: Clock

@@ -283,7 +283,7 @@ def _earlier(before: float | None, now: float | None) -> float | None:
 
 
 def written_by(remembered: Remembered) -> tuple[RecordedProcess, ...]:
-    """The process that writes a session, where it is known."""
+    """The process that writes a session, if it is known."""
     process = remembered.followed.process
     return () if process is None else (process,)
 

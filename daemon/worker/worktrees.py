@@ -1,4 +1,4 @@
-"""Worktrees of steps that are over: removing those that are not kept, after the commit.
+"""Worktrees of steps that are over: removing the ones that are not kept, after the commit.
 
 Open removals are read from their table, so a successor continues where a daemon stopped. Removing a worktree that is
 already gone works too, so a crash in between changes nothing. What the machine refuses is retried, and shown.

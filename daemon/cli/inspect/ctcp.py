@@ -20,7 +20,7 @@ from runward.handlers.ctcp.rules import LETTERS
 def _completed_letters(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The letters that can follow those that are written already."""
+    """The letters that can follow the ones already written."""
     written, comma, last = incomplete.rpartition(",")
     named = written.upper().split(",")
     return [

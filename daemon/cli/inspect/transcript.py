@@ -32,7 +32,7 @@ def inspect_transcript(
 
     `was_read` gets the number of bytes while they are read.
     """
-    # The process is asked for first: when it is gone by then, its last line is among those that are read.
+    # The process is checked first: if it is gone by then, its last line is among the lines that are read.
     named = layout.start(unpacked_name(path.rpartition("/")[2])).tell().session_id
     writer = _writer(layout, path, named, writers)
     read = read_session(layout, path, was_read)

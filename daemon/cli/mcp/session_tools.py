@@ -107,7 +107,7 @@ def tools_of_run(run: str) -> list[Tool]:
 
 
 def agent_of_run(run: str) -> str | None:
-    """The agent that a run names, None where it has none."""
+    """The agent that a run names, None if it has none."""
     row = row_of("", run)
     return None if row is None else row.agent
 

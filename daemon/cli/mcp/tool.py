@@ -61,7 +61,7 @@ def flag(description: str) -> Schema:
 
 
 def text_of(arguments: Mapping[str, JsonValue], name: str) -> str | None:
-    """A text among the arguments, None where there is none. Raises `Refused`."""
+    """A text among the arguments, None if there is none. Raises `Refused`."""
     value = arguments.get(name)
     if value is not None and not isinstance(value, str):
         raise Refused(f"{name} must be a text")

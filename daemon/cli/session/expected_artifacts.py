@@ -1,4 +1,4 @@
-"""The section "Expected artifacts": a contract beside its verification (ADR-0029, section 8).
+"""The section "Expected artifacts": a contract next to its verification (ADR-0029, section 8).
 
 It takes both as the JSON that `--json` prints, so that a session of the store and a directory that is
 verified now look alike. Without a contract there is no section: silence beats noise.

@@ -138,7 +138,7 @@ def _is_over(path: str, run: OpenRun, is_up: bool) -> bool:
 
 
 def _processes(run: OpenRun) -> Sequence[ProcessIdentity]:
-    """The processes that a run names, where their numbers are those that are used here."""
+    """The processes that a run names, if their numbers are valid here."""
     if not is_here(run.host, here()):
         return ()
     named = (json.loads(text) for text in (run.launcher, run.process) if text is not None)

@@ -98,7 +98,7 @@ def _looks(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, Look]:
     for each in produced_of(row):
         identifier = str(each["id"])
         file = known.get(identifier)
-        # A hash counts where it is of what was verified; sessions of before the first hash kept no time either.
+        # A hash counts if it is of what was verified; sessions from before the first hash kept no time either.
         hashed = file.hashed.sha256 if file is not None and file.hashed and not file.hashed.problem else None
         modified_ns = file.modified_ns if file is not None else None
         looks[identifier] = Look(int(str(each["size"])), modified_ns, hashed)

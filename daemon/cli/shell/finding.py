@@ -43,7 +43,7 @@ Called = TypeVar("Called", bound=Identified)
 
 
 def find_session(connection: sqlite3.Connection, settings: Settings, text: str) -> SessionRow:
-    """The session that `text` means; exits 2 where it means several, 3 where it means none.
+    """The session that `text` means; exits 2 if it means several, 3 if it means none.
 
     Native runs that the store doesn't know yet are found, too.
     """
@@ -110,7 +110,7 @@ def _of_tombstone(pruned: Tombstone) -> str:
 
 
 def session_called(connection: sqlite3.Connection, text: str) -> str | None:
-    """The key of the session that `text` is or begins; exits 2 where it begins several."""
+    """The key of the session that `text` is or begins; exits 2 if it begins several."""
     found = reading.sessions_called(connection, text, _NAMED + 1)
     if len(found) > 1:
         refuse_ambiguous(text, [_shortest(each, found) for each in found])
@@ -123,7 +123,7 @@ def session_names(connection: sqlite3.Connection) -> list[str]:
 
 
 def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> JobRow:
-    """The job of this number; exits 3 where there is none. `@last` is the newest, or the newest held one."""
+    """The job of this number; exits 3 if there is none. `@last` is the newest, or the newest held one."""
     if text == LAST:
         newest = reading_causes.newest_job(connection, held)
         if newest is None:
@@ -137,7 +137,7 @@ def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> J
 
 
 def one_of(noun: str, text: str, found: Sequence[Called]) -> Called:
-    """The one of these that `text` is, or begins; exits 2 where it begins several, 3 where there are none."""
+    """The one of these that `text` is, or begins; exits 2 if it begins several, 3 if there are none."""
     refuse_empty(text)
     if not found:
         refuse_unknown(noun, text, ())

@@ -201,7 +201,7 @@ def roots_of(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
 def _settings(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
     """Where the settings in force come from, which files changed since, and why newer ones were refused.
 
-    Without a daemon, those that one would go by.
+    Without a daemon, those that one would use.
     """
     told = report.get("settings")
     if not isinstance(told, dict):

@@ -1,6 +1,6 @@
 """A page on a terminal that is drawn again and again in its place, until Ctrl-C.
 
-The terminal keeps its modes, and what stood above: nothing needs to be undone, however this ends.
+The terminal keeps its modes, and the lines above: nothing needs to be undone, however this ends.
 """
 
 import os

@@ -88,7 +88,7 @@ async def owed(store: Store, directories: Iterable[str] | None = None) -> list[O
 
 
 async def still_owed(store: Store, numbers: Iterable[int]) -> frozenset[int]:
-    """Those of these rows of the outbox that are not done yet."""
+    """The rows among these outbox rows that are not done yet."""
     rows = await store.read(
         "select id from outbox where id in (select value from json_each(?))", (listed(numbers),)
     )
