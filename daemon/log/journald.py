@@ -1,8 +1,8 @@
 """The daemon's log in the systemd journal: each line an entry with fields (systemd.journal-fields(7)).
 
-Entries go to journald's own socket by its native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL), so that `journalctl
-RUNWARD_SESSION=…` finds the lines about a session. A journal that doesn't answer loses lines and nothing else: a line
-waits for it `_PATIENCE_S` at most, and after that none does for `_RESPITE_S`.
+Entries go to journald's own socket by its native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL), so that
+`journalctl RUNWARD_SESSION=…` finds the lines about a session. A journal that doesn't answer loses lines
+and nothing else: a line waits for it `_PATIENCE_S` at most, and after that none does for `_RESPITE_S`.
 """
 
 import json

@@ -42,7 +42,7 @@ def append_intent(directory: str, line: bytes) -> None:
 
 
 class ResultsOfRun:
-    """The results that the daemon appends to a run's file, found by the ids of their intents. Thread-safe."""
+    """The results that the daemon appends to a run's file, found by the ids of their intents. For several threads."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory

@@ -11,7 +11,7 @@ LARGEST_DIRECTORY: Final = 8 << 20
 
 
 class _TooLarge(Exception):
-    """The directory is larger than what is read."""
+    """The directory has more bytes than are read."""
 
 
 class _File:

@@ -23,7 +23,7 @@ _SIGNATURE: Final = TypeAdapter(Signature)
 
 
 class KnownPlace(NamedTuple):
-    """What the store knows of a place: its session, if any, and its file's state when it was read to its end."""
+    """What the store knows of a place: its session (None: there is none), and its file's state when read to its end."""
 
     session_key: str | None
     signature: Signature | None
